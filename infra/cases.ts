@@ -1,0 +1,154 @@
+import { readFile } from "node:fs/promises";
+import { isDeepStrictEqual } from "node:util";
+import { join } from "node:path";
+import { parseDocument } from "yaml";
+import { type Decision, decide } from "#lib/decide.ts";
+import { type Recorded, recorded } from "#lib/needs.ts";
+import { check, type KubernetesObject, type Operation, type Outcome, type Review, type UserInfo } from "#lib/review.ts";
+import { inPhase, type Phase } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import jsonPatch from "fast-json-patch";
+import { Complaint } from "./complaint.ts";
+import type { Listed } from "./registry.ts";
+
+/** One entry of a cases.yaml: what goes into a rule, and what must come out. */
+export interface Case {
+  name: string;
+  /** The object judged, by phase; on DELETE it is the old one. */
+  mutate?: KubernetesObject;
+  validate?: KubernetesObject;
+  oldObject?: KubernetesObject;
+  /** UPDATE where there is an oldObject, else CREATE. */
+  operation?: Operation;
+  /** The first that the rule matches, unless said otherwise: `pods`, `deployments/scale`. */
+  resource?: string;
+  namespace?: string;
+  user?: UserInfo;
+  dryRun?: boolean;
+  variant?: string;
+  settings?: object;
+  needs?: Recorded;
+  now?: string;
+
+  becomes?: KubernetesObject;
+  admitted?: true;
+  refused?: string;
+  /** 403 and Forbidden, unless said otherwise. */
+  code?: number;
+  reason?: string;
+  warnings?: string[];
+  audit?: Record<string, string>;
+}
+
+const members = new Set([
+  ...["name", "mutate", "validate", "oldObject", "operation", "resource", "namespace", "user", "dryRun", "variant", "settings", "needs", "now"],
+  ...["becomes", "admitted", "refused", "code", "reason", "warnings", "audit"],
+]);
+
+/** The cases of a rule, in the order in which they stand. */
+export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[]> => {
+  const file = `functions/${name}/cases.yaml`;
+  const document = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"));
+  if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
+  const cases: unknown = document.toJS();
+  if (!Array.isArray(cases) || cases.length === 0) throw new Complaint(`${file} must be a list of cases, with at least one`);
+  for (const entry of cases) {
+    if (typeof entry?.name !== "string") throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
+    const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
+    for (const key of Object.keys(entry)) if (!members.has(key)) throw wrong(`has an unknown member ${key}`);
+    const phase = phaseOf(entry);
+    if (!phases.includes(phase)) throw wrong(`says ${phase}, which the rule does not have`);
+    if ("mutate" in entry === "validate" in entry) throw wrong("must say either mutate or validate");
+    const expected = ["becomes", "admitted", "refused"].filter((key) => key in entry);
+    if (expected.length !== 1) throw wrong("must say one of becomes, admitted and refused");
+  }
+  return cases;
+};
+
+export const phaseOf = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
+
+export const operationOf = (entry: Case): Operation => entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
+
+/** The review that the API server would send for a case. */
+export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
+  const phase = phaseOf(entry);
+  const operation = operationOf(entry);
+  const given = entry[phase];
+  const oldObject = operation === "DELETE" ? given : entry.oldObject;
+  const matches = inPhase(rule.match, phase, merge(rule.settings ?? {}, entry.settings)) ?? [];
+  const path = entry.resource ?? matches[0]?.resources[0] ?? "";
+  const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
+  const [resource = "", subResource] = path.split("/");
+  const [group = "", version = ""] = [match?.apiGroups[0], match?.apiVersions[0]].map((one) => (one === "*" ? undefined : one));
+  const kind = given?.kind ?? kinds[path];
+  if (kind === undefined) throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
+  const gvk = { group, version: version || "v1", kind };
+  const gvr = { group, version: version || "v1", resource };
+  const metadata = given?.metadata ?? {};
+  return check({
+    kind: "AdmissionReview",
+    apiVersion: "admission.k8s.io/v1",
+    request: {
+      uid: "705ab4f5-6393-11e8-b7cc-42010a800002",
+      kind: gvk,
+      resource: gvr,
+      ...(subResource && { subResource, requestSubResource: subResource }),
+      requestKind: gvk,
+      requestResource: gvr,
+      ...(metadata.name && { name: metadata.name }),
+      namespace: entry.namespace ?? metadata.namespace ?? "default",
+      operation,
+      userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
+      object: operation === "DELETE" ? null : given,
+      oldObject: oldObject ?? null,
+      dryRun: entry.dryRun ?? false,
+      options: null,
+    },
+  });
+};
+
+/** Kinds that a case need not name. */
+const kinds: Record<string, string> = {
+  configmaps: "ConfigMap",
+  deployments: "Deployment",
+  "deployments/scale": "Scale",
+  namespaces: "Namespace",
+  nodes: "Node",
+  persistentvolumeclaims: "PersistentVolumeClaim",
+  persistentvolumes: "PersistentVolume",
+  pods: "Pod",
+  secrets: "Secret",
+  services: "Service",
+  statefulsets: "StatefulSet",
+  "statefulsets/scale": "Scale",
+};
+
+/** The rule's decision on a review, under a case's settings and needs, in mode enforce. */
+export const decideCase = async ({ rule }: Listed, entry: Case, { request }: Review): Promise<Decision> =>
+  decide(rule, phaseOf(entry), request, {
+    mode: "enforce",
+    settings: merge(rule.settings ?? {}, entry.settings),
+    variant: entry.variant,
+    now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
+    world: recorded(entry.needs ?? {}),
+  });
+
+/** The object with the outcome's patch, as the API server applies it. */
+export const patched = (object: unknown, { patch }: Outcome): unknown =>
+  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
+
+/** What differs from what a case says, in sentences; none where it holds. */
+export const differences = (entry: Case, { outcome }: Decision): string[] => {
+  const { status } = outcome;
+  const differs = (what: string, expected: unknown, actual: unknown) =>
+    isDeepStrictEqual(expected, actual) ? [] : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
+
+  return [
+    ...differs("the refusal", entry.refused, status?.message),
+    ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
+    ...(status === undefined ? [] : differs("the reason", entry.reason ?? "Forbidden", status.reason)),
+    ...(entry.mutate && entry.refused === undefined ? differs("the object", entry.becomes ?? entry.mutate, patched(entry.mutate, outcome)) : []),
+    ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
+    ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
+  ];
+};

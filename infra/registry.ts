@@ -1,0 +1,74 @@
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { type Phase, phases, type Rule } from "#lib/rule.ts";
+import { Complaint, sentenceOf } from "./complaint.ts";
+
+/** A rule and where it lives. Its folder is its name, written nowhere else. */
+export interface Listed {
+  name: string;
+  folder: string;
+  phases: Phase[];
+  rule: Rule;
+}
+
+export const catalogueFolder = fileURLToPath(new URL("../functions/", import.meta.url));
+
+/** Where kube-apiserver itself would call a webhook: the place of every rule that names none. */
+const webhooksPlace = 37;
+
+/** Every folder under functions/, in the order in which the API server would run them. */
+export const readCatalogue = async (catalogue = catalogueFolder): Promise<Listed[]> => {
+  const entries = await readdir(catalogue, { withFileTypes: true });
+  const folders = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  const rules = await Promise.all(folders.map((name) => readRule(join(catalogue, name), name)));
+  return rules.sort((one, other) => placeOf(one) - placeOf(other) || (one.name < other.name ? -1 : 1));
+};
+
+const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
+
+/** One folder as a rule; `version` makes Node load it anew. */
+export const readRule = async (folder: string, name: string): Promise<Listed> => {
+  const here = `functions/${name}`;
+  if (!/^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name))
+    throw new Complaint(`${here} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`);
+  for (const file of ["rule.ts", "cases.yaml", "README.md"])
+    if (!(await exists(join(folder, file)))) throw new Complaint(`${here} has no ${file}`);
+
+  const rule = definition(await load(join(folder, "rule.ts"), here), `${here}/rule.ts`);
+  return { name, folder, phases: phases(rule), rule };
+};
+
+const load = async (file: string, here: string): Promise<unknown> => {
+  try {
+    return (await import(pathToFileURL(file).href)).default;
+  } catch (error) {
+    throw new Complaint(`${here}/rule.ts does not load: ${(await syntaxError(file)) ?? sentenceOf(error)}`);
+  }
+};
+
+/** Node names no line for a file it can't read; esbuild does. */
+const syntaxError = async (file: string): Promise<string | undefined> => {
+  const { build } = await import("esbuild");
+  const result = await build({ entryPoints: [file], write: false, logLevel: "silent", bundle: true, platform: "node", packages: "external" }).catch(
+    (failure: { errors?: { text: string; location?: { file: string; line: number } | null }[] }) => failure,
+  );
+  const [first] = result.errors ?? [];
+  return first && `${first.text}${first.location ? ` (line ${first.location.line})` : ""}`;
+};
+
+const definition = (value: unknown, file: string): Rule => {
+  if (typeof value !== "object" || value === null || !("summary" in value))
+    throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
+  // rule() has typed it; what types don't hold is checked here.
+  const rule = value as Rule;
+  if (!/^[A-Z].*\.$/s.test(rule.summary)) throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);
+  if (rule.mutate === undefined && rule.validate === undefined) throw new Complaint(`${file} has neither mutate nor validate`);
+  if (rule.order !== undefined && !(rule.order >= 1 && rule.order <= 41))
+    throw new Complaint(`${file}: order is a place in the compiled-in chain, from 1 to 41`);
+  if (rule.timeoutSeconds !== undefined && !(rule.timeoutSeconds >= 1 && rule.timeoutSeconds <= 30))
+    throw new Complaint(`${file}: timeoutSeconds must be from 1 to 30`);
+  return rule;
+};
+
+const exists = (path: string) => stat(path).then(() => true, () => false);

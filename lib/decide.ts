@@ -1,0 +1,74 @@
+import { bind, type World } from "./needs.ts";
+import { draft } from "./patch.ts";
+import type { KubernetesObject, Outcome, Patch, Request, Status } from "./review.ts";
+import type { Phase, Rule, Verdict } from "./rule.ts";
+
+export type Mode = "enforce" | "warn" | "audit" | "off";
+
+/** What a decision depends on, besides the rule and the request. */
+export interface Circumstances {
+  mode: Mode;
+  settings: object;
+  variant?: string | undefined;
+  now: Date;
+  world: World;
+}
+
+/** An outcome, and what the rule itself would have had in mode enforce. */
+export interface Decision {
+  outcome: Outcome;
+  refused: boolean;
+  operations: number;
+}
+
+/**
+ * Asks a rule, and turns what it says into an outcome. Where the rule answers at once, so does this: a promise is
+ * made only for rules that wait for the world.
+ */
+export const decide = (rule: Rule, phase: Phase, request: Request, circumstances: Circumstances): Decision | Promise<Decision> => {
+  const judge = rule[phase];
+  if (judge === undefined || circumstances.mode === "off") return nothing;
+
+  // `decode` saw to it that the object is there; that it has the rule's kind follows from `match`.
+  const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
+  const { value, changes } = phase === "mutate" ? draft(object) : { value: object, changes: () => [] };
+  const said = judge.call(rule, value, {
+    ...(rule.needs && bind(rule.needs, circumstances.world)),
+    request,
+    oldObject: (request.oldObject ?? null) as KubernetesObject | null,
+    settings: circumstances.settings,
+    variant: circumstances.variant,
+    now: circumstances.now,
+  });
+  const conclude = (verdict: Verdict) => conclusion(verdict, changes, request, circumstances.mode);
+  return said instanceof Promise ? said.then(conclude) : conclude(said);
+};
+
+const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
+
+const conclusion = (verdict: Verdict, changes: () => Patch, request: Request, mode: Mode): Decision => {
+  const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
+  const status = typeof refuse === "string" ? sentence(refuse) : refuse;
+  const patch = status === undefined ? changes() : [];
+  if (patch.length > 0 && request.operation === "DELETE")
+    throw new TypeError(`the rule edited ${patch[0]?.path} of an object that is being deleted, which nobody could store`);
+
+  const decision = { refused: status !== undefined, operations: patch.length };
+  if (mode === "enforce") {
+    const allowed = status === undefined;
+    return { ...decision, outcome: { allowed, warnings, audit, ...(status && { status }), ...(patch.length > 0 && { patch }) } };
+  }
+  const instead = [
+    ...(status ? [`would be denied: ${status.message}`] : []),
+    ...(patch.length > 0 ? [`would be changed at ${patch.map(({ path }) => path).join(", ")}`] : []),
+  ];
+  return {
+    ...decision,
+    outcome:
+      mode === "warn"
+        ? { allowed: true, warnings: [...instead, ...warnings], audit }
+        : { allowed: true, warnings, audit: { ...audit, ...(instead[0] && { [status ? "would-deny" : "would-change"]: instead[0] }) } },
+  };
+};
+
+const sentence = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

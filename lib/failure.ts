@@ -1,0 +1,34 @@
+/**
+ * Our own faults, and requests that are no reviews. A failure is thrown, caught once in endpoint.ts and answered
+ * non-2xx, so that the cluster's failurePolicy decides. A refusal is never a failure: it is a value (see status.ts).
+ */
+export class Failure extends Error {
+  readonly code: number;
+  constructor(code: number, sentence: string, options?: ErrorOptions) {
+    super(sentence, options);
+    this.code = code;
+  }
+}
+
+const reasons: Record<number, string> = {
+  400: "BadRequest",
+  404: "NotFound",
+  405: "MethodNotAllowed",
+  413: "RequestEntityTooLarge",
+  415: "UnsupportedMediaType",
+  500: "InternalError",
+  503: "ServiceUnavailable",
+  504: "Timeout",
+};
+
+/** The Status that the API server shows to its client; it hides every other body at most codes. */
+export const failureStatus = (code: number, message: string) => {
+  return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason: reasons[code], code };
+};
+
+/** What went wrong, whatever was thrown: a Failure as it is, anything else as a 500 that keeps its cause. */
+export const toFailure = (thrown: unknown): Failure => {
+  if (thrown instanceof Failure) return thrown;
+  const what = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+  return new Failure(500, `the rule failed: ${what}`, { cause: thrown });
+};

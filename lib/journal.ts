@@ -1,0 +1,85 @@
+import type { Mode } from "./decide.ts";
+import type { Request } from "./review.ts";
+import type { Phase } from "./rule.ts";
+
+/** What is known of one review when it has been answered. It holds no part of the object but its name. */
+export interface Report {
+  rule: string;
+  phase?: Phase | undefined;
+  variant?: string | undefined;
+  cluster?: string | undefined;
+  key?: string | undefined;
+  mode?: Mode | undefined;
+  request?: Request | undefined;
+  code: number;
+  refused: boolean;
+  operations: number;
+  milliseconds: number;
+  error?: Error | undefined;
+  function: string;
+  version: string;
+}
+
+/** `denied`, `changed` or `allowed`, or what would have been in mode warn or audit; `failed` is ours. */
+export const verdictOf = ({ code, mode, refused, operations }: Report): string => {
+  if (code !== 200) return "failed";
+  const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
+  return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
+};
+
+const metrics = [
+  { Name: "Reviews", Unit: "Count" },
+  { Name: "Denials", Unit: "Count" },
+  { Name: "Errors", Unit: "Count" },
+  { Name: "Latency", Unit: "Milliseconds" },
+];
+const dimensions = [["Stage"], ["Rule", "Phase", "Cluster", "Mode"], ["Function", "Version"]];
+
+const directives = JSON.stringify([
+  { Namespace: "Postern", Dimensions: dimensions, Metrics: metrics },
+  { Namespace: "Postern", Dimensions: [["Cluster", "Key"]], Metrics: [{ Name: "Reviews", Unit: "Count" }] },
+]);
+
+/**
+ * One line of JSON a review, which CloudWatch also reads as its metrics (embedded metric format). Requests that never
+ * showed a valid key are logged without metrics: a stranger can't raise an alarm.
+ */
+export const line = (report: Report, stage: string, time: number): string => {
+  const { request } = report;
+  const entry = JSON.stringify({
+    Rule: report.rule,
+    Phase: report.phase,
+    Cluster: report.cluster,
+    Mode: report.mode,
+    Function: report.function,
+    Version: report.version,
+    Key: report.key,
+    Stage: stage,
+    Reviews: 1,
+    Denials: report.refused ? 1 : 0,
+    Errors: report.code === 200 ? 0 : 1,
+    Latency: report.milliseconds,
+    verdict: verdictOf(report),
+    code: report.code,
+    variant: report.variant,
+    operations: report.operations,
+    operation: request?.operation,
+    group: request?.resource.group,
+    resource: request?.resource.resource,
+    subResource: request?.subResource,
+    namespace: request?.namespace,
+    name: request?.name,
+    uid: request?.uid,
+    dryRun: request?.dryRun,
+    error: report.error && whole(report.error),
+  });
+  return report.cluster === undefined
+    ? entry
+    : `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":${directives}},${entry.slice(1)}`;
+};
+
+/** An error with its causes, each as its stack. */
+const whole = (error: Error): string => {
+  const stack = error.stack ?? String(error);
+  return error.cause instanceof Error ? `${stack}\ncaused by ${whole(error.cause)}` : stack;
+};

@@ -1,0 +1,45 @@
+import { createPublicKey, type KeyObject, verify } from "node:crypto";
+
+/** Who calls, as the path's first segment proves it. */
+export interface Caller {
+  cluster: string;
+  /** Which of our keys signed, and the cluster's key version: so that a rotation can see when the old one is unused. */
+  key: string;
+}
+
+/** What the signing key signs for a cluster. */
+export const claim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
+
+const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{86})$/;
+const remembered = 256;
+
+/**
+ * Verifies `{cluster}.{key}` against the public keys (base64url, comma between) and the key versions a cluster has.
+ * Valid segments are remembered, wrong ones are not: a stranger can't fill the memory.
+ */
+export const doorkeeper = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
+  const known = new Map<string, Caller>();
+  let keys: { id: string; key: KeyObject }[] | undefined;
+
+  return (segment: string): Caller | undefined => {
+    const before = known.get(segment);
+    if (before !== undefined) return before;
+    const [, cluster, signature] = segmentForm.exec(segment) ?? [];
+    if (cluster === undefined || signature === undefined) return undefined;
+
+    keys ??= publicKeys.split(",").filter(Boolean).map(publicKey);
+    for (const { id, key } of keys)
+      for (const version of keyVersions(cluster)) {
+        if (!verify(null, Buffer.from(claim(cluster, version)), key, Buffer.from(signature, "base64url"))) continue;
+        const caller = { cluster, key: `${id}.${version}` };
+        if (known.size >= remembered) known.delete(known.keys().next().value ?? "");
+        known.set(segment, caller);
+        return caller;
+      }
+    return undefined;
+  };
+};
+
+const publicKey = (x: string) => {
+  return { id: x.slice(0, 8), key: createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" }) };
+};

@@ -1,0 +1,183 @@
+import jsonPatch from "fast-json-patch";
+import type { Patch } from "./review.ts";
+
+type Container = Record<string, unknown> | unknown[];
+
+/**
+ * One object or array of the original that somebody looked at. It is copied when it is first written to; `written`
+ * are the keys that were, `open` says that something here or below was. The original is never touched.
+ */
+interface Node {
+  readonly original: Container;
+  readonly parent: Node | undefined;
+  draft: Container;
+  children: Map<string, Node> | undefined;
+  copy: Container | undefined;
+  written: Set<string> | undefined;
+  open: boolean;
+}
+
+export interface Draft<T> {
+  /** To be edited as if it were the object itself. */
+  readonly value: T;
+  /** What leads from the original to the edited object; empty where nothing changed. */
+  changes(): Patch;
+}
+
+/**
+ * A private draft of an object that records where it was written, so that only the branches that were touched are
+ * compared, and the rest is neither copied nor walked.
+ */
+export const draft = <T extends object>(original: T): Draft<T> => {
+  const root = open(original as Container, undefined);
+  // The proxy stands for the object it was made from and answers as it would.
+  return { value: root.draft as T, changes: () => (root.open ? difference(root, "") : []) };
+};
+
+const NODE = Symbol("node");
+type Target = { [NODE]: Node };
+const nodes = new WeakMap<object, Node>();
+
+const open = (original: Container, parent: Node | undefined): Node => {
+  const node: Node = { original, parent, draft: original, children: undefined, copy: undefined, written: undefined, open: false };
+  // A stand-in as the proxy's target: the invariants of a frozen original would forbid drafts inside it.
+  const target = Array.isArray(original) ? Object.assign([], { [NODE]: node }) : { [NODE]: node };
+  node.draft = new Proxy<Target>(target, traps) as unknown as Container;
+  nodes.set(node.draft, node);
+  return node;
+};
+
+const read = (node: Node, key: string | symbol): unknown => {
+  const content = node.copy ?? node.original;
+  const value = Reflect.get(content, key);
+  if (typeof value !== "object" || value === null || typeof key === "symbol") return value;
+  // What a rule put here is its own already; what belongs to the prototype is nobody's.
+  if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
+  node.children ??= new Map();
+  let child = node.children.get(key);
+  if (child === undefined) {
+    child = open(value, node);
+    node.children.set(key, child);
+  }
+  return child.draft;
+};
+
+const write = (node: Node, key: string | symbol): Container => {
+  if (typeof key === "symbol") throw new TypeError("a rule wrote a symbol where JSON has no such key");
+  node.copy ??= Array.isArray(node.original) ? [...node.original] : { ...node.original };
+  node.written ??= new Set();
+  node.written.add(key);
+  for (let above: Node | undefined = node; above && !above.open; above = above.parent) above.open = true;
+  return node.copy;
+};
+
+const traps: ProxyHandler<Target> = {
+  get: (target, key) => read(target[NODE], key),
+  has: ({ [NODE]: node }, key) => Reflect.has(node.copy ?? node.original, key),
+  ownKeys: ({ [NODE]: node }) => Reflect.ownKeys(node.copy ?? node.original),
+  getOwnPropertyDescriptor: ({ [NODE]: node }, key) => {
+    const content = node.copy ?? node.original;
+    if (!Object.hasOwn(content, key)) return undefined;
+    const isLength = Array.isArray(content) && key === "length";
+    return { value: read(node, key), writable: true, enumerable: !isLength, configurable: !isLength };
+  },
+  set: (target, key, value) => put(write(target[NODE], key), String(key), value),
+  defineProperty: (target, key, { value }) => put(write(target[NODE], key), String(key), value),
+  deleteProperty: (target, key) => Reflect.deleteProperty(write(target[NODE], key), key),
+  setPrototypeOf: () => false,
+  preventExtensions: () => false,
+};
+
+/** `__proto__` is a key like any other. */
+const put = (copy: Container, key: string, value: unknown): boolean => {
+  if (key === "__proto__") Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
+  else (copy as Record<string, unknown>)[key] = value;
+  return true;
+};
+
+const difference = (node: Node, path: string): Patch => {
+  const { original, copy } = node;
+  if (copy === undefined) return below(node, path);
+  if (Array.isArray(original)) return lists(original, finished(node.draft) as unknown[], path);
+
+  const before: Record<string, unknown> = {};
+  const after: Record<string, unknown> = {};
+  const changes: Patch = [];
+  for (const key of node.written ?? []) {
+    const old = Object.hasOwn(original, key) ? original[key] : undefined;
+    const now = Object.hasOwn(copy, key) ? finished((copy as Record<string, unknown>)[key]) : undefined;
+    if (Array.isArray(old) && Array.isArray(now)) changes.push(...lists(old, now, `${path}/${escape(key)}`));
+    else {
+      if (old !== undefined) put(before, key, old);
+      if (now !== undefined) put(after, key, now);
+    }
+  }
+  return [...below(node, path), ...changes, ...compared(before, after, path)];
+};
+
+/** The children that are still where they were, and have something new to say. */
+const below = (node: Node, path: string): Patch => {
+  const changes: Patch = [];
+  for (const [key, child] of node.children ?? [])
+    if (child.open && !node.written?.has(key)) changes.push(...difference(child, `${path}/${escape(key)}`));
+  return changes;
+};
+
+/**
+ * Lists differ in what lies between their common head and tail. Elements that nobody touched are the same objects as
+ * before, so that an insertion in front is one operation, not a rewriting of all that follows.
+ */
+const lists = (before: readonly unknown[], after: readonly unknown[], path: string): Patch => {
+  const shorter = Math.min(before.length, after.length);
+  let head = 0;
+  while (head < shorter && same(before[head], after[head])) head++;
+  let tail = 0;
+  while (tail < shorter - head && same(before[before.length - 1 - tail], after[after.length - 1 - tail])) tail++;
+
+  const old = before.slice(head, before.length - tail);
+  const now = after.slice(head, after.length - tail);
+  return compared(old, now, "").map((change) => {
+    const [, index, ...rest] = change.path.split("/");
+    return { ...change, path: [path, head + Number(index), ...rest].join("/") };
+  });
+};
+
+const compared = (before: Container, after: Container, path: string): Patch =>
+  jsonPatch.compare(before, after).map((change) => ({ ...change, path: path + change.path })) as Patch;
+
+/** Equal without a doubt: the same object, or a small one that reads alike. */
+const same = (one: unknown, other: unknown): boolean =>
+  one === other || (isContainer(one) && isContainer(other) && compareQuietly(one, other));
+
+const compareQuietly = (one: Container, other: Container) =>
+  Array.isArray(one) === Array.isArray(other) && jsonPatch.compare(one, other).length === 0;
+
+/** The value without drafts and as JSON would write it; what nobody touched is the very object it was. */
+const finished = (value: unknown): unknown => {
+  if (!isContainer(value)) return plain(value);
+  const node = nodes.get(value);
+  if (node !== undefined && !node.open) return node.original;
+  const content = node === undefined ? value : (node.copy ?? node.original);
+  if (Array.isArray(content))
+    return Array.from(content, (element, index) => finished(current(node, String(index), element)) ?? null);
+
+  const result: Record<string, unknown> = {};
+  for (const key of Object.keys(content)) {
+    const now = finished(current(node, key, content[key]));
+    if (now !== undefined) put(result, key, now);
+  }
+  return result;
+};
+
+/** What stands under a key: what was written there, else the draft that somebody opened, else the original. */
+const current = (node: Node | undefined, key: string, value: unknown) =>
+  node === undefined || node.written?.has(key) ? value : (node.children?.get(key)?.draft ?? value);
+
+const plain = (value: unknown): unknown => {
+  if (value === null || typeof value === "string" || typeof value === "boolean" || value === undefined) return value;
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw new TypeError(`a rule wrote ${typeof value === "number" ? value : `a ${typeof value}`} where JSON has no such value`);
+};
+
+const isContainer = (value: unknown): value is Container => typeof value === "object" && value !== null;
+const escape = (key: string) => key.replaceAll("~", "~0").replaceAll("/", "~1");

@@ -1,0 +1,225 @@
+import { Failure } from "./failure.ts";
+
+/** A value that came from JSON. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** What every Kubernetes object has, as far as a rule that takes any kind may rely on it. */
+export interface KubernetesObject {
+  apiVersion?: string;
+  kind?: string;
+  metadata?: {
+    name?: string;
+    generateName?: string;
+    namespace?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+    finalizers?: string[];
+  };
+}
+
+export interface GroupVersionKind {
+  group: string;
+  version: string;
+  kind: string;
+}
+
+export interface GroupVersionResource {
+  group: string;
+  version: string;
+  resource: string;
+}
+
+export type Operation = "CREATE" | "UPDATE" | "DELETE" | "CONNECT";
+
+export interface UserInfo {
+  username?: string;
+  uid?: string;
+  groups?: string[];
+  extra?: Record<string, string[]>;
+}
+
+/** `AdmissionReview.request`. A rule gets its object and oldObject typed, beside this. */
+export interface Request {
+  uid: string;
+  kind: GroupVersionKind;
+  resource: GroupVersionResource;
+  subResource?: string;
+  requestKind?: GroupVersionKind;
+  requestResource?: GroupVersionResource;
+  requestSubResource?: string;
+  name?: string;
+  namespace?: string;
+  operation: Operation;
+  userInfo: UserInfo;
+  readonly object?: unknown;
+  readonly oldObject?: unknown;
+  dryRun?: boolean;
+  options?: unknown;
+}
+
+export interface Review {
+  version: "v1" | "v1beta1";
+  request: Request;
+}
+
+/** `AdmissionReview.response` before it is encoded. */
+export interface Outcome {
+  allowed: boolean;
+  status?: Status;
+  patch?: Patch;
+  warnings?: string[];
+  audit?: Record<string, string>;
+}
+
+export type Patch = { op: "add" | "replace" | "remove"; path: string; value?: unknown }[];
+
+/** A refusal as the API server passes it on; `code` is from 400 to 599. */
+export interface Status {
+  code: number;
+  reason?: string;
+  message: string;
+  details?: {
+    name?: string;
+    group?: string;
+    kind?: string;
+    causes?: { reason?: string; message?: string; field?: string }[];
+  };
+}
+
+const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
+const groupVersion = "admission.k8s.io/";
+
+/**
+ * Reads a review out of a body: one parse, then the envelope by hand. What is inside the object is the rule's affair;
+ * the object a rule will be given is there, though.
+ */
+export const decode = (body: string): Review => check(parse(body));
+
+/** As `decode`, for what is parsed already. */
+export const check = (value: unknown): Review => {
+  const review = record(value, "the review");
+  const version = versionOf(review);
+  const request = record(review.request, "request");
+
+  if (typeof request.uid !== "string" || request.uid === "") throw wrong("request.uid", "a non-empty string");
+  if (!operations.has(String(request.operation)))
+    throw wrong("request.operation", "CREATE, UPDATE, DELETE or CONNECT");
+  strings(record(request.kind, "request.kind"), "request.kind", ["group", "version", "kind"]);
+  strings(record(request.resource, "request.resource"), "request.resource", ["group", "version", "resource"]);
+  for (const key of ["requestKind", "requestResource"]) if (request[key] != null) record(request[key], `request.${key}`);
+  for (const key of ["name", "namespace", "subResource", "requestSubResource"])
+    if (request[key] != null && typeof request[key] !== "string") throw wrong(`request.${key}`, "a string");
+  if (request.dryRun != null && typeof request.dryRun !== "boolean") throw wrong("request.dryRun", "true or false");
+
+  const user = record(request.userInfo, "request.userInfo");
+  if (user.username != null && typeof user.username !== "string") throw wrong("request.userInfo.username", "a string");
+  if (user.groups != null && !(Array.isArray(user.groups) && user.groups.every((group) => typeof group === "string")))
+    throw wrong("request.userInfo.groups", "a list of strings");
+
+  for (const key of ["object", "oldObject"]) if (request[key] != null) record(request[key], `request.${key}`);
+  const needed = request.operation === "DELETE" ? "oldObject" : "object";
+  if (request[needed] == null) throw wrong(`request.${needed}`, `an object on ${request.operation}`);
+
+  // Every field that a rule can reach was checked above; the rest of the object stays unknown.
+  return { version, request: request as unknown as Request };
+};
+
+/** The response body for an outcome, in the version that was asked for, within what the API server accepts. */
+export const encode = ({ version, request }: Review, outcome: Outcome): string => JSON.stringify(respond({ version, request }, outcome));
+
+/** As `encode`, but the AdmissionReview itself. */
+export const respond = ({ version, request }: Review, outcome: Outcome) => {
+  const warnings = outcome.warnings && fitWarnings(outcome.warnings);
+  const patched = outcome.allowed && outcome.patch !== undefined && outcome.patch.length > 0;
+  return {
+    kind: "AdmissionReview",
+    apiVersion: groupVersion + version,
+    response: {
+      uid: request.uid,
+      allowed: outcome.allowed,
+      ...(!outcome.allowed && { status: fitStatus(outcome.status) }),
+      ...(patched && {
+        patchType: "JSONPatch",
+        patch: Buffer.from(JSON.stringify(outcome.patch)).toString("base64"),
+      }),
+      ...(warnings && warnings.length > 0 && { warnings }),
+      ...(outcome.audit && Object.keys(outcome.audit).length > 0 && { auditAnnotations: fitAudit(outcome.audit) }),
+    },
+  };
+};
+
+/** The API server turns codes below 400 into 400 and passes on 700 as it is; only real refusals leave here. */
+const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "" }) =>
+  Number.isInteger(status.code) && status.code >= 400 && status.code < 600
+    ? status
+    : { ...status, code: 403, reason: "Forbidden" };
+
+const limits = { warning: 256, warnings: 4096 };
+
+/**
+ * The API server drops a warning that holds a control character, cuts all of them to 256 characters once they sum to
+ * more than 4096, and drops what is beyond. So that nothing is lost unsaid, they are made to fit, and the last one
+ * says how many did not.
+ */
+export const fitWarnings = (warnings: readonly string[]): string[] => {
+  const clean = [...new Set(warnings.map(printable))].filter((text) => text !== "");
+  const total = clean.reduce((sum, text) => sum + runes(text), 0);
+  if (total <= limits.warnings) return clean;
+
+  const kept: string[] = [];
+  let left = limits.warnings - 40;
+  for (const text of clean) {
+    const short = cut(text, limits.warning);
+    if (runes(short) > left) break;
+    left -= runes(short);
+    kept.push(short);
+  }
+  const dropped = clean.length - kept.length;
+  return dropped > 0 ? [...kept, `${dropped} more warnings did not fit`] : kept;
+};
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
+const control = /[\u0000-\u001f\u007f-\u009f]+/g;
+const printable = (text: string) => text.toWellFormed().replace(control, " ").trim();
+const runes = (text: string) => (text.length <= limits.warning ? text.length : [...text].length);
+const cut = (text: string, length: number) => (runes(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`);
+
+/** Keys that the API server would drop are mended: it stores them as `<webhook>/<key>`, a qualified name. */
+export const fitAudit = (audit: Record<string, string>): Record<string, string> => {
+  const fit: Record<string, string> = {};
+  for (const [key, value] of Object.entries(audit)) {
+    const name = key.replace(/[^A-Za-z0-9._-]+/g, "-").slice(0, 63).replace(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "") || "note";
+    fit[name] = name in fit ? `${fit[name]}; ${value.toWellFormed()}` : value.toWellFormed();
+  }
+  return fit;
+};
+
+const versionOf = (review: Record<string, unknown>): Review["version"] => {
+  if (review.kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
+  if (review.apiVersion === `${groupVersion}v1`) return "v1";
+  if (review.apiVersion === `${groupVersion}v1beta1`) return "v1beta1";
+  throw wrong("apiVersion", `"${groupVersion}v1" or "${groupVersion}v1beta1"`);
+};
+
+const parse = (body: string): unknown => {
+  if (body === "") throw new Failure(400, "the body is empty; an AdmissionReview as JSON is expected");
+  try {
+    return JSON.parse(body);
+  } catch (error) {
+    // V8 quotes the text around the error, which may be anyone's secret; the position is enough.
+    const position = /position \d+/.exec(String(error))?.[0] ?? `position ${body.length}`;
+    throw new Failure(400, `the body is not JSON (at ${position}); an AdmissionReview is expected`);
+  }
+};
+
+const record = (value: unknown, path: string): Record<string, unknown> => {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw wrong(path, "an object");
+  return value as Record<string, unknown>;
+};
+
+const strings = (value: Record<string, unknown>, path: string, keys: string[]) => {
+  for (const key of keys) if (typeof value[key] !== "string") throw wrong(`${path}.${key}`, "a string");
+};
+
+const wrong = (path: string, expected: string) =>
+  new Failure(400, `this is no AdmissionReview: ${path} must be ${expected}`);

@@ -1,0 +1,97 @@
+import type { Answers, Needs } from "./needs.ts";
+import type { KubernetesObject, Operation, Request, Status } from "./review.ts";
+
+/** Which requests concern a rule, as in a webhook entry's `rules`. */
+export interface Match {
+  apiGroups: readonly string[];
+  apiVersions: readonly string[];
+  resources: readonly string[];
+  operations: readonly (Operation | "*")[];
+  scope?: "*" | "Cluster" | "Namespaced";
+}
+
+export interface LabelSelector {
+  matchLabels?: Record<string, string>;
+  matchExpressions?: { key: string; operator: "In" | "NotIn" | "Exists" | "DoesNotExist"; values?: string[] }[];
+}
+
+export type Phase = "mutate" | "validate";
+
+/** CEL expressions by name; all must be true for a call. */
+export type Conditions = Record<string, string>;
+
+/** One for both phases, or one for each. */
+export type PerPhase<T> = T | { mutate?: T; validate?: T };
+
+/** A value, or a pure function of the rule's settings, evaluated when webhook entries are made. */
+export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): T }["bivarianceHack"];
+
+/** What a function says of a request: nothing admits, a sentence refuses, and the object can say more. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
+export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
+
+/** The second argument of a rule: all it may know besides the object. */
+export type Surroundings<Object, Settings, N extends Needs> = {
+  request: Request;
+  oldObject: Object | null;
+  settings: Settings;
+  variant: string | undefined;
+  now: Date;
+} & Answers<N>;
+
+/** A rule's share of a webhook entry. */
+export interface Entry<Settings> {
+  match: OfSettings<PerPhase<readonly Match[]>, Settings>;
+  /** When a call is worth making. They save calls and never decide. */
+  matchConditions?: OfSettings<PerPhase<Conditions>, Settings>;
+  /** Conditions over CEL's `authorizer` that are the decision; the function then only denies. */
+  authorizedBy?: OfSettings<PerPhase<Conditions>, Settings>;
+  namespaceSelector?: OfSettings<LabelSelector, Settings>;
+  objectSelector?: OfSettings<LabelSelector, Settings>;
+  matchPolicy?: "Equivalent" | "Exact";
+  /** Refuses for security's sake: Fail once hardened. */
+  guards?: boolean;
+  timeoutSeconds?: number;
+  sideEffects?: "None" | "NoneOnDryRun";
+}
+
+export interface Definition<Object, Settings extends object, N extends Needs> extends Entry<Settings> {
+  /** One sentence, for the catalogue. */
+  summary: string;
+  /** The place in kube-apiserver's compiled-in chain, 1 to 41. Others stand where it calls webhooks: 37, by name. */
+  order?: number;
+  /** The defaults, which are also the shape that postern.yaml is checked against. */
+  settings?: Settings;
+  /** What is wrong with settings of the right shape, in a sentence. */
+  checkSettings?(settings: Settings): string | undefined;
+  /** Refused in postern.yaml unless `exempt` is written out there. */
+  exemptionRequired?: boolean;
+  /** What the rule may ask of the world; its rights follow from it. */
+  needs?: N;
+  mutate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
+  validate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
+}
+
+/** Any rule, whatever it judges and is set up with. */
+export type Rule = Definition<KubernetesObject, object, Needs>;
+
+/** A rule: what it matches, what it needs, what it does. Having `mutate` or `validate` gives it that phase. */
+export const rule = <Object = KubernetesObject, Settings extends object = object, N extends Needs = Record<never, never>>(
+  definition: Definition<Object, Settings, N>,
+  // Methods take their arguments bivariantly; that the object has the right kind follows from `match`.
+): Rule => definition as unknown as Rule;
+
+/** The phases a rule takes part in. */
+export const phases = ({ mutate, validate }: Rule): Phase[] => [
+  ...(mutate ? ["mutate" as const] : []),
+  ...(validate ? ["validate" as const] : []),
+];
+
+/** What holds in one phase, for these settings. */
+export const inPhase = <T extends object>(value: OfSettings<PerPhase<T>, object> | undefined, phase: Phase, settings: object): T | undefined => {
+  const given = typeof value === "function" ? value(settings) : value;
+  if (given === undefined) return undefined;
+  const other = phase === "mutate" ? "validate" : "mutate";
+  const split = [phase, other].some((key) => key in given && typeof Reflect.get(given, key) === "object");
+  return (split ? Reflect.get(given, phase) : given) as T | undefined;
+};

@@ -1,0 +1,59 @@
+/**
+ * A rule's settings: its defaults, overridden member by member. The defaults are the shape: a member they don't have is
+ * unknown, a value of another type is wrong. An empty map or list among them is open to any members.
+ */
+
+/** What is wrong with an override, and the path to it. */
+export interface Mistake {
+  path: (string | number)[];
+  sentence: string;
+}
+
+type Fields = Record<string, unknown>;
+const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** The defaults with what is given in their place; lists and open maps are replaced whole. */
+export const merge = (defaults: object, given: unknown): object => {
+  if (!isMap(given)) return defaults;
+  const merged: Fields = { ...defaults };
+  for (const [key, value] of Object.entries(given)) {
+    const before = merged[key];
+    merged[key] = isMap(before) && isMap(value) ? merge(before, value) : value;
+  }
+  return merged;
+};
+
+/** Fields that a file in upstream's own form carries, and that mean nothing here. */
+const header = new Set(["apiVersion", "kind"]);
+
+/** Every mistake in what is given, in its own order. */
+export const mistakes = (defaults: object, given: unknown, path: (string | number)[] = []): Mistake[] => {
+  if (!isMap(given)) return [{ path, sentence: `must be a map, not ${naming(given)}` }];
+  const known = Object.keys(defaults);
+  return Object.entries(given).flatMap(([key, value]) => {
+    const at = [...path, key];
+    if (path.length === 0 && header.has(key)) return [];
+    if (!Object.hasOwn(defaults, key)) return [{ path: at, sentence: `is unknown; ${known.length > 0 ? `one of ${known.join(", ")} is expected` : "there are no settings here"}` }];
+    return compare(Reflect.get(defaults, key), value, at);
+  });
+};
+
+const compare = (example: unknown, value: unknown, path: (string | number)[]): Mistake[] => {
+  if (example === null || example === undefined) return [];
+  if (typeof example !== typeof value || value === null || Array.isArray(example) !== Array.isArray(value))
+    return [{ path, sentence: `must be ${naming(example)}, not ${naming(value)}` }];
+  if (typeof value === "number" && Number.isInteger(example) && !Number.isSafeInteger(value))
+    return [{ path, sentence: "must be a whole number" }];
+  if (Array.isArray(example) && Array.isArray(value)) {
+    const [element] = example;
+    return element === undefined ? [] : value.flatMap((item, index) => compare(element, item, [...path, index]));
+  }
+  return isMap(example) && Object.keys(example).length > 0 ? mistakes(example, value, path) : [];
+};
+
+const naming = (value: unknown): string => {
+  if (value === null || value === undefined) return "nothing";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object") return "a map";
+  return typeof value === "string" ? "a text" : typeof value === "number" ? "a number" : "true or false";
+};

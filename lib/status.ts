@@ -1,0 +1,88 @@
+import type { Request, Status } from "./review.ts";
+
+/** `deployments.apps`, or `pods` for the core group. */
+const groupResource = ({ group, resource }: Request["resource"]) => (group === "" ? resource : `${resource}.${group}`);
+
+/** The name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
+export const nameOf = ({ name, object }: Request): string => {
+  if (name) return name;
+  if (typeof object !== "object" || object === null) return "Unknown";
+  const metadata: unknown = Reflect.get(object, "metadata");
+  if (typeof metadata !== "object" || metadata === null) return "Unknown/errorGettingName";
+  for (const key of ["name", "generateName"]) {
+    const value: unknown = Reflect.get(metadata, key);
+    if (typeof value === "string" && value !== "") return value;
+  }
+  return "Unknown";
+};
+
+const details = ({ group, resource }: Request["resource"], name: string) => {
+  return { ...(name && { name }), ...(group && { group }), kind: resource };
+};
+
+/**
+ * 403, as compiled-in plugins refuse: `pods "a" is forbidden: <text>`. Some name the object alone and not the request;
+ * where that name is empty, they show none.
+ */
+export const forbidden = (request: Request, text: string, name = nameOf(request)): Status => {
+  return {
+    code: 403,
+    reason: "Forbidden",
+    message: `${groupResource(request.resource)}${name && ` "${name}"`} is forbidden: ${text}`,
+    details: details(request.resource, name),
+  };
+};
+
+/** 404: `namespaces "x" not found`. */
+export const notFound = (resource: { group: string; resource: string }, name: string): Status => {
+  const what = { version: "", ...resource };
+  return { code: 404, reason: "NotFound", message: `${groupResource(what)} "${name}" not found`, details: details(what, name) };
+};
+
+/** One offence in an object, as API validation reports it. */
+export interface FieldError {
+  field: string;
+  type: "Required value" | "Invalid value" | "Unsupported value" | "Forbidden";
+  value?: unknown;
+  detail?: string;
+}
+
+const causes: Record<FieldError["type"], string> = {
+  "Required value": "FieldValueRequired",
+  "Invalid value": "FieldValueInvalid",
+  "Unsupported value": "FieldValueNotSupported",
+  Forbidden: "FieldValueForbidden",
+};
+
+/** `<Type>: <value>: <detail>`; Required and Forbidden show no value. */
+export const fieldErrorBody = ({ type, value, detail }: FieldError): string => {
+  const shown = type === "Forbidden" || type === "Required value" ? [] : [JSON.stringify(value ?? null)];
+  return [type, ...shown, ...(detail ? [detail] : [])].join(": ");
+};
+
+/** Several Go errors as one text: repeated ones once, a single one without brackets. */
+export const aggregate = (texts: readonly string[]): string => {
+  const distinct = [...new Set(texts)];
+  return distinct.length === 1 ? String(distinct[0]) : `[${distinct.join(", ")}]`;
+};
+
+/** 422, as API validation refuses: `Pod "a" is invalid: <offences>`. */
+export const invalid = ({ kind }: Request, name: string, errors: readonly FieldError[]): Status => {
+  const groupKind = kind.group === "" ? kind.kind : `${kind.kind}.${kind.group}`;
+  return {
+    code: 422,
+    reason: "Invalid",
+    message: `${groupKind} "${name}" is invalid: ${aggregate(errors.map((error) => `${error.field}: ${fieldErrorBody(error)}`))}`,
+    details: {
+      ...(name && { name }),
+      ...(kind.group && { group: kind.group }),
+      kind: kind.kind,
+      causes: errors.map((error) => ({ reason: causes[error.type], message: fieldErrorBody(error), field: error.field })),
+    },
+  };
+};
+
+/** 429: `Too many requests: <text>`. */
+export const tooMany = (text: string): Status => {
+  return { code: 429, reason: "TooManyRequests", message: `Too many requests: ${text}` };
+};
