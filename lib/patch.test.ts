@@ -7,7 +7,8 @@ import type { Patch } from "./review.ts";
 /** RFC 6902 by the letter, in the plainest way, to judge what `draft` made. */
 const apply = (document: unknown, patch: Patch): unknown => {
   const holder = { root: structuredClone(document) };
-  for (const { op, path, value } of patch) {
+  for (const change of patch) {
+    const { op, path } = change;
     const keys = path.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
     let parent: any = holder;
     let last = "root";
@@ -16,7 +17,7 @@ const apply = (document: unknown, patch: Patch): unknown => {
       parent = Object.getOwnPropertyDescriptor(parent, last)?.value;
       last = key;
     }
-    const fresh = structuredClone(value);
+    const fresh = "value" in change ? structuredClone(change.value) : undefined;
     if (op !== "add") assert.ok(Object.hasOwn(parent, last), `${op} ${path} exists`);
     if (Array.isArray(parent)) {
       assert.match(last, /^(0|[1-9]\d*)$/);

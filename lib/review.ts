@@ -71,7 +71,11 @@ export interface Outcome {
   audit?: Record<string, string>;
 }
 
-export type Patch = { op: "add" | "replace" | "remove"; path: string; value?: unknown }[];
+export type Patch = (
+  | { op: "add"; path: string; value: unknown }
+  | { op: "replace"; path: string; value: unknown }
+  | { op: "remove"; path: string }
+)[];
 
 /** A refusal as the API server passes it on; `code` is from 400 to 599. */
 export interface Status {

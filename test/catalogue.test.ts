@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { Decision } from "#lib/decide.ts";
+import type { Review } from "#lib/review.ts";
+import { inPhase } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { type Case, decideCase, differences, operationOf, patched, phaseOf, readCases, reviewOf } from "../infra/cases.ts";
+import { type Listed, readCatalogue } from "../infra/registry.ts";
+import { condition } from "./cel.ts";
+import { perturbed } from "./perturbed.ts";
+
+// Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
+const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
+const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
+
+for (const listed of catalogue) {
+  const cases = await readCases(listed);
+  describe(listed.name, () => {
+    for (const entry of cases) {
+      it(entry.name, async () => assert.deepEqual(differences(entry, await judged(listed, entry)), []));
+    }
+    describe("as every rule", () => laws(listed, cases));
+  });
+}
+
+function laws(listed: Listed, cases: Case[]) {
+  const mutations = cases.filter((entry) => entry.mutate && entry.refused === undefined && operationOf(entry) !== "DELETE");
+
+  if (mutations.length > 0)
+    it("changes nothing when it runs again", async () => {
+      for (const entry of mutations) {
+        const { outcome } = await judged(listed, entry);
+        const again = { ...entry, mutate: patched(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
+        assert.deepEqual((await judged(listed, again)).outcome.patch, undefined, entry.name);
+      }
+    });
+
+  if (mutations.length > 0)
+    it("keeps fields it does not know", async () => {
+      for (const entry of mutations) {
+        const given = marked(entry.mutate);
+        const { outcome } = await judged(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
+        assert.deepEqual(marked(patched(given, outcome)), marked(entry.becomes ?? entry.mutate), entry.name);
+      }
+    });
+
+  it("answers a dry run alike", async () => {
+    for (const entry of cases)
+      assert.deepEqual(await judged(listed, { ...entry, dryRun: !entry.dryRun }), await judged(listed, entry), entry.name);
+  });
+
+  for (const phase of listed.phases) {
+    const own = cases.filter((entry) => phaseOf(entry) === phase);
+    it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
+    const settingsOf = (entry: Case) => merge(listed.rule.settings ?? {}, entry.settings);
+    const conditionsOf = (entry: Case) => inPhase(listed.rule.matchConditions, phase, settingsOf(entry));
+    if (own.every((entry) => conditionsOf(entry) === undefined)) continue;
+
+    const called = (entry: Case, { request }: Review) =>
+      Object.values(conditionsOf(entry) ?? {}).every((expression) => condition(expression)(request));
+    const law = async (entry: Case) => {
+      const review = reviewOf(listed, entry);
+      if (called(entry, review)) return true;
+      const { outcome } = await decideCase(listed, entry, review);
+      assert.deepEqual({ ...idle, ...outcome }, idle, `skipped, though it would have acted: ${JSON.stringify(review.request)}`);
+      return false;
+    };
+
+    it(`would do nothing where its conditions to ${phase} are false`, async () => {
+      for (const entry of own) await law(entry);
+    });
+    it(`would do nothing there with any object like those of its cases, to ${phase}`, () =>
+      fc.assert(
+        fc.asyncProperty(perturbed(own), async (entry) => {
+          await law(entry);
+        }),
+        { numRuns: 300 },
+      ));
+  }
+
+  it("has a README in the common order", async () => {
+    const readme = await readFile(join(listed.folder, "README.md"), "utf8");
+    const headings = [...readme.matchAll(/^#+ .*$/gm)].map(([line]) => line);
+    assert.deepEqual(headings, [`# ${listed.name}`, "## Why", "## Settings", "## Needs", "## Differences from upstream"].filter((heading) => heading !== "## Differences from upstream" || headings.includes(heading)));
+    assert.match(readme, new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`), "opens with the rule's summary");
+    for (const key of Object.keys(listed.rule.settings ?? {})) assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
+  });
+}
+
+const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
+
+/** The decision on a case, with everything frozen: a rule that edits its input fails here. */
+async function judged(listed: Listed, entry: Case): Promise<Decision> {
+  return decideCase(listed, entry, frozen(reviewOf(listed, structuredClone(entry))));
+}
+
+function frozen<T>(value: T): T {
+  if (typeof value === "object" && value !== null) for (const inner of Object.values(Object.freeze(value))) frozen(inner);
+  return value;
+}
+
+/** The object with a field that nobody knows, in it, its spec, and every element of its spec's lists. */
+function marked(object: unknown): unknown {
+  const mark = (value: unknown, depth: number): unknown => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    const inner = Object.entries(value).map(([key, member]) => {
+      if (depth === 0 && key === "spec") return [key, mark(member, 1)];
+      if (depth === 1 && Array.isArray(member)) return [key, member.map((element) => mark(element, 2))];
+      return [key, member];
+    });
+    return { ...Object.fromEntries(inner), ...(depth === 2 && !("name" in value) ? {} : { unheardOf: { kept: [1] } }) };
+  };
+  return mark(object, 0);
+}
