@@ -79,7 +79,10 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const path = entry.resource ?? matches[0]?.resources[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
-  const [group = "", version = ""] = [match?.apiGroups[0], match?.apiVersions[0]].map((one) => (one === "*" ? undefined : one));
+  // What the match leaves open, the object may say.
+  const [ownVersion, ownGroup] = (given?.apiVersion ?? "v1").split("/").reverse();
+  const said = (matched: string | undefined, own: string | undefined) => (matched === "*" ? own : matched) ?? "";
+  const [group, version] = [said(match?.apiGroups[0], ownGroup), said(match?.apiVersions[0], ownVersion)];
   const kind = given?.kind ?? kinds[path];
   if (kind === undefined) throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };

@@ -1,0 +1,67 @@
+import { createPublicKey, webcrypto } from "node:crypto";
+import { isIP } from "node:net";
+import "reflect-metadata";
+import * as x509 from "@peculiar/x509";
+
+// Loaded only when there is a certificate to be made: once, and then about once a year.
+x509.cryptoProvider.set(webcrypto);
+const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+const day = 24 * 3600 * 1000;
+
+export const privateKey = async (): Promise<string> => privatePem((await generate()).privateKey);
+
+/** A certificate authority of our own, for ten years. */
+export const authority = async (key: string): Promise<string> => {
+  const keys = await keyPair(key);
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    name: "CN=Postern local CA",
+    keys,
+    signingAlgorithm: algorithm,
+    notBefore: new Date(Date.now() - day),
+    notAfter: new Date(Date.now() + 3650 * day),
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 0, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ],
+  });
+  return `${certificate.toString("pem")}\n`;
+};
+
+/** A server's certificate from that authority, for a year. */
+export const server = async (ca: string, caKey: string, names: string[]): Promise<{ certificate: string; key: string }> => {
+  const issuer = new x509.X509Certificate(ca);
+  const { privateKey: signingKey } = await keyPair(caKey);
+  const keys = await generate();
+  const certificate = await x509.X509CertificateGenerator.create({
+    subject: "CN=Postern gateway",
+    issuer: issuer.subject,
+    publicKey: keys.publicKey,
+    signingKey,
+    signingAlgorithm: algorithm,
+    notBefore: new Date(Date.now() - day),
+    notAfter: new Date(Date.now() + 365 * day),
+    extensions: [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      new x509.SubjectAlternativeNameExtension(names.map((value) => ({ type: isIP(value) ? "ip" : "dns", value }))),
+      await x509.AuthorityKeyIdentifierExtension.create(issuer),
+    ],
+  });
+  return { certificate: `${certificate.toString("pem")}\n`, key: await privatePem(keys.privateKey) };
+};
+
+const generate = () => webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+
+/** Both halves of a private key in PEM. */
+const keyPair = async (pem: string) => {
+  const publicPem = createPublicKey(pem).export({ type: "spki", format: "der" });
+  return {
+    privateKey: await webcrypto.subtle.importKey("pkcs8", x509.PemConverter.decodeFirst(pem), algorithm, false, ["sign"]),
+    publicKey: await webcrypto.subtle.importKey("spki", publicPem, algorithm, true, ["verify"]),
+  };
+};
+
+const privatePem = async (key: webcrypto.CryptoKey) =>
+  `${x509.PemConverter.encode(await webcrypto.subtle.exportKey("pkcs8", key), "PRIVATE KEY")}\n`;

@@ -1,0 +1,111 @@
+import { readdir } from "node:fs/promises";
+import { parseArgs, type ParseArgsOptionDescriptor } from "node:util";
+import { Complaint, sentenceOf } from "./complaint.ts";
+
+/** An option of a verb: what parseArgs wants to know, and what `--help` says. */
+export type Option = ParseArgsOptionDescriptor & {
+  /** What stands for the value, for instance NAME. */
+  value?: string;
+  says: string;
+};
+
+/** A verb: one file under commands/, named as the verb. */
+export interface Command {
+  summary: string;
+  /** What follows the verb, for instance `RULE` or `[RULE…]`. */
+  usage?: string;
+  options: Record<string, Option>;
+  /** Answers the exit code; nothing is 0. */
+  run(input: { options: Options; words: string[] }): Promise<number | void>;
+}
+
+/** Values by option; those with a default are always there. */
+export interface Options {
+  text(name: string): string | undefined;
+  flag(name: string): boolean;
+  number(name: string): number | undefined;
+}
+
+/** Options that several verbs take. */
+export const common = {
+  config: { type: "string", value: "FILE", says: "read this instead of postern.yaml" },
+  cluster: { type: "string", value: "NAME", says: "which cluster of postern.yaml; needed where there are several" },
+  output: { type: "string", short: "o", value: "json", says: "print JSON" },
+} satisfies Record<string, Option>;
+
+const folder = new URL("commands/", import.meta.url);
+
+/** Runs `postern VERB …` and ends the process with its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
+export const main = async (words: string[]): Promise<void> => {
+  process.stdout.on("error", () => process.exit(0));
+  try {
+    process.exitCode = await dispatch(words);
+  } catch (error) {
+    const expected = error instanceof Complaint;
+    process.stderr.write(`${expected ? error.message : error instanceof Error ? error.stack : sentenceOf(error)}\n`);
+    process.exitCode = expected ? error.exitCode : 3;
+  }
+};
+
+const dispatch = async ([verb, ...rest]: string[]): Promise<number> => {
+  const verbs = (await readdir(folder)).filter((file) => !file.includes(".test.")).map((file) => file.replace(/\.ts$/, "")).sort();
+  if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
+    process.stdout.write(await overview(verbs));
+    return verb === undefined ? 2 : 0;
+  }
+  if (!verbs.includes(verb)) throw new Complaint(`postern has no verb "${verb}"; it has ${verbs.join(", ")}`);
+  const command = await load(verb);
+  const { values, positionals } = parse(verb, command, rest);
+  if (values.help) {
+    process.stdout.write(help(verb, command));
+    return 0;
+  }
+  if (positionals.length > 0 && command.usage === undefined) throw new Complaint(`postern ${verb} takes no ${positionals[0]}`);
+  if (values.output !== undefined && values.output !== "json") throw new Complaint("--output takes json");
+  return (await command.run({ options: optionsOf(values), words: positionals })) ?? 0;
+};
+
+const load = async (verb: string): Promise<Command> => (await import(new URL(`${verb}.ts`, folder).href)).default;
+
+const parse = (verb: string, command: Command, args: string[]): { values: Record<string, unknown>; positionals: string[] } => {
+  try {
+    return parseArgs({ args, options: { ...command.options, help: { type: "boolean", short: "h" } }, allowPositionals: true });
+  } catch (error) {
+    const [first] = sentenceOf(error).split(". ");
+    throw new Complaint(`postern ${verb}: ${first}; postern ${verb} --help shows what there is`);
+  }
+};
+
+const optionsOf = (values: Record<string, unknown>): Options => {
+  return {
+    text: (name) => (values[name] === undefined ? undefined : String(values[name])),
+    flag: (name) => values[name] === true,
+    number: (name) => {
+      if (values[name] === undefined) return undefined;
+      const number = Number(values[name]);
+      if (!Number.isSafeInteger(number) || number < 0 || values[name] === "") throw new Complaint(`--${name} takes a whole number, not "${values[name]}"`);
+      return number;
+    },
+  };
+};
+
+const overview = async (verbs: string[]): Promise<string> => {
+  const commands = await Promise.all(verbs.map(async (verb) => [verb, (await load(verb)).summary]));
+  return `Usage: postern VERB\n\n${table(commands)}\npostern VERB --help says more.\n`;
+};
+
+const help = (verb: string, { summary, usage, options }: Command): string => {
+  const rows = Object.entries(options).map(([name, { short, value, says, default: preset }]) => [
+    `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`,
+    `${says}${preset === undefined ? "" : ` (${preset})`}`,
+  ]);
+  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}`;
+};
+
+/** Rows as columns of equal width. */
+export const table = (rows: (string | undefined)[][]): string => {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
+  return rows.map((row) => `${row.map((cell = "", column) => cell.padEnd(widths[column] ?? 0)).join("  ").trimEnd()}\n`).join("");
+};
+
+export const print = (text: string) => void process.stdout.write(text);

@@ -1,0 +1,81 @@
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { parse, stringify } from "yaml";
+import type { Phase } from "#lib/rule.ts";
+import { type Command, common, print } from "../command.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import { chooseCluster, configFile, readConfig } from "../config.ts";
+import { openSigner } from "../keys.ts";
+import { readCatalogue } from "../registry.ts";
+import { configurations } from "../webhooks.ts";
+
+export default {
+  summary: "Prints the webhook configurations of a cluster, ready for kubectl apply -f -. They hold its key: apply them, don't commit them.",
+  options: {
+    cluster: common.cluster,
+    url: { type: "string", value: "BASE", says: "where the rules are served, for instance what npm start prints" },
+    urls: { type: "string", value: "FILE", says: "a map from rule to where it is served, in YAML or JSON" },
+    ca: { type: "string", value: "FILE", says: "the CA that signed the server's certificate, in PEM; none where it is a public one" },
+    name: { type: "string", value: "NAME", default: "postern", says: "what the configurations are called" },
+    harden: { type: "boolean", says: "rules that guard security fail closed" },
+    "key-from": { type: "string", value: "TEXT", says: "write this where the key would stand, so that the output may be committed" },
+    config: common.config,
+    output: common.output,
+  },
+
+  async run({ options }) {
+    const file = options.text("config") ?? configFile;
+    const catalogue = await readCatalogue();
+    const [clusterName, cluster] = chooseCluster(await readConfig(file, catalogue), options.text("cluster"));
+    const placeholder = options.text("key-from");
+    const segment =
+      placeholder === undefined
+        ? (await openSigner(join(dirname(file), ".postern"))).segment(clusterName, cluster.keyVersions.at(-1) ?? 1)
+        : `${clusterName}.${placeholder}`;
+    const base = await baseOf(options.text("url"), options.text("urls"));
+    const ca = options.text("ca");
+
+    const documents = configurations(catalogue, cluster, {
+      name: options.text("name") ?? "postern",
+      address: (rule: string, phase: Phase) => `${base(rule)}/${segment}/${rule}/${phase}`,
+      ca: ca === undefined ? undefined : await certificate(ca),
+      harden: options.flag("harden"),
+    });
+    if (documents.length === 0) throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
+    if (options.text("output") === "json") print(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
+    else print(documents.map((document) => stringify(document, { lineWidth: 0, aliasDuplicateObjects: false })).join("---\n"));
+  },
+} satisfies Command;
+
+/** The API server takes https alone, without user, query or fragment. */
+const address = (text: string, where: string): string => {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)
+    throw new Complaint(`${where} must be an https:// address without user, query and fragment, not "${text}"`);
+  return text.replace(/\/+$/, "");
+};
+
+const baseOf = async (url: string | undefined, urls: string | undefined): Promise<(rule: string) => string> => {
+  if ((url === undefined) === (urls === undefined)) throw new Complaint("either --url or --urls must say where the rules are served");
+  if (url !== undefined) {
+    const base = address(url, "--url");
+    return () => base;
+  }
+  const map: unknown = parse(await content(String(urls), "--urls"));
+  return (rule) => {
+    const found: unknown = typeof map === "object" && map !== null && Object.hasOwn(map, rule) ? Reflect.get(map, rule) : undefined;
+    if (typeof found !== "string") throw new Complaint(`${urls} has no address for ${rule}`);
+    return address(found, `${urls}: ${rule}`);
+  };
+};
+
+const certificate = async (file: string): Promise<string> => {
+  const pem = await content(file, "--ca");
+  if (!pem.includes("-----BEGIN CERTIFICATE-----")) throw new Complaint(`--ca ${file} holds no certificate in PEM`);
+  return pem;
+};
+
+const content = (file: string, option: string) =>
+  readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${option} ${file} can't be read: ${sentenceOf(error)}`);
+  });

@@ -1,0 +1,78 @@
+import { dirname, join, relative } from "node:path";
+import type { Report } from "#lib/journal.ts";
+import { verdictOf } from "#lib/journal.ts";
+import { unconnected } from "#lib/needs.ts";
+import { nameOf } from "#lib/status.ts";
+import { type Command, common, print, table } from "../command.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import { configFile } from "../config.ts";
+import { openGateway } from "../gateway.ts";
+import { openCertificate, openSigner, type Signer } from "../keys.ts";
+import { openWorkshop, type Workshop, watchWorkshop } from "../workshop.ts";
+
+export default {
+  summary: "Serves the rules of postern.yaml over HTTPS on this machine, as Lambda would.",
+  options: {
+    config: common.config,
+    host: { type: "string", value: "HOST", default: "127.0.0.1", says: "where to listen, and a name in the certificate" },
+    port: { type: "string", value: "PORT", default: "8443", says: "0 for any that is free" },
+    watch: { type: "boolean", says: "take up a changed rule or postern.yaml at once" },
+  },
+
+  async run({ options }) {
+    const file = options.text("config") ?? configFile;
+    const state = join(dirname(file), ".postern");
+    const host = options.text("host") ?? "";
+    const signer = await openSigner(state);
+    const surroundings = { publicKeys: signer.publicKey, world: unconnected, journal: (report: Report) => print(lineOf(report)) };
+
+    const workshop = await openWorkshop(file, surroundings);
+    const gateway = await openGateway(await openCertificate(state, host), host, options.number("port") ?? 8443);
+    gateway.serve(workshop.handlers);
+    print(welcome(workshop, signer, gateway.url, relative(process.cwd(), join(state, "ca.crt"))));
+
+    const reload = async () => {
+      try {
+        const fresh = await openWorkshop(file, surroundings);
+        gateway.serve(fresh.handlers);
+        print(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
+      } catch (error) {
+        const sentence = error instanceof Complaint ? error.message : sentenceOf(error);
+        print(`${clock()} not reloaded, serving as before: ${sentence}\n`);
+      }
+    };
+
+    const stopWatching = options.flag("watch") ? watchWorkshop(file, reload) : () => {};
+    await new Promise((stop) => {
+      for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+    });
+    print(`${clock()} answering what has begun\n`);
+    stopWatching();
+    await gateway.close();
+  },
+} satisfies Command;
+
+const welcome = ({ config, served }: Workshop, signer: Signer, url: string, ca: string): string => {
+  const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
+    const segment = signer.segment(cluster, keyVersions.at(-1) ?? 1);
+    const rows = served.flatMap(({ name, phases }) =>
+      phases.map((phase) => [name, phase, rules.get(name)?.mode ?? "off", `${url}/${segment}/${name}/${phase}`]),
+    );
+    const register = `npx postern manifests --cluster ${cluster} --url ${url} --ca ${ca} | kubectl apply -f -`;
+    return `Cluster ${cluster}\n\n${table([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
+  });
+  return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
+};
+
+const clock = () => new Date().toISOString().slice(11, 23);
+
+/** One review as one line for a person. */
+const lineOf = (report: Report): string => {
+  const { request, cluster = "unknown", rule, phase, operations, milliseconds, code, error } = report;
+  const what = request
+    ? [request.operation, [request.kind.kind, request.subResource].filter(Boolean).join("/"), [request.namespace, nameOf(request)].filter(Boolean).join("/")]
+    : [];
+  const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? sentenceOf(error) : ""}`;
+  const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
+  return `${[clock(), cluster, [rule, phase].filter(Boolean).join("/"), ...what, verdict, ...patch, `${milliseconds.toFixed(2)} ms`].join(" ")}\n`;
+};

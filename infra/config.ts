@@ -1,0 +1,206 @@
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
+import { fileURLToPath } from "node:url";
+import { isMap, LineCounter, parseDocument } from "yaml";
+import type { Mode } from "#lib/decide.ts";
+import type { Share } from "#lib/endpoint.ts";
+import { type Mistake, merge, mistakes } from "#lib/settings.ts";
+import { Complaint, sentenceOf } from "./complaint.ts";
+import type { Listed } from "./registry.ts";
+
+/** Requests that a rule's entry never sees. Any one exempts. */
+export interface Exempt {
+  namespaces?: string[];
+  namespaceLabels?: Record<string, string>;
+  users?: string[];
+  groups?: string[];
+}
+
+/** What postern.yaml says of one rule in one cluster, everything filled in. */
+export interface Setup {
+  mode: Mode;
+  failurePolicy?: "Fail" | "Ignore";
+  timeoutSeconds?: number;
+  exempt?: Exempt;
+  settings: object;
+}
+
+export interface Cluster {
+  /** Those that functions accept; the last is the one in use. */
+  keyVersions: number[];
+  /** By rule; a rule that postern.yaml doesn't name for this cluster isn't here. */
+  rules: Map<string, Setup>;
+}
+
+export interface Config {
+  clusters: Map<string, Cluster>;
+}
+
+export const configFile = fileURLToPath(new URL("../postern.yaml", import.meta.url));
+
+type Path = (string | number)[];
+type Fields = Record<string, unknown>;
+
+/** Reads postern.yaml against the catalogue. All that is wrong with it is said at once, each with its line. */
+export const readConfig = async (file: string, catalogue: Listed[]): Promise<Config> => {
+  const name = basename(file);
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${name} can't be read: ${sentenceOf(error)}`);
+  });
+  return parseConfig(text, catalogue, name);
+};
+
+export const parseConfig = (text: string, catalogue: Listed[], name = "postern.yaml"): Config => {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const [broken] = document.errors;
+  if (broken) throw new Complaint(`${name}:${lines.linePos(broken.pos[0]).line} is no YAML: ${broken.message}`);
+  const found: Mistake[] = [];
+  const config = interpret(document.toJS() ?? {}, catalogue, found);
+  if (found.length === 0) return config;
+
+  const lineOf = (path: Path): number => {
+    let node: unknown = document.contents;
+    let offset = 0;
+    for (const key of path) {
+      if (!isMap(node)) break;
+      const pair = node.items.find((item) => String(item.key) === String(key));
+      if (pair === undefined) break;
+      offset = (pair.key as { range?: [number] }).range?.[0] ?? offset;
+      node = pair.value;
+    }
+    return lines.linePos(offset).line;
+  };
+  throw new Complaint(found.map(({ path, sentence }) => `${name}:${lineOf(path)} ${path.join(".")} ${sentence}`).join("\n"));
+};
+
+const modes = ["enforce", "warn", "audit", "off"];
+const clusterName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+
+const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Config => {
+  const complain = (path: Path, sentence: string) => void found.push({ path, sentence });
+  const map = (value: unknown, path: Path, keys?: string[]): Fields => {
+    if (value === null || value === undefined) return {};
+    if (typeof value !== "object" || Array.isArray(value)) {
+      complain(path, "must be a map");
+      return {};
+    }
+    for (const key of Object.keys(value))
+      if (keys && !keys.includes(key)) complain([...path, key], `is unknown; one of ${keys.join(", ")} is expected`);
+    return value as Fields;
+  };
+  const texts = (value: unknown, path: Path): string[] | undefined => {
+    if (value === undefined) return undefined;
+    if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value;
+    complain(path, "must be a list of texts");
+    return undefined;
+  };
+
+  const exempt = (value: unknown, path: Path): Exempt | undefined => {
+    if (value === undefined) return undefined;
+    const { namespaces, namespaceLabels, users, groups } = map(value, path, ["namespaces", "namespaceLabels", "users", "groups"]);
+    const labels = map(namespaceLabels, [...path, "namespaceLabels"]);
+    for (const [key, label] of Object.entries(labels))
+      if (typeof label !== "string") complain([...path, "namespaceLabels", key], "must be a text");
+    return definedOnly({
+      namespaces: texts(namespaces, [...path, "namespaces"]),
+      namespaceLabels: namespaceLabels === undefined ? undefined : (labels as Record<string, string>),
+      users: texts(users, [...path, "users"]),
+      groups: texts(groups, [...path, "groups"]),
+    });
+  };
+
+  /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
+  const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Setup): Setup => {
+    const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "settings"]);
+    if (said.mode !== undefined && !modes.includes(String(said.mode))) complain([...path, "mode"], `must be one of ${modes.join(", ")}`);
+    if (said.failurePolicy !== undefined && !["Fail", "Ignore"].includes(String(said.failurePolicy)))
+      complain([...path, "failurePolicy"], "must be Fail or Ignore");
+    const seconds = said.timeoutSeconds;
+    if (seconds !== undefined && !(Number.isInteger(seconds) && Number(seconds) >= 1 && Number(seconds) <= 30))
+      complain([...path, "timeoutSeconds"], "must be a whole number from 1 to 30");
+    const settingsPath = [...path, "settings"];
+    const wrong = said.settings == null ? [] : mistakes(rule.settings ?? {}, said.settings, []);
+    for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
+    const settings = merge(before?.settings ?? rule.settings ?? {}, said.settings);
+    const unfit = wrong.length > 0 ? undefined : rule.checkSettings?.(settings);
+    if (unfit !== undefined) complain(said.settings === undefined ? path : settingsPath, unfit);
+
+    const { settings: _, ...general } = before ?? { mode: "enforce" as const };
+    return {
+      ...general,
+      // Checked above; a wrong one never leaves here.
+      ...definedOnly({
+        mode: said.mode as Mode | undefined,
+        failurePolicy: said.failurePolicy as Setup["failurePolicy"],
+        timeoutSeconds: seconds as number | undefined,
+        exempt: exempt(said.exempt, [...path, "exempt"]),
+      }),
+      settings,
+    };
+  };
+
+  const setups = (value: unknown, path: Path, general: Map<string, Setup>): Map<string, Setup> => {
+    const rules = new Map(general);
+    for (const [name, said] of Object.entries(map(value, path))) {
+      const listed = catalogue.find((one) => one.name === name);
+      const here = [...path, name];
+      if (listed === undefined) {
+        complain(here, `is no rule; there is no folder functions/${name}`);
+        continue;
+      }
+      const result = setup(listed, said, here, general.get(name));
+      rules.set(name, result);
+      const exempted = Object.values(result.exempt ?? {}).some((one) => Object.keys(one).length > 0);
+      if (listed.rule.exemptionRequired && !exempted && result.mode !== "off")
+        complain(here, "must say under exempt who is spared: namespaces, namespaceLabels, users or groups");
+    }
+    return rules;
+  };
+
+  const { rules, clusters } = map(given, [], ["rules", "clusters"]);
+  const general = setups(rules, ["rules"], new Map());
+  const named = Object.entries(map(clusters ?? { local: {} }, ["clusters"])).map(([name, value]): [string, Cluster] => {
+    const path = ["clusters", name];
+    if (!clusterName.test(name)) complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
+    const said = map(value, path, ["rules", "keyVersion"]);
+    return [name, { keyVersions: keyVersions(said.keyVersion, [...path, "keyVersion"], complain), rules: setups(said.rules, [...path, "rules"], general) }];
+  });
+  if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
+  return { clusters: new Map(named) };
+};
+
+const keyVersions = (value: unknown, path: Path, complain: (path: Path, sentence: string) => void): number[] => {
+  const versions: unknown[] = Array.isArray(value) ? value : [value ?? 1];
+  const [first, second] = versions.map(Number);
+  const fits = versions.length <= 2 && versions.every((one) => Number.isSafeInteger(one) && Number(one) >= 1);
+  if (!fits || first === undefined || (second !== undefined && second <= first))
+    complain(path, "must be a whole number from 1 on, or two, the new one last, while it is raised");
+  return versions.map(Number);
+};
+
+/** The rules that are served: named for some cluster, whatever the mode. */
+export const servedRules = (config: Config, catalogue: Listed[]): Listed[] =>
+  catalogue.filter(({ name }) => [...config.clusters.values()].some(({ rules }) => rules.has(name)));
+
+/** What goes into a rule's bundle. A cluster that doesn't use the rule is admitted as if it were off there. */
+export const shareOf = (config: Config, { name, rule }: Listed): Share => {
+  const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
+    const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: rule.settings ?? {} };
+    return [cluster, { keyVersions, mode, settings }] as const;
+  });
+  return { rule: name, clusters: Object.fromEntries(clusters) };
+};
+
+/** The cluster that was named, or the only one. */
+export const chooseCluster = (config: Config, name: string | undefined): [string, Cluster] => {
+  const names = [...config.clusters.keys()].join(", ");
+  const chosen = name ?? (config.clusters.size === 1 ? names : undefined);
+  if (chosen === undefined) throw new Complaint(`--cluster must say which one: ${names}`);
+  const cluster = config.clusters.get(chosen);
+  if (cluster === undefined) throw new Complaint(`postern.yaml has no cluster "${chosen}"; it has ${names}`);
+  return [chosen, cluster];
+};
+
+const definedOnly = <T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> };

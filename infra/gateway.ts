@@ -1,0 +1,178 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type Server } from "node:https";
+import type { AddressInfo } from "node:net";
+import { isUtf8 } from "node:buffer";
+import { isIP } from "node:net";
+import { randomUUID } from "node:crypto";
+import type { Context } from "aws-lambda";
+import { failureStatus } from "#lib/failure.ts";
+import { Complaint } from "./complaint.ts";
+import type { ServerCertificate } from "./keys.ts";
+
+/** A rule's endpoint, as Lambda would call it. */
+export type Handler = (event: unknown, context: Context) => Promise<unknown>;
+
+export interface Gateway {
+  /** `https://host:port`, as a webhook configuration on this machine names it. */
+  url: string;
+  /** Serves these from the next request on; those under way end as they began. */
+  serve(handlers: ReadonlyMap<string, Handler>): void;
+  /** Takes no new connections, answers what it has begun, and ends. */
+  close(): Promise<void>;
+}
+
+/** What the HTTP API and Lambda hold a request to. */
+const limits = {
+  body: 10 * 1024 * 1024,
+  event: 6 * 1024 * 1024,
+  headers: 10_240,
+  /** A client that takes longer to send its request is given up. */
+  sending: 10_000,
+  function: 10_000,
+  /** The API server drops idle connections after 90 s; the one who asks should be the first to close. */
+  idle: 100_000,
+  connections: 512,
+};
+
+/** Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. */
+export const openGateway = async (certificate: ServerCertificate, host: string, port: number): Promise<Gateway> => {
+  let handlers: ReadonlyMap<string, Handler> = new Map();
+  const server = createServer(
+    {
+      cert: certificate.cert,
+      key: certificate.key,
+      minVersion: "TLSv1.2",
+      maxHeaderSize: limits.headers,
+      headersTimeout: limits.sending,
+      requestTimeout: limits.sending,
+      connectionsCheckingInterval: 1000,
+      keepAliveTimeout: limits.idle,
+    },
+    (request, response) => {
+      answer(request, handlers).then(
+        (reply) => send(response, reply, !server.listening),
+        // The client is gone; there is nobody to answer.
+        () => response.destroy(),
+      );
+    },
+  );
+  server.maxConnections = limits.connections;
+  await listen(server, host, port);
+  const { port: bound } = server.address() as AddressInfo;
+  return {
+    url: `https://${host.includes(":") ? `[${host}]` : host}:${bound}`,
+    serve: (fresh) => {
+      handlers = fresh;
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeIdleConnections();
+        setTimeout(() => server.closeAllConnections(), limits.function).unref();
+      }),
+  };
+};
+
+interface Reply {
+  statusCode: number;
+  headers: Record<string, string>;
+  body: string;
+}
+
+const refusal = (code: number, message: string): Reply => {
+  return { statusCode: code, headers: { "content-type": "application/json" }, body: JSON.stringify(failureStatus(code, message)) };
+};
+
+const tooLarge = refusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);
+
+const answer = async (request: IncomingMessage, handlers: ReadonlyMap<string, Handler>): Promise<Reply> => {
+  const body = await read(request);
+  if (body === undefined) return tooLarge;
+  const [path = "", query = ""] = (request.url ?? "").split("?", 2);
+  const [, , name = ""] = path.split("/");
+  const handler = handlers.get(name);
+  if (handler === undefined) return refusal(404, "there is nothing here");
+  const event = eventOf(request, path, query, name, body);
+  if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
+  // An endpoint answers in this shape, whatever it is asked.
+  return (await handler(event, contextOf(name))) as Reply;
+};
+
+/** The body, or undefined where it is larger than API Gateway takes; more is never held. */
+const read = async (request: IncomingMessage): Promise<Buffer | undefined> => {
+  if (Number(request.headers["content-length"] ?? 0) > limits.body) return undefined;
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request) {
+    size += chunk.length;
+    if (size > limits.body) return undefined;
+    chunks.push(chunk);
+  }
+  return chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
+};
+
+/** As the HTTP API makes it: text where the body is text, base64 where it isn't. */
+const eventOf = (request: IncomingMessage, path: string, query: string, rule: string, body: Buffer) => {
+  const headers = Object.fromEntries(Object.entries(request.headers).map(([key, value]) => [key, String(value)]));
+  const routeKey = `POST /{cluster}/${rule}/{phase+}`;
+  const text = isUtf8(body);
+  const now = Date.now();
+  return {
+    version: "2.0",
+    routeKey,
+    rawPath: path,
+    rawQueryString: query,
+    headers,
+    ...(query && { queryStringParameters: Object.fromEntries(new URLSearchParams(query)) }),
+    requestContext: {
+      accountId: "anonymous",
+      apiId: "local",
+      domainName: headers.host ?? "",
+      domainPrefix: "local",
+      http: {
+        method: request.method ?? "",
+        path,
+        protocol: `HTTP/${request.httpVersion}`,
+        sourceIp: request.socket.remoteAddress ?? "",
+        userAgent: headers["user-agent"] ?? "",
+      },
+      requestId: randomUUID(),
+      routeKey,
+      stage: "$default",
+      time: new Date(now).toUTCString(),
+      timeEpoch: now,
+    },
+    body: body.toString(text ? "utf8" : "base64"),
+    isBase64Encoded: !text,
+  };
+};
+
+const contextOf = (name: string): Context => {
+  const end = performance.now() + limits.function;
+  const context: Partial<Context> = {
+    functionName: name,
+    functionVersion: "local",
+    getRemainingTimeInMillis: () => end - performance.now(),
+  };
+  // Endpoints look at no more of it.
+  return context as Context;
+};
+
+const send = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
+  const bytes = Buffer.from(body);
+  // What is left of a body that was too large is not waited for.
+  const end = closing || statusCode === 413;
+  response.writeHead(statusCode, { ...headers, "content-length": bytes.length, ...(end && { connection: "close" }) });
+  response.end(bytes, () => end && response.socket?.destroySoon());
+};
+
+const listen = (server: Server, host: string, port: number): Promise<void> =>
+  new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const taken = error.code === "EADDRINUSE";
+      const sentence = taken ? "is in use; --port takes another" : `can't be listened on: ${error.message}`;
+      reject(new Complaint(`port ${port} of ${host} ${sentence}`, 1));
+    });
+    // A name stands for every address of this machine: the one who calls knows which.
+    server.listen(port, isIP(host) || host === "localhost" ? host : undefined, resolve);
+  });

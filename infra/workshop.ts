@@ -1,0 +1,72 @@
+import { type FSWatcher, watch } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { registerHooks } from "node:module";
+import { pathToFileURL } from "node:url";
+import { endpoint, type Host } from "#lib/endpoint.ts";
+import { readConfig, servedRules, shareOf, type Config } from "./config.ts";
+import type { Handler } from "./gateway.ts";
+import { catalogueFolder, type Listed, readCatalogue } from "./registry.ts";
+
+/** The rules as they stand in the folders and in postern.yaml, each as the endpoint that Lambda would run. */
+export interface Workshop {
+  config: Config;
+  served: Listed[];
+  handlers: ReadonlyMap<string, Handler>;
+}
+
+export const openWorkshop = async (file: string, host: Host): Promise<Workshop> => {
+  const catalogue = await readCatalogue();
+  const config = await readConfig(file, catalogue);
+  const served = servedRules(config, catalogue);
+  const handlers = served.map((listed) => [listed.name, endpoint(listed.rule, shareOf(config, listed), host)] as const);
+  return { config, served, handlers: new Map(handlers) };
+};
+
+let generation = 0;
+
+/** Calls back after every change of a rule or of postern.yaml, one call after the other; rules are then read anew. */
+export const watchWorkshop = (file: string, changed: () => Promise<void>): (() => void) => {
+  const rules = pathToFileURL(catalogueFolder).href;
+  const hooks = registerHooks({
+    resolve(specifier, context, next) {
+      const found = next(specifier, context);
+      return found.url.startsWith(rules) ? { ...found, url: `${found.url.split("?")[0]}?${generation}` } : found;
+    },
+  });
+  let watchers: FSWatcher[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  let last = Promise.resolve();
+  const reload = async () => {
+    generation += 1;
+    await open();
+    await changed();
+  };
+  // An editor's save is several events; a save that comes during a reload leads to another.
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      last = last.then(reload);
+    }, 50);
+  };
+  // Folders, not files: editors replace a file by another. Not recursively: Node loses replaced files there.
+  const open = async () => {
+    const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
+    close();
+    watchers = [
+      watch(dirname(resolve(file)), (_, name) => name === basename(file) && soon()),
+      ...[catalogueFolder, ...folders.map(({ name }) => join(catalogueFolder, name))].map((folder) => watch(folder, soon)),
+    ];
+    // A folder that is removed takes its watcher along; the catalogue's own tells of it.
+    for (const watcher of watchers) watcher.on("error", () => watcher.close());
+  };
+  const close = () => {
+    for (const watcher of watchers) watcher.close();
+  };
+  last = open();
+  return () => {
+    clearTimeout(timer);
+    close();
+    hooks.deregister();
+  };
+};

@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { draft } from "#lib/patch.ts";
+import { containersOf, type ImageVolume, imageVolumesOf } from "./pod.ts";
+
+const volumes: ImageVolume[] = [{ name: "v" }, { name: "w", image: { reference: "w" } }];
+const pod: Pod = {
+  spec: {
+    containers: [{ name: "c" }, { name: "d" }],
+    initContainers: [{ name: "i" }],
+    ephemeralContainers: [{ name: "e" }],
+    volumes,
+  },
+};
+
+describe("a pod's containers", () => {
+  const placed = (...args: Parameters<typeof containersOf>) =>
+    containersOf(...args).map(({ container, path }) => [container.name, path]);
+
+  it("are those of all three kinds, in order, each with its place", () => {
+    assert.deepEqual(placed(pod), [
+      ["i", "spec.initContainers[0]"],
+      ["c", "spec.containers[0]"],
+      ["d", "spec.containers[1]"],
+      ["e", "spec.ephemeralContainers[0]"],
+    ]);
+  });
+
+  it("can be asked for by kind", () => {
+    assert.deepEqual(placed(pod, ["ephemeralContainers"]), [["e", "spec.ephemeralContainers[0]"]]);
+  });
+
+  it("are none where there is no spec, or no list", () => {
+    assert.deepEqual(placed({}), []);
+    assert.deepEqual(placed({ spec: { containers: [] } }), []);
+  });
+
+  it("are edited in the pod itself", () => {
+    const { value, changes } = draft(pod);
+    for (const { container } of containersOf(value, ["initContainers"])) container.image = "x";
+    assert.deepEqual(changes(), [{ op: "add", path: "/spec/initContainers/0/image", value: "x" }]);
+  });
+});
+
+describe("a pod's image volumes", () => {
+  it("are the volumes that are images, each with its place", () => {
+    assert.deepEqual(imageVolumesOf(pod), [{ image: { reference: "w" }, path: "spec.volumes[1].image" }]);
+  });
+
+  it("are none where there are no volumes", () => assert.deepEqual(imageVolumesOf({}), []));
+});
