@@ -1,10 +1,11 @@
 #!/usr/bin/env node
-// The one file that any Node can read: it sees to it that the rest runs on the Node that Lambda runs.
-import { argv, exit, stderr, versions } from "node:process";
+import { fileURLToPath } from "node:url";
+import { lambdasNode, runNode } from "./node.js";
 
-if (Number(versions.node.split(".")[0]) < 24) {
-  stderr.write(`Postern needs Node 24 or newer, and this is ${versions.node}: run it by npm or npx after npm ci, or install Node 24.\n`);
-  exit(2);
+const { argv, execPath } = process;
+if (lambdasNode() === execPath) {
+  const { main } = await import("./command.ts");
+  await main(argv.slice(2));
+} else {
+  runNode([fileURLToPath(import.meta.url), ...argv.slice(2)]);
 }
-const { main } = await import("./command.ts");
-await main(argv.slice(2));

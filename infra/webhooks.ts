@@ -136,7 +136,7 @@ const resolve = <T>(value: T | ((settings: object) => T) | undefined, settings: 
   value instanceof Function ? value(settings) : value;
 
 /** Line breaks and indentation are the rule's layout; inside texts nothing changes. */
-const oneLine = (expression: string) => expression.replace(/\s*\n\s*/g, " ").trim();
+export const oneLine = (expression: string) => expression.replace(/\s*\n\s*/g, " ").trim();
 
 /** Refuses entries that one request could wait for longer than the API server waits. */
 const checkChain = (webhooks: Webhook[]) => {

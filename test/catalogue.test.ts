@@ -16,6 +16,8 @@ import { perturbed } from "./perturbed.ts";
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
 
+const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
+
 for (const listed of catalogue) {
   const cases = await readCases(listed);
   describe(listed.name, () => {
@@ -89,8 +91,6 @@ function laws(listed: Listed, cases: Case[]) {
     for (const key of Object.keys(listed.rule.settings ?? {})) assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
   });
 }
-
-const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 /** The decision on a case, with everything frozen: a rule that edits its input fails here. */
 async function judged(listed: Listed, entry: Case): Promise<Decision> {

@@ -43,14 +43,24 @@ export default {
     };
 
     const stopWatching = options.flag("watch") ? watchWorkshop(file, reload) : () => {};
-    await new Promise((stop) => {
-      for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
-    });
+    await interrupted();
     print(`${clock()} answering what has begun\n`);
     stopWatching();
     await gateway.close();
   },
 } satisfies Command;
+
+/** Until Ctrl-C. It may come twice, from the terminal and through npm; after a second, another one is meant. */
+const interrupted = () =>
+  new Promise<void>((stop) => {
+    let first: number | undefined;
+    const heard = () => {
+      first ??= performance.now();
+      if (performance.now() - first > 1000) process.exit(130);
+      stop();
+    };
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, heard);
+  });
 
 const welcome = ({ config, served }: Workshop, signer: Signer, url: string, ca: string): string => {
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {

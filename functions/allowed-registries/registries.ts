@@ -1,0 +1,33 @@
+import { type Image, parseImage } from "#lib/objects/image.ts";
+
+/** Entries are hosts, below which any image may lie: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
+export const allows = (registries: string[], { registry, repository }: Image): boolean =>
+  registries.some((entry) => {
+    const [host = "", ...prefix] = entry.split("/");
+    const isThere = host.startsWith("*.") ? registry.endsWith(host.slice(1)) : registry === host;
+    return isThere && `${repository}/`.startsWith([...prefix, ""].join("/"));
+  });
+
+/** An entry is one where an image below it has the entry's own host. */
+export const isEntry = (entry: unknown): boolean => {
+  if (typeof entry !== "string") return false;
+  const plain = entry.replace(/^\*\./, "any.");
+  const below = parseImage(`${plain}/some/image`);
+  return below !== undefined && plain.split("/")[0] === below.registry;
+};
+
+const label = "[a-z0-9]+(-+[a-z0-9]+)*";
+const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
+
+/**
+ * A regular expression for images that are allowed without a doubt: written in full, with nothing unusual. On Docker
+ * Hub a name of one component isn't written in full.
+ */
+export const plainly = (registries: string[]): string => {
+  const places = registries.map((entry) => {
+    const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
+    const isFull = entry.includes("/") && !entry.startsWith("docker.io/");
+    return isFull ? place : `${place}${component}`;
+  });
+  return `^(${places.join("|")})(${component})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`;
+};

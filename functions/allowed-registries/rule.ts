@@ -1,0 +1,65 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { fullName, parseImage } from "#lib/objects/image.ts";
+import { containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
+import { rule } from "#lib/rule.ts";
+import { allows, isEntry, plainly } from "./registries.ts";
+
+const settings: { registries: string[] } = { registries: [] };
+
+export default rule({
+  summary: "Lets pods use images from chosen registries only.",
+  match: [
+    {
+      apiGroups: [""],
+      apiVersions: ["v1"],
+      resources: ["pods", "pods/ephemeralcontainers"],
+      operations: ["CREATE", "UPDATE"],
+    },
+  ],
+  matchConditions: ({ registries }) => ({
+    "changes-images": `oldObject == null || ${imagesIn("object")} != ${imagesIn("oldObject")}`,
+    // What is longer may be too long for a name, which would be refused.
+    "may-come-from-elsewhere": `${imagesIn("object")}.exists(image,
+      size(image) > 255 || !image.matches(${JSON.stringify(plainly(registries))}))`,
+  }),
+  guards: true,
+  settings,
+  checkSettings({ registries }) {
+    if (registries.length === 0) return "must list at least one registry under registries";
+    const wrong = registries.filter((entry) => !isEntry(entry));
+    if (wrong.length > 0)
+      return `must list registries such as ghcr.io, ghcr.io/acme or *.corp.example, not ${quoted(wrong)}`;
+  },
+
+  validate(pod: Pod, { oldObject, settings: { registries } }) {
+    const known = new Set(usesOf(oldObject ?? {}).map(({ reference }) => reference));
+    const offences = usesOf(pod)
+      .filter(({ reference }) => !known.has(reference))
+      .flatMap(({ place, reference }) => {
+        const image = parseImage(reference);
+        if (image === undefined) return [`${place} has ${shown(reference)}`];
+        return allows(registries, image) ? [] : [`${place} has ${fullName(image)}`];
+      });
+    if (offences.length > 0) return `images must come from ${registries.join(" or ")}; ${offences.join(", ")}`;
+  },
+});
+
+/** Every image of a pod as it is written, and where. */
+const usesOf = (pod: Pod) => [
+  ...containersOf(pod).map(({ container: { name, image }, path }) => ({
+    place: name ? `container ${JSON.stringify(name)}` : path,
+    reference: image ?? "",
+  })),
+  ...imageVolumesOf(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
+];
+
+/** The same list, in CEL. */
+const imagesIn = (object: string) =>
+  `((${["initContainers", "containers", "ephemeralContainers"].map((kind) => `${object}.spec.?${kind}.orValue([])`).join(" + ")})
+    .map(c, c.?image.orValue("")) +
+    ${object}.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue("")))`;
+
+const shown = (reference: string) =>
+  reference === "" ? "no image" : `${JSON.stringify(reference.slice(0, 100))} (no image reference)`;
+
+const quoted = (entries: unknown[]) => entries.map((entry) => JSON.stringify(entry)).join(", ");

@@ -1,0 +1,10 @@
+import { rule } from "#lib/rule.ts";
+
+export default rule({
+  summary: "Admits everything, so that there is something harmless to deploy.",
+  order: 1,
+  match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
+  matchConditions: { never: "false" },
+
+  validate() {},
+});

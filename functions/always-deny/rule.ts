@@ -1,0 +1,33 @@
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+export default rule({
+  summary: "Refuses every change, except those without which the cluster would die.",
+  order: 41,
+  match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
+  matchConditions: ({ spare }) => ({
+    "is-not-in-a-spared-namespace": `!(request.?namespace.orValue("") in ${JSON.stringify(spare.namespaces)})`,
+    "is-not-a-spared-resource": `!(request.resource.resource + "." + request.resource.group in ${listed(spare.resources)})`,
+    "is-not-of-a-spared-group": `!("*." + request.resource.group in ${listed(spare.resources)})`,
+  }),
+  settings: {
+    spare: {
+      resources: ["leases.coordination.k8s.io", "nodes", "*.authentication.k8s.io", "*.authorization.k8s.io"],
+      namespaces: ["kube-system", "kube-node-lease"],
+    },
+  },
+  exemptionRequired: true,
+
+  // Upstream refuses in this phase already, before the object is validated.
+  mutate(_object, { request, settings: { spare } }) {
+    const { group, resource } = request.resource;
+    if (spare.namespaces.includes(request.namespace ?? "")) return;
+    if (whole(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
+
+    return { refuse: forbidden(request, "admission control is denying all modifications") };
+  },
+});
+
+/** The core group's name is empty, so `nodes` is `nodes.`. */
+const whole = (resources: readonly string[]) => resources.map((name) => (name.includes(".") ? name : `${name}.`));
+const listed = (resources: readonly string[]) => JSON.stringify(whole(resources));

@@ -1,0 +1,73 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
+import type { Request } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { aggregate, fieldErrorBody, forbidden } from "#lib/status.ts";
+
+export default rule({
+  summary: "Has every image pulled anew, so that only those who may pull an image can run it.",
+  order: 10,
+  match: ({ ephemeralContainers }) => [
+    {
+      apiGroups: [""],
+      apiVersions: ["v1"],
+      resources: ephemeralContainers ? ["pods", "pods/ephemeralcontainers"] : ["pods"],
+      operations: ["CREATE", "UPDATE"],
+    },
+  ],
+  matchConditions: {
+    "may-do-without-a-pull": `${containersIn("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
+      object.spec.?volumes.orValue([]).exists(v, has(v.image) && v.image.?pullPolicy.orValue("") != "Always")`,
+    "brings-an-image": `oldObject == null || ${containersIn("object")}.exists(c,
+      !${containersIn("oldObject")}.exists(old, old.?image.orValue("") == c.?image.orValue("")))`,
+  },
+  settings: { ephemeralContainers: false },
+  guards: true,
+
+  mutate(pod: Pod, { request, oldObject, settings }) {
+    const { containers, images } = concerned(pod, oldObject, request, settings);
+    for (const { container } of containers) container.imagePullPolicy = "Always";
+    for (const { image } of images) image.pullPolicy = "Always";
+  },
+
+  validate(pod: Pod, { request, oldObject, settings }) {
+    const { containers, images } = concerned(pod, oldObject, request, settings);
+    const offences = [
+      ...containers.map(({ container, path }) => ({
+        field: `${path}.imagePullPolicy`,
+        value: container.imagePullPolicy,
+      })),
+      ...images.map(({ image, path }) => ({ field: `${path}.pullPolicy`, value: image.pullPolicy })),
+    ].filter(({ value }) => value !== "Always");
+
+    if (offences.length > 0) return aggregate(offences.map((offence) => refusal(request, offence)));
+  },
+});
+
+const nothing = { containers: [], images: [] };
+
+/** Where a request has a say in how images are pulled. */
+const concerned = (pod: Pod, old: Pod | null, { subResource }: Request, settings: { ephemeralContainers: boolean }) => {
+  if (subResource && !settings.ephemeralContainers) return nothing;
+
+  const containers = containersOf(pod);
+  const before = containersOf(old ?? {}).map(({ container }) => container);
+  const known = new Set(before.map(({ image }) => image));
+  // An image is judged when it comes, not when it moves to another container.
+  if (old && containers.every(({ container }) => known.has(container.image))) return nothing;
+  if (!subResource) return { containers, images: imageVolumesOf(pod) };
+
+  // This subresource can add containers and change nothing else.
+  const names = new Set(before.map(({ name }) => name));
+  return { ...nothing, containers: containers.filter(({ container }) => !names.has(container.name)) };
+};
+
+const refusal = (request: Request, { field, value = "" }: { field: string; value: string | undefined }) => {
+  const body = fieldErrorBody({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
+  return forbidden(request, `${field}: ${body}`).message;
+};
+
+/** Every container of a pod, in CEL. */
+function containersIn(pod: "object" | "oldObject") {
+  return `(${pod}.spec.containers + ${pod}.spec.?initContainers.orValue([]) + ${pod}.spec.?ephemeralContainers.orValue([]))`;
+}

@@ -1,0 +1,70 @@
+import { compareQuantities, isQuantity } from "#lib/objects/quantity.ts";
+
+/** Quantities by resource. */
+export type Amounts = Record<string, string>;
+
+export interface Settings {
+  requests: Amounts;
+  limits: Amounts;
+  initContainers: boolean;
+}
+
+/** What a container or a pod sets itself. */
+export interface Resources {
+  requests?: Amounts;
+  limits?: Amounts;
+}
+
+/** Those of the defaults that a container lacks and that leave it valid. `shared` is what its pod sets for all. */
+export const lacking = (own: Resources, shared: Resources, { requests, limits }: Settings) => {
+  const isOpen = (resource: string) => ![own.limits, shared.requests, shared.limits].some((set) => sets(set, resource));
+  return {
+    requests: pick(requests, (resource) => isOpen(resource) && !sets(own.requests, resource)),
+    limits: pick(limits, (resource, limit) => isOpen(resource) && !exceeds(own.requests, resource, limit)),
+  };
+};
+
+const sets = (amounts: Amounts | undefined, resource: string) => Object.hasOwn(amounts ?? {}, resource);
+
+/** A request that nobody can read counts as too large: the API server will say what is wrong with it. */
+const exceeds = (requests: Amounts | undefined, resource: string, limit: string) => {
+  if (!sets(requests, resource)) return false;
+  const request = String(requests?.[resource]);
+  return !isQuantity(request) || compareQuantities(request, limit) > 0;
+};
+
+const pick = (amounts: Amounts, wanted: (resource: string, amount: string) => boolean): Amounts =>
+  Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => wanted(resource, amount)));
+
+/** What is wrong with defaults, in a sentence. */
+export const wrongWith = ({ requests, limits }: Settings): string | undefined => {
+  const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
+    Object.entries(amounts).map(([resource, amount]) => ({ resource, amount, name: `${kind}.${resource}` })),
+  );
+  if (given.length === 0) return "must name at least one resource under requests or limits";
+
+  const stranger = given.find(({ resource }) => !containersHave(resource));
+  if (stranger) return `names ${stranger.name}, which containers don't have; cpu, memory or example.com/gpu are resources`;
+
+  const odd = given.find(({ amount }) => !isAmount(amount));
+  if (odd) return `must say ${odd.name} as a quantity in quotes, such as "500m" or "1Gi", not ${JSON.stringify(odd.amount)}`;
+
+  for (const [resource, request] of Object.entries(requests)) {
+    const limit = sets(limits, resource) ? limits[resource] : undefined;
+    const difference = limit === undefined ? undefined : compareQuantities(request, limit);
+    if (difference !== undefined && difference > 0)
+      return `has requests.${resource} ${request} above limits.${resource} ${limit}`;
+    if (!canBeOvercommitted(resource) && difference !== 0)
+      return `must have limits.${resource} ${request}, as requests.${resource} is: nodes can't overcommit it`;
+  }
+};
+
+const isAmount = (amount: unknown) =>
+  typeof amount === "string" && isQuantity(amount) && compareQuantities(amount, "0") >= 0;
+
+const native = ["cpu", "memory", "ephemeral-storage"];
+const canBeOvercommitted = (resource: string) => native.includes(resource);
+
+/** As API validation has it; all others need a domain in front. */
+const containersHave = (resource: string) =>
+  native.includes(resource) || /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);

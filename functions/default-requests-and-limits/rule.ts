@@ -1,0 +1,33 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { rule } from "#lib/rule.ts";
+import { lacking, type Resources, type Settings, wrongWith } from "./amounts.ts";
+
+/** With what a pod sets for all its containers together; younger than kubernetes-types. */
+type SharingPod = Pod & { spec?: { resources?: Resources } };
+
+const settings: Settings = { requests: {}, limits: {}, initContainers: true };
+
+export default rule({
+  summary: "Gives containers the requests and limits that they don't set themselves.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+  matchConditions: ({ requests, limits }: Settings) => ({
+    "some-container-lacks-one": `(object.spec.?initContainers.orValue([]) + object.spec.?containers.orValue([])).exists(c,
+      ${JSON.stringify(Object.keys({ ...requests, ...limits }))}.exists(r, !(r in c.?resources.?limits.orValue({})) &&
+        (r in ${JSON.stringify(Object.keys(limits))} || !(r in c.?resources.?requests.orValue({})))))`,
+  }),
+  settings,
+  checkSettings: wrongWith,
+
+  mutate(pod: SharingPod, { settings }) {
+    const init = containersOf(pod, ["initContainers"]).filter(
+      ({ container }) => settings.initContainers || container.restartPolicy === "Always",
+    );
+    for (const { container } of [...init, ...containersOf(pod, ["containers"])]) {
+      const missing = lacking(container.resources ?? {}, pod.spec?.resources ?? {}, settings);
+      for (const kind of ["requests", "limits"] as const)
+        if (Object.keys(missing[kind]).length > 0)
+          container.resources = { ...container.resources, [kind]: { ...container.resources?.[kind], ...missing[kind] } };
+    }
+  },
+});

@@ -1,0 +1,21 @@
+import type { Service } from "kubernetes-types/core/v1.d.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+export default rule({
+  summary: "Lets no service take an external IP that it does not have yet.",
+  order: 30,
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["services"], operations: ["CREATE", "UPDATE"] }],
+  matchConditions: {
+    "takes-an-external-ip": `object.?spec.?externalIPs.orValue([])
+      .exists(ip, oldObject == null || !(ip in oldObject.?spec.?externalIPs.orValue([])))`,
+  },
+  guards: true,
+
+  validate(service: Service, { request, oldObject }) {
+    const present = oldObject?.spec?.externalIPs ?? [];
+    if ((service.spec?.externalIPs ?? []).every((ip) => present.includes(ip))) return;
+
+    return { refuse: forbidden(request, "Use of external IPs is denied by admission control") };
+  },
+});

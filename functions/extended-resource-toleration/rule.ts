@@ -1,0 +1,41 @@
+import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { rule } from "#lib/rule.ts";
+
+export default rule({
+  summary: "Lets a pod onto the nodes that are kept for the extended resources it requests.",
+  order: 18,
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
+  matchConditions: {
+    "requests-an-extended-resource": `(object.spec.containers + object.spec.?initContainers.orValue([]))
+      .exists(c, c.?resources.?requests.orValue({}).exists(name,
+        name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.")))`,
+  },
+
+  mutate(pod: Pod) {
+    const requests = containersOf(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
+      Object.keys(container.resources?.requests ?? {}),
+    );
+    const resources = new Set(requests.filter(isExtended).sort());
+    if (!pod.spec || resources.size === 0) return;
+
+    const present = pod.spec.tolerations ?? [];
+    const tolerated = new Set(present.filter(isOurs).map(({ key }) => key));
+    pod.spec.tolerations = [
+      // Upstream writes anew what is there already; seconds get lost.
+      ...present.map((one) => (isOurs(one) && one.key && resources.has(one.key) ? tolerating(one.key) : one)),
+      ...[...resources].filter((key) => !tolerated.has(key)).map(tolerating),
+    ];
+  },
+});
+
+const tolerating = (key: string): Toleration => ({ key, operator: "Exists", effect: "NoSchedule" });
+const isOurs = ({ operator, effect, value }: Toleration) => operator === "Exists" && effect === "NoSchedule" && !value;
+
+/** Neither Kubernetes' own nor a quota's, and a qualified name when it stands in a quota, as `requests.<name>`. */
+const isExtended = (name: string) =>
+  !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualified(`requests.${name}`);
+
+const label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const qualified = new RegExp(`^(?=[^/]{1,253}/)${label}([.]${label})*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`);
+const isQualified = (name: string) => qualified.test(name);

@@ -1,0 +1,61 @@
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+
+/** A Deployment, a StatefulSet, or the Scale of one. */
+interface Scaled extends KubernetesObject {
+  spec?: { replicas?: number };
+}
+
+interface Settings {
+  minimum: number;
+  allowZero: boolean;
+  namespaces: string[];
+  namespaceLabels: Record<string, string>;
+}
+
+const settings: Settings = { minimum: 2, allowZero: false, namespaces: [], namespaceLabels: {} };
+
+export default rule({
+  summary: "Keeps Deployments and StatefulSets from having too few replicas.",
+  match: [
+    {
+      apiGroups: ["apps"],
+      apiVersions: ["v1"],
+      resources: ["deployments", "statefulsets", "deployments/scale", "statefulsets/scale"],
+      operations: ["CREATE", "UPDATE"],
+    },
+  ],
+  // A review doesn't say how a namespace is labelled; the API server knows.
+  namespaceSelector: ({ namespaceLabels }: Settings) => ({ matchLabels: namespaceLabels }),
+  matchConditions: ({ minimum, namespaces }) => ({
+    "has-too-few-replicas": `object.?spec.?replicas.orValue(has(request.subResource) ? 0 : 1) < ${minimum}`,
+    ...(namespaces.length > 0 && {
+      "is-in-a-chosen-namespace": `request.?namespace.orValue("") in ${JSON.stringify(namespaces)}`,
+    }),
+  }),
+  settings,
+  checkSettings({ minimum, namespaces, namespaceLabels }) {
+    if (!Number.isInteger(minimum) || minimum < 1) return `must have a whole number from 1 on as minimum, not ${minimum}`;
+    const [noName] = namespaces.filter((name: unknown) => typeof name !== "string" || !namespaceName.test(name));
+    if (noName !== undefined) return `must list names of namespaces under namespaces, not ${JSON.stringify(noName)}`;
+    const [key] = Object.keys(namespaceLabels).filter((key) => typeof namespaceLabels[key] !== "string");
+    if (key !== undefined) return `must give the label ${key} under namespaceLabels a text`;
+  },
+
+  validate(object: Scaled, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {
+    if (namespaces.length > 0 && !namespaces.includes(request.namespace ?? "")) return;
+
+    // The API server fills in 1 where none are said, and leaves a 0 out of a Scale.
+    const replicasOf = ({ spec }: Scaled) => spec?.replicas ?? (request.subResource === "scale" ? 0 : 1);
+    const suffices = (replicas: number) => replicas >= minimum || (allowZero && replicas === 0);
+
+    const replicas = replicasOf(object);
+    const before = oldObject && replicasOf(oldObject);
+    const hadTooFew = before !== null && !suffices(before);
+    if (suffices(replicas) || (hadTooFew && replicas >= before)) return;
+
+    return `spec.replicas must be ${allowZero ? "0 or " : ""}at least ${minimum}, not ${replicas}`;
+  },
+});
+
+const namespaceName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;

@@ -1,0 +1,50 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+/** The fields that are refused, and what upstream calls them, in its order. */
+const ofContainers = { seLinuxOptions: "SELinuxOptions", runAsUser: "RunAsUser" };
+const ofPods = { supplementalGroups: "SupplementalGroups", ...ofContainers, fsGroup: "FSGroup" };
+
+export default rule({
+  summary: "Lets no pod choose its user, its groups or its SELinux options.",
+  match: ({ createOnly }) => [
+    {
+      apiGroups: [""],
+      apiVersions: ["v1"],
+      resources: ["pods"],
+      operations: createOnly ? ["CREATE"] : ["CREATE", "UPDATE"],
+    },
+  ],
+  matchConditions: {
+    "chooses-for-itself": `${fieldIn(ofPods, "object.?spec.?securityContext")} ||
+      (object.spec.containers + object.spec.?initContainers.orValue([]))
+        .exists(c, ${fieldIn(ofContainers, "c.?securityContext")})`,
+  },
+  settings: { createOnly: false },
+  guards: true,
+
+  validate(pod: Pod, { request, settings }) {
+    if (settings.createOnly && request.operation !== "CREATE") return;
+
+    const [first] = [
+      ...offences(ofPods, pod.spec?.securityContext).map((offence) => `pod.Spec.${offence}`),
+      ...containersOf(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
+        offences(ofContainers, container.securityContext),
+      ),
+    ];
+    if (first) return { refuse: forbidden(request, first, pod.metadata?.name ?? "") };
+  },
+});
+
+/** Any value offends, 0 and empty ones too. */
+const offences = (fields: object, context: object = {}) =>
+  Object.entries(fields)
+    .filter(([field]) => field in context)
+    .map(([, name]) => `SecurityContext.${name} is forbidden`);
+
+/** Whether one is there, in CEL. */
+function fieldIn(fields: object, context: string) {
+  return `${JSON.stringify(Object.keys(fields))}.exists(field, field in ${context}.orValue({}))`;
+}

@@ -1,0 +1,40 @@
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+
+const protections: Record<string, string> = {
+  persistentvolumes: "kubernetes.io/pv-protection",
+  persistentvolumeclaims: "kubernetes.io/pvc-protection",
+  volumeattributesclasses: "kubernetes.io/vac-protection",
+};
+
+export default rule({
+  summary: "Keeps volumes, claims and volume attributes classes from vanishing while they are in use.",
+  order: 20,
+  match: [
+    {
+      apiGroups: [""],
+      apiVersions: ["v1"],
+      resources: ["persistentvolumes", "persistentvolumeclaims"],
+      operations: ["CREATE"],
+    },
+    // Older clusters serve v1beta1 alone.
+    {
+      apiGroups: ["storage.k8s.io"],
+      apiVersions: ["v1", "v1beta1"],
+      resources: ["volumeattributesclasses"],
+      operations: ["CREATE"],
+    },
+  ],
+  matchConditions: {
+    "is-not-protected": `!(${JSON.stringify(protections)}[request.resource.resource]
+      in object.?metadata.?finalizers.orValue([]))`,
+  },
+
+  mutate(object: KubernetesObject, { request }) {
+    const protection = protections[request.resource.resource];
+    const finalizers = object.metadata?.finalizers ?? [];
+    if (!protection || finalizers.includes(protection)) return;
+
+    object.metadata = { ...object.metadata, finalizers: [...finalizers, protection] };
+  },
+});

@@ -1,0 +1,48 @@
+import { stringify } from "yaml";
+import { type Conditions, inPhase } from "#lib/rule.ts";
+import { type Command, common, print } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+import { configFile, readConfig } from "../config.ts";
+import { type Listed, readCatalogue } from "../registry.ts";
+import { oneLine } from "../webhooks.ts";
+
+export default {
+  summary: "Says of a rule what it does, what it matches and needs, and how postern.yaml sets it up.",
+  usage: "RULE",
+  options: { config: common.config, output: common.output },
+
+  async run({ options, words: [name, ...rest] }) {
+    if (name === undefined || rest.length > 0) throw new Complaint("postern explain takes the name of one rule");
+    const catalogue = await readCatalogue();
+    const listed = catalogue.find((one) => one.name === name);
+    if (listed === undefined) throw new Complaint(`there is no rule "${name}"; postern rules lists them`);
+    const { clusters } = await readConfig(options.text("config") ?? configFile, catalogue);
+    const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
+    const explanation = { ...explain(listed), clusters: Object.fromEntries(setups) };
+    if (options.text("output") === "json") print(`${JSON.stringify(explanation, null, 2)}\n`);
+    else print(`${name}\n\n${listed.rule.summary} functions/${name}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`);
+  },
+} satisfies Command;
+
+const explain = ({ phases, rule }: Listed) => {
+  const settings = rule.settings ?? {};
+  const perPhase = phases.map((phase) => [
+    phase,
+    {
+      matches: (inPhase(rule.match, phase, settings) ?? []).map(
+        ({ operations, resources, apiGroups }) => `${operations.join(", ")} of ${resources.join(", ")}${apiGroups[0] ? ` (${apiGroups.join(", ")})` : ""}`,
+      ),
+      ...(rule.matchConditions && { calledWhere: flat(inPhase(rule.matchConditions, phase, settings)) }),
+      ...(rule.authorizedBy && { authorizedBy: flat(inPhase(rule.authorizedBy, phase, settings)) }),
+    },
+  ]);
+  return {
+    ...Object.fromEntries(perPhase),
+    needs: Object.values(rule.needs ?? {}).map(({ verb, kind }) => [verb, kind?.resource].filter(Boolean).join(" ")),
+    guards: rule.guards === true,
+    defaults: settings,
+  };
+};
+
+const flat = (conditions: Conditions = {}): Conditions =>
+  Object.fromEntries(Object.entries(conditions).map(([name, expression]) => [name, oneLine(expression)]));

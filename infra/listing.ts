@@ -1,0 +1,18 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { catalogueFolder, type Listed } from "./registry.ts";
+
+const file = join(catalogueFolder, "README.md");
+const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
+
+/** functions/README.md with its list as the folders have it; whatever stands around the list stays. */
+export const listing = async (catalogue: Listed[]): Promise<{ present: string; wanted: string }> => {
+  const present = await readFile(file, "utf8");
+  const [before, rest = ""] = present.split(begin);
+  const [, after] = rest.split(end);
+  const rows = catalogue.map(({ name, phases, rule }) => `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} |`);
+  const list = ["| rule | phase | what it does |", "| --- | --- | --- |", ...rows].join("\n");
+  return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
+};
+
+export const writeListing = async (catalogue: Listed[]): Promise<void> => writeFile(file, (await listing(catalogue)).wanted);

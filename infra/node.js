@@ -1,0 +1,39 @@
+// Runs the Node that Lambda runs: `node infra/node.js --test`. One of two files that any Node from 20 on can read.
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { constants } from "node:os";
+import { fileURLToPath } from "node:url";
+
+const { arch, argv, execPath, platform, report, stderr, versions } = process;
+
+/** The Node that npm installed with the project; where there is none for this machine, its own, if new enough. */
+export const lambdasNode = () => {
+  const name = `node-${platform === "win32" ? "win" : platform}-${arch}`;
+  const file = `../node_modules/${name}/bin/node${platform === "win32" ? ".exe" : ""}`;
+  const installed = fileURLToPath(new URL(file, import.meta.url));
+  // The packages are built for glibc.
+  const runs = platform !== "linux" || report.getReport().header.glibcVersionRuntime !== undefined;
+  if (runs && existsSync(installed)) return installed;
+  return Number(versions.node.split(".")[0]) >= 24 ? execPath : undefined;
+};
+
+/** Runs it with these arguments in this process's place, as far as that goes. */
+export const runNode = (args) => {
+  const node = lambdasNode();
+  if (node === undefined) {
+    stderr.write(`Postern needs Node 24 here, and this is ${versions.node}: run npm ci first, or install Node 24 where npm has none (Apple silicon, musl).\n`);
+    process.exitCode = 2;
+    return;
+  }
+  const child = spawn(node, args, { stdio: "inherit" });
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", (error) => {
+    stderr.write(`${node} does not start: ${error.message}\n`);
+    process.exitCode = 2;
+  });
+  child.on("exit", (code, signal) => {
+    process.exitCode = code ?? 128 + (constants.signals[signal] ?? 0);
+  });
+};
+
+if (argv[1] === fileURLToPath(import.meta.url)) runNode(argv.slice(2));
