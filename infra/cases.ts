@@ -1,13 +1,13 @@
 import { readFile } from "node:fs/promises";
-import { isDeepStrictEqual } from "node:util";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import jsonPatch from "fast-json-patch";
 import { parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
 import { type Recorded, recorded } from "#lib/needs.ts";
 import { check, type KubernetesObject, type Operation, type Outcome, type Review, type UserInfo } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import jsonPatch from "fast-json-patch";
 import { Complaint } from "./complaint.ts";
 import type { Listed } from "./registry.ts";
 
@@ -41,7 +41,21 @@ export interface Case {
 }
 
 const members = new Set([
-  ...["name", "mutate", "validate", "oldObject", "operation", "resource", "namespace", "user", "dryRun", "variant", "settings", "needs", "now"],
+  ...[
+    "name",
+    "mutate",
+    "validate",
+    "oldObject",
+    "operation",
+    "resource",
+    "namespace",
+    "user",
+    "dryRun",
+    "variant",
+    "settings",
+    "needs",
+    "now",
+  ],
   ...["becomes", "admitted", "refused", "code", "reason", "warnings", "audit"],
 ]);
 
@@ -51,9 +65,11 @@ export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[
   const document = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"));
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
   const cases: unknown = document.toJS();
-  if (!Array.isArray(cases) || cases.length === 0) throw new Complaint(`${file} must be a list of cases, with at least one`);
+  if (!Array.isArray(cases) || cases.length === 0)
+    throw new Complaint(`${file} must be a list of cases, with at least one`);
   for (const entry of cases) {
-    if (typeof entry?.name !== "string") throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
+    if (typeof entry?.name !== "string")
+      throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
     const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
     for (const key of Object.keys(entry)) if (!members.has(key)) throw wrong(`has an unknown member ${key}`);
     const phase = phaseOf(entry);
@@ -67,7 +83,8 @@ export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[
 
 export const phaseOf = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
 
-export const operationOf = (entry: Case): Operation => entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
+export const operationOf = (entry: Case): Operation =>
+  entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
 /** The review that the API server would send for a case. */
 export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
@@ -84,7 +101,8 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const said = (matched: string | undefined, own: string | undefined) => (matched === "*" ? own : matched) ?? "";
   const [group, version] = [said(match?.apiGroups[0], ownGroup), said(match?.apiVersions[0], ownVersion)];
   const kind = given?.kind ?? kinds[path];
-  if (kind === undefined) throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
+  if (kind === undefined)
+    throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = given?.metadata ?? {};
@@ -119,7 +137,10 @@ const kinds: Record<string, string> = {
   nodes: "Node",
   persistentvolumeclaims: "PersistentVolumeClaim",
   persistentvolumes: "PersistentVolume",
+  "nodes/status": "Node",
   pods: "Pod",
+  "pods/ephemeralcontainers": "Pod",
+  "pods/status": "Pod",
   secrets: "Secret",
   services: "Service",
   statefulsets: "StatefulSet",
@@ -144,13 +165,17 @@ export const patched = (object: unknown, { patch }: Outcome): unknown =>
 export const differences = (entry: Case, { outcome }: Decision): string[] => {
   const { status } = outcome;
   const differs = (what: string, expected: unknown, actual: unknown) =>
-    isDeepStrictEqual(expected, actual) ? [] : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
+    isDeepStrictEqual(expected, actual)
+      ? []
+      : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
 
   return [
     ...differs("the refusal", entry.refused, status?.message),
     ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
     ...(status === undefined ? [] : differs("the reason", entry.reason ?? "Forbidden", status.reason)),
-    ...(entry.mutate && entry.refused === undefined ? differs("the object", entry.becomes ?? entry.mutate, patched(entry.mutate, outcome)) : []),
+    ...(entry.mutate && entry.refused === undefined
+      ? differs("the object", entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
+      : []),
     ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
     ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
   ];

@@ -29,7 +29,11 @@ export const authority = async (key: string): Promise<string> => {
 };
 
 /** A server's certificate from that authority, for a year. */
-export const server = async (ca: string, caKey: string, names: string[]): Promise<{ certificate: string; key: string }> => {
+export const server = async (
+  ca: string,
+  caKey: string,
+  names: string[],
+): Promise<{ certificate: string; key: string }> => {
   const issuer = new x509.X509Certificate(ca);
   const { privateKey: signingKey } = await keyPair(caKey);
   const keys = await generate();
@@ -58,7 +62,9 @@ const generate = () => webcrypto.subtle.generateKey(algorithm, true, ["sign", "v
 const keyPair = async (pem: string) => {
   const publicPem = createPublicKey(pem).export({ type: "spki", format: "der" });
   return {
-    privateKey: await webcrypto.subtle.importKey("pkcs8", x509.PemConverter.decodeFirst(pem), algorithm, false, ["sign"]),
+    privateKey: await webcrypto.subtle.importKey("pkcs8", x509.PemConverter.decodeFirst(pem), algorithm, false, [
+      "sign",
+    ]),
     publicKey: await webcrypto.subtle.importKey("spki", publicPem, algorithm, true, ["verify"]),
   };
 };

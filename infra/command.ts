@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import { parseArgs, type ParseArgsOptionDescriptor } from "node:util";
+import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
 import { Complaint, sentenceOf } from "./complaint.ts";
 
 /** An option of a verb: what parseArgs wants to know, and what `--help` says. */
@@ -16,6 +16,7 @@ export interface Command {
   usage?: string;
   options: Record<string, Option>;
   /** Answers the exit code; nothing is 0. */
+  // biome-ignore lint/suspicious/noConfusingVoidType: a verb that says nothing has no return statement
   run(input: { options: Options; words: string[] }): Promise<number | void>;
 }
 
@@ -48,7 +49,10 @@ export const main = async (words: string[]): Promise<void> => {
 };
 
 const dispatch = async ([verb, ...rest]: string[]): Promise<number> => {
-  const verbs = (await readdir(folder)).filter((file) => !file.includes(".test.")).map((file) => file.replace(/\.ts$/, "")).sort();
+  const verbs = (await readdir(folder))
+    .filter((file) => !file.includes(".test."))
+    .map((file) => file.replace(/\.ts$/, ""))
+    .sort();
   if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
     process.stdout.write(await overview(verbs));
     return verb === undefined ? 2 : 0;
@@ -60,16 +64,25 @@ const dispatch = async ([verb, ...rest]: string[]): Promise<number> => {
     process.stdout.write(help(verb, command));
     return 0;
   }
-  if (positionals.length > 0 && command.usage === undefined) throw new Complaint(`postern ${verb} takes no ${positionals[0]}`);
+  if (positionals.length > 0 && command.usage === undefined)
+    throw new Complaint(`postern ${verb} takes no ${positionals[0]}`);
   if (values.output !== undefined && values.output !== "json") throw new Complaint("--output takes json");
   return (await command.run({ options: optionsOf(values), words: positionals })) ?? 0;
 };
 
 const load = async (verb: string): Promise<Command> => (await import(new URL(`${verb}.ts`, folder).href)).default;
 
-const parse = (verb: string, command: Command, args: string[]): { values: Record<string, unknown>; positionals: string[] } => {
+const parse = (
+  verb: string,
+  command: Command,
+  args: string[],
+): { values: Record<string, unknown>; positionals: string[] } => {
   try {
-    return parseArgs({ args, options: { ...command.options, help: { type: "boolean", short: "h" } }, allowPositionals: true });
+    return parseArgs({
+      args,
+      options: { ...command.options, help: { type: "boolean", short: "h" } },
+      allowPositionals: true,
+    });
   } catch (error) {
     const [first] = sentenceOf(error).split(". ");
     throw new Complaint(`postern ${verb}: ${first}; postern ${verb} --help shows what there is`);
@@ -83,7 +96,8 @@ const optionsOf = (values: Record<string, unknown>): Options => {
     number: (name) => {
       if (values[name] === undefined) return undefined;
       const number = Number(values[name]);
-      if (!Number.isSafeInteger(number) || number < 0 || values[name] === "") throw new Complaint(`--${name} takes a whole number, not "${values[name]}"`);
+      if (!Number.isSafeInteger(number) || number < 0 || values[name] === "")
+        throw new Complaint(`--${name} takes a whole number, not "${values[name]}"`);
       return number;
     },
   };
@@ -105,7 +119,15 @@ const help = (verb: string, { summary, usage, options }: Command): string => {
 /** Rows as columns of equal width. */
 export const table = (rows: (string | undefined)[][]): string => {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
-  return rows.map((row) => `${row.map((cell = "", column) => cell.padEnd(widths[column] ?? 0)).join("  ").trimEnd()}\n`).join("");
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell = "", column) => cell.padEnd(widths[column] ?? 0))
+          .join("  ")
+          .trimEnd()}\n`,
+    )
+    .join("");
 };
 
 export const print = (text: string) => void process.stdout.write(text);

@@ -9,4 +9,8 @@ export class Complaint extends Error {
 
 /** Whatever was thrown, as a sentence of one line. */
 export const sentenceOf = (thrown: unknown): string =>
-  (thrown instanceof Error ? thrown.message : String(thrown)).split("\n").map((line) => line.trim()).filter(Boolean).join(" ");
+  (thrown instanceof Error ? thrown.message : String(thrown))
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean)
+    .join(" ");

@@ -71,7 +71,9 @@ export const parseConfig = (text: string, catalogue: Listed[], name = "postern.y
     }
     return lines.linePos(offset).line;
   };
-  throw new Complaint(found.map(({ path, sentence }) => `${name}:${lineOf(path)} ${path.join(".")} ${sentence}`).join("\n"));
+  throw new Complaint(
+    found.map(({ path, sentence }) => `${name}:${lineOf(path)} ${path.join(".")} ${sentence}`).join("\n"),
+  );
 };
 
 const modes = ["enforce", "warn", "audit", "off"];
@@ -98,7 +100,12 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
 
   const exempt = (value: unknown, path: Path): Exempt | undefined => {
     if (value === undefined) return undefined;
-    const { namespaces, namespaceLabels, users, groups } = map(value, path, ["namespaces", "namespaceLabels", "users", "groups"]);
+    const { namespaces, namespaceLabels, users, groups } = map(value, path, [
+      "namespaces",
+      "namespaceLabels",
+      "users",
+      "groups",
+    ]);
     const labels = map(namespaceLabels, [...path, "namespaceLabels"]);
     for (const [key, label] of Object.entries(labels))
       if (typeof label !== "string") complain([...path, "namespaceLabels", key], "must be a text");
@@ -113,7 +120,8 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
   /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
   const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Setup): Setup => {
     const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "settings"]);
-    if (said.mode !== undefined && !modes.includes(String(said.mode))) complain([...path, "mode"], `must be one of ${modes.join(", ")}`);
+    if (said.mode !== undefined && !modes.includes(String(said.mode)))
+      complain([...path, "mode"], `must be one of ${modes.join(", ")}`);
     if (said.failurePolicy !== undefined && !["Fail", "Ignore"].includes(String(said.failurePolicy)))
       complain([...path, "failurePolicy"], "must be Fail or Ignore");
     const seconds = said.timeoutSeconds;
@@ -162,9 +170,16 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
   const general = setups(rules, ["rules"], new Map());
   const named = Object.entries(map(clusters ?? { local: {} }, ["clusters"])).map(([name, value]): [string, Cluster] => {
     const path = ["clusters", name];
-    if (!clusterName.test(name)) complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
+    if (!clusterName.test(name))
+      complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
     const said = map(value, path, ["rules", "keyVersion"]);
-    return [name, { keyVersions: keyVersions(said.keyVersion, [...path, "keyVersion"], complain), rules: setups(said.rules, [...path, "rules"], general) }];
+    return [
+      name,
+      {
+        keyVersions: keyVersions(said.keyVersion, [...path, "keyVersion"], complain),
+        rules: setups(said.rules, [...path, "rules"], general),
+      },
+    ];
   });
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
   return { clusters: new Map(named) };
@@ -203,4 +218,6 @@ export const chooseCluster = (config: Config, name: string | undefined): [string
 };
 
 const definedOnly = <T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } =>
-  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> };
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };

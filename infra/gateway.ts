@@ -1,9 +1,9 @@
+import { isUtf8 } from "node:buffer";
+import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
-import { isUtf8 } from "node:buffer";
 import { isIP } from "node:net";
-import { randomUUID } from "node:crypto";
 import type { Context } from "aws-lambda";
 import { failureStatus } from "#lib/failure.ts";
 import { Complaint } from "./complaint.ts";
@@ -80,7 +80,11 @@ interface Reply {
 }
 
 const refusal = (code: number, message: string): Reply => {
-  return { statusCode: code, headers: { "content-type": "application/json" }, body: JSON.stringify(failureStatus(code, message)) };
+  return {
+    statusCode: code,
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(failureStatus(code, message)),
+  };
 };
 
 const tooLarge = refusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);

@@ -1,7 +1,14 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, sign, X509Certificate } from "node:crypto";
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  sign,
+  X509Certificate,
+} from "node:crypto";
 import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { networkInterfaces } from "node:os";
 import { isIP } from "node:net";
+import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { claim } from "#lib/key.ts";
 
@@ -38,7 +45,9 @@ export const openCertificate = async (folder: string, host: string): Promise<Ser
   const caKey = await keep(folder, "ca.key", async () => (await making()).privateKey());
   const ca = await keep(folder, "ca.crt", async () => (await making()).authority(caKey));
   const names = serverNames(host);
-  const [cert, key] = await Promise.all(["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")));
+  const [cert, key] = await Promise.all(
+    ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
+  );
   if (cert && key && serves(cert, ca, names)) return { ca, cert, key };
 
   const fresh = await (await making()).server(ca, caKey, names);

@@ -10,9 +10,12 @@ export const listing = async (catalogue: Listed[]): Promise<{ present: string; w
   const present = await readFile(file, "utf8");
   const [before, rest = ""] = present.split(begin);
   const [, after] = rest.split(end);
-  const rows = catalogue.map(({ name, phases, rule }) => `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} |`);
+  const rows = catalogue.map(
+    ({ name, phases, rule }) => `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} |`,
+  );
   const list = ["| rule | phase | what it does |", "| --- | --- | --- |", ...rows].join("\n");
   return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
 };
 
-export const writeListing = async (catalogue: Listed[]): Promise<void> => writeFile(file, (await listing(catalogue)).wanted);
+export const writeListing = async (catalogue: Listed[]): Promise<void> =>
+  writeFile(file, (await listing(catalogue)).wanted);

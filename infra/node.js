@@ -21,7 +21,9 @@ export const lambdasNode = () => {
 export const runNode = (args) => {
   const node = lambdasNode();
   if (node === undefined) {
-    stderr.write(`Postern needs Node 24 here, and this is ${versions.node}: run npm ci first, or install Node 24 where npm has none (Apple silicon, musl).\n`);
+    stderr.write(
+      `Postern needs Node 24 here, and this is ${versions.node}: run npm ci first, or install Node 24 where npm has none (Apple silicon, musl).\n`,
+    );
     process.exitCode = 2;
     return;
   }

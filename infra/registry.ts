@@ -31,7 +31,9 @@ const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
 export const readRule = async (folder: string, name: string): Promise<Listed> => {
   const here = `functions/${name}`;
   if (!/^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name))
-    throw new Complaint(`${here} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`);
+    throw new Complaint(
+      `${here} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
+    );
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
     if (!(await exists(join(folder, file)))) throw new Complaint(`${here} has no ${file}`);
 
@@ -50,9 +52,14 @@ const load = async (file: string, here: string): Promise<unknown> => {
 /** Node names no line for a file it can't read; esbuild does. */
 const syntaxError = async (file: string): Promise<string | undefined> => {
   const { build } = await import("esbuild");
-  const result = await build({ entryPoints: [file], write: false, logLevel: "silent", bundle: true, platform: "node", packages: "external" }).catch(
-    (failure: { errors?: { text: string; location?: { file: string; line: number } | null }[] }) => failure,
-  );
+  const result = await build({
+    entryPoints: [file],
+    write: false,
+    logLevel: "silent",
+    bundle: true,
+    platform: "node",
+    packages: "external",
+  }).catch((failure: { errors?: { text: string; location?: { file: string; line: number } | null }[] }) => failure);
   const [first] = result.errors ?? [];
   return first && `${first.text}${first.location ? ` (line ${first.location.line})` : ""}`;
 };
@@ -62,8 +69,10 @@ const definition = (value: unknown, file: string): Rule => {
     throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
   // rule() has typed it; what types don't hold is checked here.
   const rule = value as Rule;
-  if (!/^[A-Z].*\.$/s.test(rule.summary)) throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);
-  if (rule.mutate === undefined && rule.validate === undefined) throw new Complaint(`${file} has neither mutate nor validate`);
+  if (!/^[A-Z].*\.$/s.test(rule.summary))
+    throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);
+  if (rule.mutate === undefined && rule.validate === undefined)
+    throw new Complaint(`${file} has neither mutate nor validate`);
   if (rule.order !== undefined && !(rule.order >= 1 && rule.order <= 41))
     throw new Complaint(`${file}: order is a place in the compiled-in chain, from 1 to 41`);
   if (rule.timeoutSeconds !== undefined && !(rule.timeoutSeconds >= 1 && rule.timeoutSeconds <= 30))
@@ -71,4 +80,8 @@ const definition = (value: unknown, file: string): Rule => {
   return rule;
 };
 
-const exists = (path: string) => stat(path).then(() => true, () => false);
+const exists = (path: string) =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );

@@ -81,7 +81,10 @@ const entry = ({ name, rule }: Listed, phase: Phase, setup: Setup, { address, ca
     ...(namespaceSelector && { namespaceSelector }),
     ...(objectSelector && { objectSelector }),
     ...(Object.keys(conditions).length > 0 && {
-      matchConditions: Object.entries(conditions).map(([name, expression]) => ({ name, expression: oneLine(expression) })),
+      matchConditions: Object.entries(conditions).map(([name, expression]) => ({
+        name,
+        expression: oneLine(expression),
+      })),
     }),
     sideEffects: rule.sideEffects ?? "None",
     timeoutSeconds: setup.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout,
@@ -108,7 +111,9 @@ const judgesNamespaces = ({ apiGroups, resources }: Match) =>
 /** Selected by no label of the object itself, for its author could set them. */
 const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exempt): LabelSelector | undefined => {
   const matchExpressions = [
-    ...(namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn" as const, values: namespaces }] : []),
+    ...(namespaces.length > 0
+      ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn" as const, values: namespaces }]
+      : []),
     ...Object.entries(namespaceLabels).map(([key, value]) => ({ key, operator: "NotIn" as const, values: [value] })),
   ];
   return matchExpressions.length > 0 ? { matchExpressions } : undefined;
@@ -124,7 +129,8 @@ const exemptConditions = ({ users = [], groups = [] }: Exempt): Record<string, s
 };
 
 /** CEL's escapes are JSON's but for what JSON leaves as it is. */
-const literal = (texts: string[]) => JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
+const literal = (texts: string[]) =>
+  JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
 const both = (one: LabelSelector | undefined, other: LabelSelector | undefined): LabelSelector | undefined => {
   if (one === undefined || other === undefined) return one ?? other;
@@ -140,15 +146,23 @@ export const oneLine = (expression: string) => expression.replace(/\s*\n\s*/g, "
 
 /** Refuses entries that one request could wait for longer than the API server waits. */
 const checkChain = (webhooks: Webhook[]) => {
-  const literals = (part: (match: Match) => readonly string[]) => [...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part)))];
+  const literals = (part: (match: Match) => readonly string[]) => [
+    ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
+  ];
   const longest = { seconds: 0, names: [] as string[], request: "" };
   for (const group of literals(({ apiGroups }) => apiGroups))
     for (const resource of literals(({ resources }) => resources))
       for (const operation of ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[]) {
-        const called = webhooks.filter(({ rules }) => rules.some((match) => matches(match, group, resource, operation)));
+        const called = webhooks.filter(({ rules }) =>
+          rules.some((match) => matches(match, group, resource, operation)),
+        );
         const seconds = called.reduce((sum, { timeoutSeconds }) => sum + timeoutSeconds, 0);
         if (seconds > longest.seconds)
-          Object.assign(longest, { seconds, names: called.map(({ name }) => name.replace(/\.postern\.dev$/, "")), request: `${operation} of ${resource}` });
+          Object.assign(longest, {
+            seconds,
+            names: called.map(({ name }) => name.replace(/\.postern\.dev$/, "")),
+            request: `${operation} of ${resource}`,
+          });
       }
   if (longest.seconds > longestChain)
     throw new Complaint(
@@ -156,7 +170,8 @@ const checkChain = (webhooks: Webhook[]) => {
     );
 };
 
-const overlap = (list: readonly string[], wanted: readonly string[]) => list.includes("*") || wanted.some((one) => list.includes(one));
+const overlap = (list: readonly string[], wanted: readonly string[]) =>
+  list.includes("*") || wanted.some((one) => list.includes(one));
 
 const matches = ({ apiGroups, resources, operations }: Match, group: string, path: string, operation: Operation) => {
   const [resource, sub = ""] = path.split("/");

@@ -1,10 +1,10 @@
 import { type FSWatcher, watch } from "node:fs";
 import { readdir } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
 import { registerHooks } from "node:module";
+import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { endpoint, type Host } from "#lib/endpoint.ts";
-import { readConfig, servedRules, shareOf, type Config } from "./config.ts";
+import { type Config, readConfig, servedRules, shareOf } from "./config.ts";
 import type { Handler } from "./gateway.ts";
 import { catalogueFolder, type Listed, readCatalogue } from "./registry.ts";
 
@@ -55,7 +55,9 @@ export const watchWorkshop = (file: string, changed: () => Promise<void>): (() =
     close();
     watchers = [
       watch(dirname(resolve(file)), (_, name) => name === basename(file) && soon()),
-      ...[catalogueFolder, ...folders.map(({ name }) => join(catalogueFolder, name))].map((folder) => watch(folder, soon)),
+      ...[catalogueFolder, ...folders.map(({ name }) => join(catalogueFolder, name))].map((folder) =>
+        watch(folder, soon),
+      ),
     ];
     // A folder that is removed takes its watcher along; the catalogue's own tells of it.
     for (const watcher of watchers) watcher.on("error", () => watcher.close());

@@ -7,7 +7,16 @@ import type { Decision } from "#lib/decide.ts";
 import type { Review } from "#lib/review.ts";
 import { inPhase } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import { type Case, decideCase, differences, operationOf, patched, phaseOf, readCases, reviewOf } from "../infra/cases.ts";
+import {
+  type Case,
+  decideCase,
+  differences,
+  operationOf,
+  patched,
+  phaseOf,
+  readCases,
+  reviewOf,
+} from "../infra/cases.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { condition } from "./cel.ts";
 import { perturbed } from "./perturbed.ts";
@@ -29,7 +38,9 @@ for (const listed of catalogue) {
 }
 
 function laws(listed: Listed, cases: Case[]) {
-  const mutations = cases.filter((entry) => entry.mutate && entry.refused === undefined && operationOf(entry) !== "DELETE");
+  const mutations = cases.filter(
+    (entry) => entry.mutate && entry.refused === undefined && operationOf(entry) !== "DELETE",
+  );
 
   if (mutations.length > 0)
     it("changes nothing when it runs again", async () => {
@@ -51,7 +62,11 @@ function laws(listed: Listed, cases: Case[]) {
 
   it("answers a dry run alike", async () => {
     for (const entry of cases)
-      assert.deepEqual(await judged(listed, { ...entry, dryRun: !entry.dryRun }), await judged(listed, entry), entry.name);
+      assert.deepEqual(
+        await judged(listed, { ...entry, dryRun: !entry.dryRun }),
+        await judged(listed, entry),
+        entry.name,
+      );
   });
 
   for (const phase of listed.phases) {
@@ -67,7 +82,11 @@ function laws(listed: Listed, cases: Case[]) {
       const review = reviewOf(listed, entry);
       if (called(entry, review)) return true;
       const { outcome } = await decideCase(listed, entry, review);
-      assert.deepEqual({ ...idle, ...outcome }, idle, `skipped, though it would have acted: ${JSON.stringify(review.request)}`);
+      assert.deepEqual(
+        { ...idle, ...outcome },
+        idle,
+        `skipped, though it would have acted: ${JSON.stringify(review.request)}`,
+      );
       return false;
     };
 
@@ -86,9 +105,19 @@ function laws(listed: Listed, cases: Case[]) {
   it("has a README in the common order", async () => {
     const readme = await readFile(join(listed.folder, "README.md"), "utf8");
     const headings = [...readme.matchAll(/^#+ .*$/gm)].map(([line]) => line);
-    assert.deepEqual(headings, [`# ${listed.name}`, "## Why", "## Settings", "## Needs", "## Differences from upstream"].filter((heading) => heading !== "## Differences from upstream" || headings.includes(heading)));
-    assert.match(readme, new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`), "opens with the rule's summary");
-    for (const key of Object.keys(listed.rule.settings ?? {})) assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
+    assert.deepEqual(
+      headings,
+      [`# ${listed.name}`, "## Why", "## Settings", "## Needs", "## Differences from upstream"].filter(
+        (heading) => heading !== "## Differences from upstream" || headings.includes(heading),
+      ),
+    );
+    assert.match(
+      readme,
+      new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`),
+      "opens with the rule's summary",
+    );
+    for (const key of Object.keys(listed.rule.settings ?? {}))
+      assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
   });
 }
 
@@ -98,7 +127,8 @@ async function judged(listed: Listed, entry: Case): Promise<Decision> {
 }
 
 function frozen<T>(value: T): T {
-  if (typeof value === "object" && value !== null) for (const inner of Object.values(Object.freeze(value))) frozen(inner);
+  if (typeof value === "object" && value !== null)
+    for (const inner of Object.values(Object.freeze(value))) frozen(inner);
   return value;
 }
 

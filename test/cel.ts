@@ -9,14 +9,18 @@ const environment = new Environment({ unlistedVariablesAreDyn: true, enableOptio
 export const condition = (expression: string) => {
   const evaluate = environment.parse(expression);
   return ({ object, oldObject, ...request }: Request): boolean => {
-    const result: unknown = evaluate(celValue({ object: object ?? null, oldObject: oldObject ?? null, request: sent(request) }));
+    const result: unknown = evaluate(
+      celValue({ object: object ?? null, oldObject: oldObject ?? null, request: sent(request) }),
+    );
     if (typeof result !== "boolean") throw new TypeError(`${expression} is ${typeof result}, not bool`);
     return result;
   };
 };
 
 /** CEL sees no field that is empty. */
-const sent = (request: object) => Object.fromEntries(Object.entries(request).filter(([, value]) => value !== "" && value !== undefined));
+const sent = (request: object) =>
+  Object.fromEntries(Object.entries(request).filter(([, value]) => value !== "" && value !== undefined));
 
 /** JSON's whole numbers are integers to CEL. */
-const celValue = (value: unknown): Record<string, unknown> => JSON.parse(JSON.stringify(value), (_, inner) => (Number.isSafeInteger(inner) ? BigInt(inner) : inner));
+const celValue = (value: unknown): Record<string, unknown> =>
+  JSON.parse(JSON.stringify(value), (_, inner) => (Number.isSafeInteger(inner) ? BigInt(inner) : inner));

@@ -19,35 +19,44 @@ export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
       });
   const optional = (path: Path) => {
     const key = String(path.at(-1));
-    return typeof path.at(-1) === "number" || (parents.get(placeOf(path.slice(0, -1))) ?? []).some((keys) => !keys.has(key));
+    return (
+      typeof path.at(-1) === "number" || (parents.get(placeOf(path.slice(0, -1))) ?? []).some((keys) => !keys.has(key))
+    );
   };
 
   const change = fc.record({ which: fc.nat(), other: fc.nat(), drop: fc.boolean(), old: fc.boolean() });
-  return fc.tuple(fc.constantFrom(...cases), fc.array(change, { minLength: 1, maxLength: 5 })).map(([entry, changes]) => {
-    const copy = structuredClone(entry);
-    for (const { which, other, drop, old } of changes) {
-      const root: unknown = old && copy.oldObject ? copy.oldObject : copy[phaseOf(copy)];
-      const paths: Path[] = [];
-      walk(root, [], (path) => path.length > 0 && !namesType(path) && paths.push(path));
-      const path = paths[which % paths.length];
-      if (path === undefined) continue;
-      const parent = path.slice(0, -1).reduce<unknown>((value, key) => Reflect.get(value as object, key), root) as object;
-      const key = path.at(-1) ?? "";
-      const others = seen.get(placeOf(path)) ?? [];
-      if (drop && optional(path)) Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
-      else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[other % others.length]));
-    }
-    return copy;
-  });
+  return fc
+    .tuple(fc.constantFrom(...cases), fc.array(change, { minLength: 1, maxLength: 5 }))
+    .map(([entry, changes]) => {
+      const copy = structuredClone(entry);
+      for (const { which, other, drop, old } of changes) {
+        const root: unknown = old && copy.oldObject ? copy.oldObject : copy[phaseOf(copy)];
+        const paths: Path[] = [];
+        walk(root, [], (path) => path.length > 0 && !namesType(path) && paths.push(path));
+        const path = paths[which % paths.length];
+        if (path === undefined) continue;
+        const parent = path
+          .slice(0, -1)
+          .reduce<unknown>((value, key) => Reflect.get(value as object, key), root) as object;
+        const key = path.at(-1) ?? "";
+        const others = seen.get(placeOf(path)) ?? [];
+        if (drop && optional(path))
+          Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
+        else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[other % others.length]));
+      }
+      return copy;
+    });
 };
 
 const placeOf = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
 /** What is never wrong or absent: the API server knows it from the request's URL. */
 const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");
-const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const walk = (value: unknown, path: Path, visit: (path: Path, value: unknown) => void) => {
   visit(path, value);
   if (typeof value !== "object" || value === null) return;
-  for (const [key, inner] of Array.isArray(value) ? value.entries() : Object.entries(value)) walk(inner, [...path, key], visit);
+  for (const [key, inner] of Array.isArray(value) ? value.entries() : Object.entries(value))
+    walk(inner, [...path, key], visit);
 };

@@ -44,10 +44,12 @@ export const wrongWith = ({ requests, limits }: Settings): string | undefined =>
   if (given.length === 0) return "must name at least one resource under requests or limits";
 
   const stranger = given.find(({ resource }) => !containersHave(resource));
-  if (stranger) return `names ${stranger.name}, which containers don't have; cpu, memory or example.com/gpu are resources`;
+  if (stranger)
+    return `names ${stranger.name}, which containers don't have; cpu, memory or example.com/gpu are resources`;
 
   const odd = given.find(({ amount }) => !isAmount(amount));
-  if (odd) return `must say ${odd.name} as a quantity in quotes, such as "500m" or "1Gi", not ${JSON.stringify(odd.amount)}`;
+  if (odd)
+    return `must say ${odd.name} as a quantity in quotes, such as "500m" or "1Gi", not ${JSON.stringify(odd.amount)}`;
 
   for (const [resource, request] of Object.entries(requests)) {
     const limit = sets(limits, resource) ? limits[resource] : undefined;
@@ -67,4 +69,5 @@ const canBeOvercommitted = (resource: string) => native.includes(resource);
 
 /** As API validation has it; all others need a domain in front. */
 const containersHave = (resource: string) =>
-  native.includes(resource) || /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);
+  native.includes(resource) ||
+  /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);

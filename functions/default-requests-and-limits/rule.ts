@@ -27,7 +27,10 @@ export default rule({
       const missing = lacking(container.resources ?? {}, pod.spec?.resources ?? {}, settings);
       for (const kind of ["requests", "limits"] as const)
         if (Object.keys(missing[kind]).length > 0)
-          container.resources = { ...container.resources, [kind]: { ...container.resources?.[kind], ...missing[kind] } };
+          container.resources = {
+            ...container.resources,
+            [kind]: { ...container.resources?.[kind], ...missing[kind] },
+          };
     }
   },
 });

@@ -20,7 +20,10 @@ export default {
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const explanation = { ...explain(listed), clusters: Object.fromEntries(setups) };
     if (options.text("output") === "json") print(`${JSON.stringify(explanation, null, 2)}\n`);
-    else print(`${name}\n\n${listed.rule.summary} functions/${name}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`);
+    else
+      print(
+        `${name}\n\n${listed.rule.summary} functions/${name}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`,
+      );
   },
 } satisfies Command;
 
@@ -30,7 +33,8 @@ const explain = ({ phases, rule }: Listed) => {
     phase,
     {
       matches: (inPhase(rule.match, phase, settings) ?? []).map(
-        ({ operations, resources, apiGroups }) => `${operations.join(", ")} of ${resources.join(", ")}${apiGroups[0] ? ` (${apiGroups.join(", ")})` : ""}`,
+        ({ operations, resources, apiGroups }) =>
+          `${operations.join(", ")} of ${resources.join(", ")}${apiGroups[0] ? ` (${apiGroups.join(", ")})` : ""}`,
       ),
       ...(rule.matchConditions && { calledWhere: flat(inPhase(rule.matchConditions, phase, settings)) }),
       ...(rule.authorizedBy && { authorizedBy: flat(inPhase(rule.authorizedBy, phase, settings)) }),

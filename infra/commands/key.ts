@@ -17,6 +17,10 @@ export default {
     const signer = await openSigner(join(dirname(file), ".postern"));
     const keyVersion = keyVersions.at(-1) ?? 1;
     const segment = signer.segment(cluster, keyVersion);
-    print(options.text("output") === "json" ? `${JSON.stringify({ cluster, keyVersion, segment, publicKey: signer.publicKey })}\n` : `${segment}\n`);
+    print(
+      options.text("output") === "json"
+        ? `${JSON.stringify({ cluster, keyVersion, segment, publicKey: signer.publicKey })}\n`
+        : `${segment}\n`,
+    );
   },
 } satisfies Command;

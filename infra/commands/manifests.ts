@@ -10,15 +10,24 @@ import { readCatalogue } from "../registry.ts";
 import { configurations } from "../webhooks.ts";
 
 export default {
-  summary: "Prints the webhook configurations of a cluster, ready for kubectl apply -f -. They hold its key: apply them, don't commit them.",
+  summary:
+    "Prints the webhook configurations of a cluster, ready for kubectl apply -f -. They hold its key: apply them, don't commit them.",
   options: {
     cluster: common.cluster,
     url: { type: "string", value: "BASE", says: "where the rules are served, for instance what npm start prints" },
     urls: { type: "string", value: "FILE", says: "a map from rule to where it is served, in YAML or JSON" },
-    ca: { type: "string", value: "FILE", says: "the CA that signed the server's certificate, in PEM; none where it is a public one" },
+    ca: {
+      type: "string",
+      value: "FILE",
+      says: "the CA that signed the server's certificate, in PEM; none where it is a public one",
+    },
     name: { type: "string", value: "NAME", default: "postern", says: "what the configurations are called" },
     harden: { type: "boolean", says: "rules that guard security fail closed" },
-    "key-from": { type: "string", value: "TEXT", says: "write this where the key would stand, so that the output may be committed" },
+    "key-from": {
+      type: "string",
+      value: "TEXT",
+      says: "write this where the key would stand, so that the output may be committed",
+    },
     config: common.config,
     output: common.output,
   },
@@ -41,9 +50,14 @@ export default {
       ca: ca === undefined ? undefined : await certificate(ca),
       harden: options.flag("harden"),
     });
-    if (documents.length === 0) throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
-    if (options.text("output") === "json") print(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
-    else print(documents.map((document) => stringify(document, { lineWidth: 0, aliasDuplicateObjects: false })).join("---\n"));
+    if (documents.length === 0)
+      throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
+    if (options.text("output") === "json")
+      print(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
+    else
+      print(
+        documents.map((document) => stringify(document, { lineWidth: 0, aliasDuplicateObjects: false })).join("---\n"),
+      );
   },
 } satisfies Command;
 
@@ -56,14 +70,16 @@ const address = (text: string, where: string): string => {
 };
 
 const baseOf = async (url: string | undefined, urls: string | undefined): Promise<(rule: string) => string> => {
-  if ((url === undefined) === (urls === undefined)) throw new Complaint("either --url or --urls must say where the rules are served");
+  if ((url === undefined) === (urls === undefined))
+    throw new Complaint("either --url or --urls must say where the rules are served");
   if (url !== undefined) {
     const base = address(url, "--url");
     return () => base;
   }
   const map: unknown = parse(await content(String(urls), "--urls"));
   return (rule) => {
-    const found: unknown = typeof map === "object" && map !== null && Object.hasOwn(map, rule) ? Reflect.get(map, rule) : undefined;
+    const found: unknown =
+      typeof map === "object" && map !== null && Object.hasOwn(map, rule) ? Reflect.get(map, rule) : undefined;
     if (typeof found !== "string") throw new Complaint(`${urls} has no address for ${rule}`);
     return address(found, `${urls}: ${rule}`);
   };

@@ -16,14 +16,17 @@ export default {
   },
 
   async run({ options, words: [name, ...rest] }) {
-    if (name === undefined || rest.length > 0) throw new Complaint("postern new takes one name, for instance require-owner-label");
+    if (name === undefined || rest.length > 0)
+      throw new Complaint("postern new takes one name, for instance require-owner-label");
     const folder = join(catalogueFolder, name);
     const file = options.text("config") ?? configFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await make(folder, name, mutates ? mutating(name) : validating(name));
     await turnOn(file, name);
     await writeListing(await readCatalogue());
-    print(`functions/${name} is there, and on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`);
+    print(
+      `functions/${name} is there, and on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
+    );
   },
 } satisfies Command;
 
@@ -31,7 +34,11 @@ type Files = Record<"rule.ts" | "cases.yaml" | "README.md", string>;
 
 const make = async (folder: string, name: string, files: Files) => {
   await mkdir(folder).catch((error) => {
-    throw new Complaint(error.code === "EEXIST" ? `functions/${name} is there already` : `functions/${name} can't be made: ${error.message}`);
+    throw new Complaint(
+      error.code === "EEXIST"
+        ? `functions/${name} is there already`
+        : `functions/${name} can't be made: ${error.message}`,
+    );
   });
   for (const [file, content] of Object.entries(files)) await writeFile(join(folder, file), content);
   // What the registry refuses, a wrong name above all, doesn't stay.
@@ -102,7 +109,9 @@ export default rule({
   validate: { metadata: { labels: { owner: team-a } } }
   refused: metadata.labels must have a label "team"
 `,
-    "README.md": readme(name, summary, "So that everybody knows whom to ask about a pod.", ['| `label` | `owner` | the label that a pod must have, with any value |']),
+    "README.md": readme(name, summary, "So that everybody knows whom to ask about a pod.", [
+      "| `label` | `owner` | the label that a pod must have, with any value |",
+    ]),
   };
 };
 

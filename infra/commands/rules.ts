@@ -16,14 +16,23 @@ export default {
     if (options.flag("write")) return writeListing(catalogue);
     const { clusters } = await readConfig(options.text("config") ?? configFile, catalogue);
     const rules = catalogue.map(({ name, phases, rule }) => {
-      const modes = [...clusters].flatMap(([cluster, { rules }]) => (rules.has(name) ? [[cluster, rules.get(name)?.mode ?? "off"]] : []));
+      const modes = [...clusters].flatMap(([cluster, { rules }]) =>
+        rules.has(name) ? [[cluster, rules.get(name)?.mode ?? "off"]] : [],
+      );
       return { name, phases, summary: rule.summary, modes: Object.fromEntries(modes) as Record<string, string> };
     });
     if (options.text("output") === "json") return print(`${JSON.stringify(rules, null, 2)}\n`);
     const shown = (modes: Record<string, string>) => {
       const entries = Object.entries(modes);
-      return clusters.size === 1 ? (entries[0]?.[1] ?? "-") : entries.map((entry) => entry.join(": ")).join(", ") || "-";
+      return clusters.size === 1
+        ? (entries[0]?.[1] ?? "-")
+        : entries.map((entry) => entry.join(": ")).join(", ") || "-";
     };
-    print(table([["RULE", "PHASE", "MODE", "WHAT IT DOES"], ...rules.map(({ name, phases, summary, modes }) => [name, phases.join(", "), shown(modes), summary])]));
+    print(
+      table([
+        ["RULE", "PHASE", "MODE", "WHAT IT DOES"],
+        ...rules.map(({ name, phases, summary, modes }) => [name, phases.join(", "), shown(modes), summary]),
+      ]),
+    );
   },
 } satisfies Command;

@@ -14,7 +14,12 @@ export default {
   summary: "Serves the rules of postern.yaml over HTTPS on this machine, as Lambda would.",
   options: {
     config: common.config,
-    host: { type: "string", value: "HOST", default: "127.0.0.1", says: "where to listen, and a name in the certificate" },
+    host: {
+      type: "string",
+      value: "HOST",
+      default: "127.0.0.1",
+      says: "where to listen, and a name in the certificate",
+    },
     port: { type: "string", value: "PORT", default: "8443", says: "0 for any that is free" },
     watch: { type: "boolean", says: "take up a changed rule or postern.yaml at once" },
   },
@@ -24,7 +29,11 @@ export default {
     const state = join(dirname(file), ".postern");
     const host = options.text("host") ?? "";
     const signer = await openSigner(state);
-    const surroundings = { publicKeys: signer.publicKey, world: unconnected, journal: (report: Report) => print(lineOf(report)) };
+    const surroundings = {
+      publicKeys: signer.publicKey,
+      world: unconnected,
+      journal: (report: Report) => print(lineOf(report)),
+    };
 
     const workshop = await openWorkshop(file, surroundings);
     const gateway = await openGateway(await openCertificate(state, host), host, options.number("port") ?? 8443);
@@ -80,7 +89,11 @@ const clock = () => new Date().toISOString().slice(11, 23);
 const lineOf = (report: Report): string => {
   const { request, cluster = "unknown", rule, phase, operations, milliseconds, code, error } = report;
   const what = request
-    ? [request.operation, [request.kind.kind, request.subResource].filter(Boolean).join("/"), [request.namespace, nameOf(request)].filter(Boolean).join("/")]
+    ? [
+        request.operation,
+        [request.kind.kind, request.subResource].filter(Boolean).join("/"),
+        [request.namespace, nameOf(request)].filter(Boolean).join("/"),
+      ]
     : [];
   const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? sentenceOf(error) : ""}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];

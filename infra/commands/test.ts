@@ -20,7 +20,11 @@ export default {
     const chosen = words.length > 0 ? words : names;
     const own = chosen.flatMap((name) => globSync(`functions/${name}/**/*.test.ts`, { cwd: root }));
     const env = { ...process.env, POSTERN_RULES: words.join(",") };
-    const child = spawn(process.execPath, ["--test", "test/catalogue.test.ts", ...own], { cwd: root, stdio: "inherit", env });
+    const child = spawn(process.execPath, ["--test", "test/catalogue.test.ts", ...own], {
+      cwd: root,
+      stdio: "inherit",
+      env,
+    });
     const [code] = await once(child, "exit");
     return code === 0 ? 0 : 1;
   },
