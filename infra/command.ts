@@ -131,3 +131,6 @@ export const table = (rows: (string | undefined)[][]): string => {
 };
 
 export const print = (text: string) => void process.stdout.write(text);
+
+// Run by itself where postern.js had to find the Node for it.
+if (import.meta.main) await main(process.argv.slice(2));

@@ -1,6 +1,6 @@
 // Runs the Node that Lambda runs: `node infra/node.js --test`. One of two files that any Node from 20 on can read.
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, realpathSync } from "node:fs";
 import { constants } from "node:os";
 import { fileURLToPath } from "node:url";
 
@@ -13,7 +13,7 @@ export const lambdasNode = () => {
   const installed = fileURLToPath(new URL(file, import.meta.url));
   // The packages are built for glibc.
   const runs = platform !== "linux" || report.getReport().header.glibcVersionRuntime !== undefined;
-  if (runs && existsSync(installed)) return installed;
+  if (runs && existsSync(installed)) return realpathSync(installed);
   return Number(versions.node.split(".")[0]) >= 24 ? execPath : undefined;
 };
 

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { compareQuantities, isQuantity } from "./quantity.ts";
+
+describe("a quantity", () => {
+  for (const text of [
+    "0",
+    "1",
+    "+1",
+    "-1.5",
+    "1.",
+    ".5",
+    "007",
+    "100n",
+    "1u",
+    "500m",
+    "1k",
+    "1M",
+    "1G",
+    "1T",
+    "1P",
+    "1E",
+    "1Ki",
+    "1.5Gi",
+    "8Ei",
+    "1e3",
+    "1E-3",
+    "1e+3",
+    "1e999999999",
+  ])
+    it(`can be ${text}`, () => assert.ok(isQuantity(text)));
+
+  for (const text of [
+    "",
+    ".",
+    "-",
+    "+",
+    "m",
+    "1 ",
+    " 1",
+    "1K",
+    "1ki",
+    "1mi",
+    "1Zi",
+    "1i",
+    "1e",
+    "1E+",
+    "1e1.5",
+    "1ee5",
+    "1..5",
+    "1,5",
+    "0x1",
+    "1m1",
+    "--1",
+    "one",
+    "1\n",
+    "1e9999999999",
+    "١",
+    "1".repeat(1001),
+  ])
+    it(`can't be ${JSON.stringify(text.slice(0, 20))}`, () => assert.ok(!isQuantity(text)));
+
+  const table: [string, "<" | "=" | ">", string][] = [
+    ["1", "=", "1000m"],
+    ["0.5", "=", "500m"],
+    [".5", "=", "5e-1"],
+    ["1Gi", ">", "1G"],
+    ["1Gi", "=", "1024Mi"],
+    ["1.5Gi", "=", "1536Mi"],
+    ["1E", "=", "1e18"],
+    ["1E", "<", "1Ei"],
+    ["-1", "<", "-1m"],
+    ["-0", "=", "0"],
+    ["9007199254740993", ">", "9007199254740992"],
+    ["0.1n", "=", "1n"],
+    ["-0.1n", "=", "-1n"],
+    ["1e-999999999", "=", "1n"],
+    ["0e999999999", "=", "0"],
+    ["1e999999999", ">", "1000E"],
+    ["100Ei", "=", "9223372036854775807"],
+    ["-100Ei", "=", "-9223372036854775807"],
+    ["100E", ">", "100Ei"],
+  ];
+  for (const [one, sign, other] of table)
+    it(`compares: ${one} ${sign} ${other}`, () => {
+      const expected = { "<": -1, "=": 0, ">": 1 }[sign];
+      assert.equal(compareQuantities(one, other), expected);
+      assert.equal(compareQuantities(other, one), 0 - expected);
+    });
+
+  it("is compared with quantities only", () => assert.throws(() => compareQuantities("1", "one"), TypeError));
+
+  it("takes no time, however long and odd", () => {
+    const unit = fc.constantFrom("0", "1", "9", ".", "+", "e", "E", "i", "m");
+    fc.assert(
+      fc.property(
+        unit,
+        unit,
+        fc.constantFrom(400, 1_000_000),
+        fc.constantFrom("", "m", "Ei", "e999999999", "!"),
+        (first, second, times, end) => {
+          const hostile = first.repeat(times) + second.repeat(times) + end;
+          const start = performance.now();
+          if (isQuantity(hostile)) compareQuantities(hostile, "1e999999999");
+          assert.ok(performance.now() - start < 100);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+});

@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { request as httpsRequest } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { parseAllDocuments } from "yaml";
+
+// What the README tells a newcomer to do, done in a copy of the project, by its own command line.
+const here = fileURLToPath(new URL("..", import.meta.url));
+let copy = "";
+
+before(async () => {
+  copy = await mkdtemp(join(tmpdir(), "postern-"));
+  for (const part of ["functions", "infra", "lib", "test", "package.json", "postern.yaml", "tsconfig.json"])
+    await cp(join(here, part), join(copy, part), {
+      recursive: true,
+      filter: (source) => !source.includes("node_modules"),
+    });
+  await symlink(join(here, "node_modules"), join(copy, "node_modules"));
+});
+after(() => rm(copy, { recursive: true }));
+
+interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** `npx postern …`, to its end. */
+const postern = (...words: string[]): Promise<Ended> =>
+  new Promise((resolve) => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    execFile(
+      process.execPath,
+      ["infra/postern.js", ...words],
+      { cwd: copy, env, timeout: 30_000 },
+      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
+    );
+  });
+
+/** `npx postern serve …`, until it is told to stop. */
+const serve = async (...words: string[]) => {
+  const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy });
+  let printed = "";
+  const waiting: (() => void)[] = [];
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (chunk) => {
+      printed += chunk;
+      for (const look of waiting) look();
+    });
+  const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  /** Waits for something to be printed; a gateway that ends instead fails the test. */
+  const says = (what: RegExp): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const look = () => what.test(printed) && resolve(what.exec(printed)?.[0] ?? "");
+      setTimeout(() => reject(new Error(`did not say ${what} in time: ${printed}`)), 15_000).unref();
+      waiting.push(look);
+      look();
+      ended.then(() => reject(new Error(`ended without saying ${what}: ${printed}`)));
+    });
+  const stop = () => {
+    child.kill("SIGINT");
+    return ended;
+  };
+  return { says, stop, ended, printed: () => printed };
+};
+
+/** A review of the fixture's pod, over TLS with the CA that the gateway made. */
+const review = async (url: string): Promise<{ code: number; body: string }> => {
+  const [ca, body] = await Promise.all(
+    [".postern/ca.crt", "test/fixtures/pod-review.json"].map((file) => readFile(join(copy, file))),
+  );
+  return new Promise((resolve, reject) => {
+    const options = { method: "POST", ca, headers: { "content-type": "application/json" } };
+    const sent = httpsRequest(url, options, async (response) => {
+      let text = "";
+      for await (const chunk of response) text += chunk;
+      resolve({ code: response.statusCode ?? 0, body: text });
+    });
+    sent.on("error", reject);
+    sent.end(body);
+  });
+};
+
+describe("a newcomer", () => {
+  it("lists what there is", async () => {
+    const { code, stdout } = await postern("rules");
+    assert.equal(code, 0);
+    assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
+    assert.match((await postern("--help")).stdout, /^manifests +Prints/m);
+    assert.match((await postern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
+  });
+
+  it("makes a rule that passes all checks at once, and sees an edit at the next review", async () => {
+    const made = await postern("new", "require-owner-label");
+    assert.deepEqual([made.code, made.stderr], [0, ""]);
+    assert.equal((await postern("test", "require-owner-label")).code, 0);
+    assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-owner-label/);
+    const rule = join(copy, "functions/require-owner-label/rule.ts");
+    const first = await readFile(rule, "utf8");
+    const [, shown] =
+      /This is its\n`rule.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
+    assert.equal(first, shown, "the README shows exactly this");
+
+    const gateway = await serve("--watch");
+    const url = (await gateway.says(/https:\S+\/require-owner-label\/validate/)).trim();
+    assert.match((await review(url)).body, /metadata.labels must have a label \\"owner\\"/);
+    await gateway.says(/local require-owner-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
+
+    await writeFile(rule, first.replace("must have a label", "lacks the label"));
+    await gateway.says(/reloaded: .*require-owner-label/);
+    assert.match((await review(url)).body, /metadata.labels lacks the label/);
+
+    await writeFile(rule, `${first}\nconst broken = ;\n`);
+    await gateway.says(
+      /not reloaded, serving as before: functions\/require-owner-label\/rule.ts does not load: .*line 14/,
+    );
+    assert.match((await review(url)).body, /metadata.labels lacks the label/);
+    await writeFile(rule, first);
+    await gateway.says(/reloaded: [\s\S]*reloaded: /);
+
+    assert.equal(await gateway.stop(), 0);
+  });
+
+  it("keeps the CA and the keys", async () => {
+    const before = await postern("key", "local");
+    const first = await serve();
+    const url = await first.says(/https:\S+\/always-pull-images\/mutate/);
+    assert.ok(url.includes(before.stdout.trim()));
+    await first.stop();
+    const ca = await readFile(join(copy, ".postern/ca.crt"), "utf8");
+    const second = await serve("--host", "localhost");
+    await second.says(/https:\/\/localhost:/);
+    await second.stop();
+    assert.equal(await readFile(join(copy, ".postern/ca.crt"), "utf8"), ca);
+  });
+
+  it("registers the rules with a cluster by manifests in the compiled-in order", async () => {
+    const { stdout } = await postern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
+    const [mutating, validating] = parseAllDocuments(stdout).map((document) => document.toJS());
+    assert.deepEqual(
+      [mutating.kind, validating.kind],
+      ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    );
+    const names = mutating.webhooks.map(({ name }: { name: string }) => name);
+    assert.ok(
+      names.indexOf("always-pull-images.postern.dev") < names.indexOf("default-toleration-seconds.postern.dev"),
+    );
+    const [pull] = validating.webhooks.filter(({ name }: { name: string }) => name.startsWith("always-pull"));
+    assert.match(
+      pull.clientConfig.url,
+      /^https:\/\/rules.example.com\/local\.[\w-]{86}\/always-pull-images\/validate$/,
+    );
+    assert.equal(pull.clientConfig.caBundle, undefined);
+  });
+
+  const sentences: [string, string[], number, RegExp][] = [
+    ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has bench, .*\n$/],
+    ["an unknown option", ["serve", "--prot", "1"], 2, /^postern serve: Unknown option '--prot'/],
+    ["an unknown rule", ["explain", "nope"], 2, /^there is no rule "nope"; postern rules lists them\n$/],
+    ["a rule that exists", ["new", "always-admit"], 2, /^functions\/always-admit is there already\n$/],
+    ["a name that is none", ["new", "Always_Admit"], 2, /^functions\/Always_Admit is no name for a rule: .*\n$/],
+    ["an unknown cluster", ["key", "prod"], 2, /^postern.yaml has no cluster "prod"; it has local\n$/],
+    ["no address", ["manifests"], 2, /^either --url or --urls must say where the rules are served\n$/],
+    [
+      "an address that the API server refuses",
+      ["manifests", "--url", "http://x"],
+      2,
+      /^--url must be an https:\/\/ address/,
+    ],
+    ["a port that is none", ["serve", "--port", "x"], 2, /^--port takes a whole number, not "x"\n$/],
+    ["a missing postern.yaml", ["serve", "--config", "nope.yaml"], 2, /^nope.yaml can't be read: /],
+  ];
+  for (const [name, words, code, stderr] of sentences)
+    it(`is told of ${name} in one sentence`, async () => {
+      const ended = await postern(...words);
+      assert.equal(ended.code, code);
+      assert.match(ended.stderr, stderr);
+    });
+
+  it("is told of a port in use in one sentence", async () => {
+    const gateway = await serve();
+    const [, port] = /127.0.0.1:(\d+)/.exec(await gateway.says(/Serving .*/)) ?? [];
+    const second = await postern("serve", "--port", String(port));
+    assert.deepEqual([second.code, second.stderr], [1, `port ${port} of 127.0.0.1 is in use; --port takes another\n`]);
+    await gateway.stop();
+  });
+
+  it("is told of a broken postern.yaml by line, and of a rule that does not load", async () => {
+    await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
+    const broken = await postern("serve", "--config", "broken.yaml");
+    assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
+      "broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off",
+      "broken.yaml:4 rules.nope is no rule; there is no folder functions/nope",
+    ]);
+    await postern("new", "forbid-nothing");
+    await writeFile(join(copy, "functions/forbid-nothing/rule.ts"), "export default {{\n");
+    const unread = await postern("serve");
+    assert.equal(unread.code, 2);
+    assert.match(unread.stderr, /^functions\/forbid-nothing\/rule.ts does not load: .* \(line 1\)\n$/);
+    await rm(join(copy, "functions/forbid-nothing"), { recursive: true });
+  });
+});
