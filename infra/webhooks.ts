@@ -1,5 +1,5 @@
 import type { Operation } from "#lib/review.ts";
-import { inPhase, type LabelSelector, type Match, type Phase } from "#lib/rule.ts";
+import { inPhase, type LabelSelector, type Match, type OfSettings, type Phase, type Rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import type { Cluster, Exempt, Setup } from "./config.ts";
 import type { Listed } from "./registry.ts";
@@ -70,8 +70,8 @@ const entry = ({ name, rule }: Listed, phase: Phase, setup: Setup, { address, ca
     ...inPhase(rule.authorizedBy, phase, settings),
     ...inPhase(rule.matchConditions, phase, settings),
   };
-  const namespaceSelector = both(resolve(rule.namespaceSelector, settings), exemptSelector(exempt));
-  const objectSelector = resolve(rule.objectSelector, settings);
+  const namespaceSelector = both(selector(rule.namespaceSelector, settings), exemptSelector(exempt));
+  const objectSelector = selector(rule.objectSelector, settings);
   return {
     name: `${name}.postern.dev`,
     clientConfig: { url: address(name, phase), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
@@ -87,11 +87,14 @@ const entry = ({ name, rule }: Listed, phase: Phase, setup: Setup, { address, ca
       })),
     }),
     sideEffects: rule.sideEffects ?? "None",
-    timeoutSeconds: setup.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout,
+    timeoutSeconds: timeoutOf(rule, setup),
     ...(phase === "mutate" && { reinvocationPolicy: "IfNeeded" as const }),
     admissionReviewVersions: ["v1", "v1beta1"],
   };
 };
+
+/** How long the API server waits for a rule, in seconds. */
+export const timeoutOf = (rule: Rule, setup?: Setup) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
 
 const policyOf = ({ failurePolicy }: Setup, hardened: boolean) => failurePolicy ?? (hardened ? "Fail" : "Ignore");
 
@@ -138,8 +141,18 @@ const both = (one: LabelSelector | undefined, other: LabelSelector | undefined):
   return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
 };
 
-const resolve = <T>(value: T | ((settings: object) => T) | undefined, settings: object): T | undefined =>
-  value instanceof Function ? value(settings) : value;
+/** A selector that selects everything is as good as none. */
+const selector = (
+  value: OfSettings<LabelSelector, object> | undefined,
+  settings: object,
+): LabelSelector | undefined => {
+  const { matchLabels = {}, matchExpressions = [] } = (typeof value === "function" ? value(settings) : value) ?? {};
+  const given = {
+    ...(Object.keys(matchLabels).length > 0 && { matchLabels }),
+    ...(matchExpressions.length > 0 && { matchExpressions }),
+  };
+  return Object.keys(given).length > 0 ? given : undefined;
+};
 
 /** Line breaks and indentation are the rule's layout; inside texts nothing changes. */
 export const oneLine = (expression: string) => expression.replace(/\s*\n\s*/g, " ").trim();

@@ -11,7 +11,8 @@ export interface Circumstances {
   settings: object;
   variant?: string | undefined;
   now: Date;
-  world: World;
+  /** Where a rule that declares needs gets its answers. */
+  world?: World | undefined;
 }
 
 /** An outcome, and what the rule itself would have had in mode enforce. */
@@ -33,7 +34,7 @@ export const decide = (rule: Rule, phase: Phase, request: Request, circumstances
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
   const { value, changes } = phase === "mutate" ? draft(object) : { value: object, changes: () => [] };
   const said = judge.call(rule, value, {
-    ...(rule.needs && bind(rule.needs, circumstances.world)),
+    ...(rule.needs && circumstances.world && bind(rule.needs, circumstances.world)),
     request,
     oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     settings: circumstances.settings,

@@ -26,7 +26,8 @@ export interface Host {
 
 /** One review on its way. It starts as an event, and each middleware adds what it found out. */
 interface Turn {
-  started: number;
+  /** Nanoseconds, of the clock that is there at once; `performance` takes Node a millisecond to load. */
+  started: bigint;
   call?: Call;
   caller?: Caller;
   phase?: Phase;
@@ -57,7 +58,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
     timeoutEarlyInMillis: 0,
     requestEnd: (step) => journal(step as Step, share, host),
   })
-    .use({ before: arrive, onError: fail })
+    .use({ before: (step) => arrive(step, rule), onError: fail })
     .use({ before: (step) => enter(step, rule, share, admit, host) })
     .use({ before: unpack })
     .use({ after: reply })
@@ -67,11 +68,11 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
 };
 
 /** Event → turn. Load balancers ask for their health without a key. */
-const arrive = (step: Step): unknown => {
+const arrive = (step: Step, rule: Rule): unknown => {
   const event: unknown = step.event;
-  step.event = { started: performance.now() };
+  step.event = { started: process.hrtime.bigint() };
   if (isDirect(event)) {
-    takeDirect(step.event, event);
+    takeDirect(rule, step.event, event);
     return undefined;
   }
   step.event.call = read(event);
@@ -93,7 +94,7 @@ const enter = ({ event: turn }: Step, rule: Rule, share: Share, admit: (segment:
   const here = own(share.clusters, cluster);
   turn.mode ??= here?.mode ?? "enforce";
   turn.settings = merge(here?.settings ?? rule.settings ?? {}, turn.settings);
-  turn.world ??= host.world(cluster);
+  if (rule.needs) turn.world ??= host.world(cluster);
   turn.now ??= new Date();
   if (turn.phase === undefined || (rule[turn.phase] === undefined && turn.mode !== "off")) throw nowhere();
 };
@@ -112,7 +113,7 @@ const unpack = ({ event: turn }: Step) => {
 
 /** Review → decision, in time. */
 const ask = (rule: Rule, turn: Turn, context: Context): Promise<void> | undefined => {
-  const { phase, review, mode = "enforce", settings = {}, variant, now = new Date(), world = unconnected("") } = turn;
+  const { phase, review, mode = "enforce", settings = {}, variant, now = new Date(), world } = turn;
   if (phase === undefined || review === undefined) throw nowhere();
   const answer = decide(rule, phase, review.request, { mode, settings, variant, now, world });
   if (!(answer instanceof Promise)) {
@@ -167,7 +168,7 @@ const journal = ({ event: turn, context }: Step, { rule }: Share, host: Host) =>
     code: turn.failure?.code ?? 200,
     refused: turn.decision?.refused ?? false,
     operations: turn.decision?.operations ?? 0,
-    milliseconds: Math.round((performance.now() - turn.started) * 1000) / 1000,
+    milliseconds: Number((process.hrtime.bigint() - turn.started) / 1000n) / 1000,
     error: turn.failure,
     function: context.functionName ?? rule,
     version: context.functionVersion ?? "$LATEST",
@@ -175,15 +176,16 @@ const journal = ({ event: turn, context }: Step, { rule }: Share, host: Host) =>
 };
 
 /** A direct invocation brings its own settings, needs and time; how cases run in AWS. */
-const takeDirect = (turn: Turn, { phase, variant, cluster, review, settings, needs, now }: Direct) => {
+const takeDirect = (rule: Rule, turn: Turn, { phase, variant, cluster, review, settings, needs, now }: Direct) => {
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   turn.phase = phase;
+  turn.review = check(review);
   if (typeof variant === "string") turn.variant = variant;
   if (typeof cluster === "string") turn.caller = { cluster, key: "direct" };
   if (typeof settings === "object" && settings !== null) turn.settings = settings;
-  if (typeof needs === "object" && needs !== null) turn.world = recorded(needs as Recorded);
+  if (rule.needs && typeof needs === "object" && needs !== null) turn.world = recorded(needs as Recorded);
   if (typeof now === "string") turn.now = new Date(now);
-  turn.review = check(review);
+  if (Number.isNaN(turn.now?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
 };
 
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";

@@ -29,6 +29,7 @@ export const failureStatus = (code: number, message: string) => {
 /** What went wrong, whatever was thrown: a Failure as it is, anything else as a 500 that keeps its cause. */
 export const toFailure = (thrown: unknown): Failure => {
   if (thrown instanceof Failure) return thrown;
-  const what = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+  const said = typeof thrown === "string" ? thrown : `it threw ${typeof thrown}`;
+  const what = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : said;
   return new Failure(500, `the rule failed: ${what}`, { cause: thrown });
 };

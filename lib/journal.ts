@@ -78,8 +78,9 @@ export const line = (report: Report, stage: string, time: number): string => {
     : `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":${directives}},${entry.slice(1)}`;
 };
 
-/** An error with its causes, each as its stack. */
+/** An error with its causes, each as its stack; they may go round in a circle. */
 const whole = (error: Error): string => {
-  const stack = error.stack ?? String(error);
-  return error.cause instanceof Error ? `${stack}\ncaused by ${whole(error.cause)}` : stack;
+  const chain = new Set<Error>();
+  for (let next: unknown = error; next instanceof Error && !chain.has(next); next = next.cause) chain.add(next);
+  return [...chain].map(({ stack, message }) => stack ?? message).join("\ncaused by ");
 };

@@ -9,7 +9,10 @@ const apply = (document: unknown, patch: Patch): unknown => {
   const holder = { root: structuredClone(document) };
   for (const change of patch) {
     const { op, path } = change;
-    const keys = path.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
+    const keys = path
+      .split("/")
+      .slice(1)
+      .map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
     let parent: any = holder;
     let last = "root";
     for (const key of keys) {
@@ -30,7 +33,8 @@ const apply = (document: unknown, patch: Patch): unknown => {
 };
 
 const frozen = <T>(value: T): T => {
-  if (typeof value === "object" && value !== null) for (const inner of Object.values(Object.freeze(value))) frozen(inner);
+  if (typeof value === "object" && value !== null)
+    for (const inner of Object.values(Object.freeze(value))) frozen(inner);
   return value;
 };
 
@@ -48,31 +52,131 @@ const pod = () => ({
 describe("a draft", () => {
   const edits: [string, (pod: any) => void, Patch][] = [
     ["says nothing where nothing was written", (p) => p.spec.containers.map((c: any) => c.ports?.length), []],
-    ["says nothing where the same was written", (p) => { p.spec.nodeName = "n"; p.spec.containers[0].ports = [1, 2]; }, []],
-    ["replaces a leaf", (p) => { p.spec.nodeName = "m"; }, [{ op: "replace", path: "/spec/nodeName", value: "m" }]],
-    ["removes a key", (p) => { delete p.spec.nodeName; }, [{ op: "remove", path: "/spec/nodeName" }]],
-    ["takes undefined for absent", (p) => { p.spec.nodeName = undefined; }, [{ op: "remove", path: "/spec/nodeName" }]],
-    ["adds new parents whole", (p) => { p.status = { a: { b: 1 } }; p.status.a.c = 2; }, [{ op: "add", path: "/status", value: { a: { b: 1, c: 2 } } }]],
-    ["escapes ~ and / in keys", (p) => { p.metadata.labels["a/b"] = "x"; p.metadata.labels["c~d"] = "y"; }, [
-      { op: "replace", path: "/metadata/labels/c~0d", value: "y" },
-      { op: "replace", path: "/metadata/labels/a~1b", value: "x" },
-    ]],
-    ["appends", (p) => { p.spec.containers.push({ name: "d" }); }, [{ op: "add", path: "/spec/containers/3", value: { name: "d" } }]],
-    ["appends by a new list", (p) => { p.spec.containers = [...p.spec.containers, { name: "d" }]; }, [{ op: "add", path: "/spec/containers/3", value: { name: "d" } }]],
-    ["inserts in front with one operation", (p) => { p.spec.containers.unshift({ name: "z" }); }, [{ op: "add", path: "/spec/containers/0", value: { name: "z" } }]],
-    ["cuts out of the middle with one operation", (p) => { p.spec.containers.splice(1, 1); }, [{ op: "remove", path: "/spec/containers/1" }]],
-    ["filters with one operation", (p) => { p.spec.containers = p.spec.containers.filter((c: any) => c.name !== "a"); }, [{ op: "remove", path: "/spec/containers/0" }]],
-    ["edits an element in place", (p) => { for (const c of p.spec.containers) if (c.name === "b") c.image = "i"; }, [{ op: "add", path: "/spec/containers/1/image", value: "i" }]],
-    ["edits an element of a list that grew", (p) => { p.spec.containers[0].ports.push(3); p.spec.containers[2].name = "C"; }, [
-      { op: "add", path: "/spec/containers/0/ports/2", value: 3 },
-      { op: "replace", path: "/spec/containers/2/name", value: "C" },
-    ]],
-    ["knows __proto__ as a key", (p) => { Object.defineProperty(p.metadata.labels, "__proto__", { value: "x" }); }, [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }]],
-    ["empties a list", (p) => { p.spec.containers[0].ports.length = 0; }, [
-      { op: "remove", path: "/spec/containers/0/ports/1" },
-      { op: "remove", path: "/spec/containers/0/ports/0" },
-    ]],
-    ["turns a list into an object", (p) => { p.spec.containers[0].ports = { 0: 1 }; }, [{ op: "replace", path: "/spec/containers/0/ports", value: { 0: 1 } }]],
+    [
+      "says nothing where the same was written",
+      (p) => {
+        p.spec.nodeName = "n";
+        p.spec.containers[0].ports = [1, 2];
+      },
+      [],
+    ],
+    [
+      "replaces a leaf",
+      (p) => {
+        p.spec.nodeName = "m";
+      },
+      [{ op: "replace", path: "/spec/nodeName", value: "m" }],
+    ],
+    [
+      "removes a key",
+      (p) => {
+        delete p.spec.nodeName;
+      },
+      [{ op: "remove", path: "/spec/nodeName" }],
+    ],
+    [
+      "takes undefined for absent",
+      (p) => {
+        p.spec.nodeName = undefined;
+      },
+      [{ op: "remove", path: "/spec/nodeName" }],
+    ],
+    [
+      "adds new parents whole",
+      (p) => {
+        p.status = { a: { b: 1 } };
+        p.status.a.c = 2;
+      },
+      [{ op: "add", path: "/status", value: { a: { b: 1, c: 2 } } }],
+    ],
+    [
+      "escapes ~ and / in keys",
+      (p) => {
+        p.metadata.labels["a/b"] = "x";
+        p.metadata.labels["c~d"] = "y";
+      },
+      [
+        { op: "replace", path: "/metadata/labels/a~1b", value: "x" },
+        { op: "replace", path: "/metadata/labels/c~0d", value: "y" },
+      ],
+    ],
+    [
+      "appends",
+      (p) => {
+        p.spec.containers.push({ name: "d" });
+      },
+      [{ op: "add", path: "/spec/containers/3", value: { name: "d" } }],
+    ],
+    [
+      "appends by a new list",
+      (p) => {
+        p.spec.containers = [...p.spec.containers, { name: "d" }];
+      },
+      [{ op: "add", path: "/spec/containers/3", value: { name: "d" } }],
+    ],
+    [
+      "inserts in front with one operation",
+      (p) => {
+        p.spec.containers.unshift({ name: "z" });
+      },
+      [{ op: "add", path: "/spec/containers/0", value: { name: "z" } }],
+    ],
+    [
+      "cuts out of the middle with one operation",
+      (p) => {
+        p.spec.containers.splice(1, 1);
+      },
+      [{ op: "remove", path: "/spec/containers/1" }],
+    ],
+    [
+      "filters with one operation",
+      (p) => {
+        p.spec.containers = p.spec.containers.filter((c: any) => c.name !== "a");
+      },
+      [{ op: "remove", path: "/spec/containers/0" }],
+    ],
+    [
+      "edits an element in place",
+      (p) => {
+        for (const c of p.spec.containers) if (c.name === "b") c.image = "i";
+      },
+      [{ op: "add", path: "/spec/containers/1/image", value: "i" }],
+    ],
+    [
+      "edits an element of a list that grew",
+      (p) => {
+        p.spec.containers[0].ports.push(3);
+        p.spec.containers[2].name = "C";
+      },
+      [
+        { op: "add", path: "/spec/containers/0/ports/2", value: 3 },
+        { op: "replace", path: "/spec/containers/2/name", value: "C" },
+      ],
+    ],
+    [
+      "knows __proto__ as a key",
+      (p) => {
+        Object.defineProperty(p.metadata.labels, "__proto__", { value: "x" });
+      },
+      [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }],
+    ],
+    [
+      "empties a list",
+      (p) => {
+        p.spec.containers[0].ports.length = 0;
+      },
+      [
+        { op: "remove", path: "/spec/containers/0/ports/1" },
+        { op: "remove", path: "/spec/containers/0/ports/0" },
+      ],
+    ],
+    [
+      "turns a list into an object",
+      (p) => {
+        p.spec.containers[0].ports = { 0: 1 };
+      },
+      [{ op: "replace", path: "/spec/containers/0/ports", value: { 0: 1 } }],
+    ],
   ];
   for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(edited(pod(), edit), patch));
 
@@ -99,20 +203,62 @@ describe("a draft", () => {
     assert.deepEqual({ ...value.spec.containers[1] }, { name: "b" });
   });
 
+  it("takes no longer for a deep copy than for a deep value", () => {
+    let deep: unknown = 1;
+    for (let level = 0; level < 400; level++) deep = [deep, level];
+    const patch = edited({ deep }, (value) => {
+      const copy = structuredClone(deep) as unknown[];
+      copy.push("end");
+      value.deep = copy;
+    });
+    assert.deepEqual(patch, [{ op: "add", path: "/deep/2", value: "end" }]);
+  });
+
   for (const wrong of [() => {}, 1n, Number.NaN, Symbol("x")])
-    it(`refuses to write a ${typeof wrong}`, () => assert.throws(() => edited(pod(), (p) => { p.x = { y: [wrong] }; }), /a rule wrote/));
+    it(`refuses to write a ${typeof wrong}`, () =>
+      assert.throws(
+        () =>
+          edited(pod(), (p) => {
+            p.x = { y: [wrong] };
+          }),
+        /a rule wrote/,
+      ));
 
   // Any edit is a sequence of these, at any place, with any value, also one taken from elsewhere in the draft.
   type Step = { at: number[]; act: string; key: string; index: number; value: unknown; from: number[] };
-  const key = fc.oneof(fc.constantFrom("a", "b", "~", "/", "a/~b", "", "0", "__proto__", "constructor", "toJSON", "length"), fc.string());
+  const key = fc.oneof(
+    fc.constantFrom("a", "b", "~", "/", "a/~b", "", "0", "__proto__", "constructor", "toJSON", "length"),
+    fc.string(),
+  );
   const json = fc.letrec((tie) => ({
-    any: fc.oneof({ maxDepth: 4 }, fc.constantFrom(null, true, "", "a", 0, -1, 1.5), fc.array(tie("any"), { maxLength: 4 }), tie("object")),
+    any: fc.oneof(
+      { maxDepth: 4 },
+      fc.constantFrom(null, true, "", "a", 0, -1, 1.5),
+      fc.array(tie("any"), { maxLength: 4 }),
+      tie("object"),
+    ),
     object: fc.array(fc.tuple(key, tie("any")), { maxLength: 4 }).map((pairs) => Object.fromEntries(pairs)),
   }));
   const place = fc.array(fc.nat(5), { maxLength: 4 });
   const step: fc.Arbitrary<Step> = fc.record({
-    at: place, from: place, key, index: fc.nat(5), value: json.any,
-    act: fc.constantFrom("set", "delete", "push", "unshift", "splice", "reverse", "length", "move", "alias", "insert", "spread"),
+    at: place,
+    from: place,
+    key,
+    index: fc.nat(5),
+    value: json.any,
+    act: fc.constantFrom(
+      "set",
+      "delete",
+      "push",
+      "unshift",
+      "splice",
+      "reverse",
+      "length",
+      "move",
+      "alias",
+      "insert",
+      "spread",
+    ),
   });
   const find = (value: any, at: number[]): any => {
     for (const turn of at) {
@@ -123,11 +269,13 @@ describe("a draft", () => {
     return value;
   };
   const contains = (outer: unknown, inner: unknown): boolean =>
-    outer === inner || (typeof outer === "object" && outer !== null && Object.values(outer).some((v) => contains(v, inner)));
+    outer === inner ||
+    (typeof outer === "object" && outer !== null && Object.values(outer).some((v) => contains(v, inner)));
   const take = (root: any, { at, act, key, index, value, from }: Step) => {
     const target = find(root, at);
     const source = find(root, from);
-    const own = (k: string, v: unknown) => Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
+    const own = (k: string, v: unknown) =>
+      Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
     // What would contain itself is no JSON.
     const other = contains(source, target) ? structuredClone(value) : source;
     if (!Array.isArray(target)) {
@@ -150,9 +298,14 @@ describe("a draft", () => {
         const original = frozen(structuredClone(start) as object);
         const expected = structuredClone(start) as object;
         for (const s of steps) take(expected, s);
-        const patch = edited(original, (value) => { for (const s of steps) take(value, s); });
+        const patch = edited(original, (value) => {
+          for (const s of steps) take(value, s);
+        });
         // Through JSON, since that is how it travels.
-        assert.deepEqual(apply(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))), JSON.parse(JSON.stringify(expected)));
+        assert.deepEqual(
+          apply(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))),
+          JSON.parse(JSON.stringify(expected)),
+        );
       }),
       { numRuns: 2000 },
     );
@@ -161,7 +314,9 @@ describe("a draft", () => {
   it("leads from any value to any other", () => {
     fc.assert(
       fc.property(json.any, json.any, (before, after) => {
-        const patch = edited({ at: before }, (value) => { value.at = after; });
+        const patch = edited({ at: before }, (value) => {
+          value.at = after;
+        });
         assert.deepEqual(apply({ at: before }, patch), { at: after });
       }),
       { numRuns: 2000 },

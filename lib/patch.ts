@@ -1,4 +1,4 @@
-import jsonPatch from "fast-json-patch";
+import { isDeepStrictEqual } from "node:util";
 import type { Patch } from "./review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -34,16 +34,25 @@ export const draft = <T extends object>(original: T): Draft<T> => {
   return { value: root.draft as T, changes: () => (root.open ? difference(root, "") : []) };
 };
 
+/** Drafts answer to it with their node; nothing else has it. */
 const NODE = Symbol("node");
 type Target = { [NODE]: Node };
-const nodes = new WeakMap<object, Node>();
+const nodeOf = (value: Container & Partial<Target>): Node | undefined => value[NODE];
 
 const open = (original: Container, parent: Node | undefined): Node => {
-  const node: Node = { original, parent, draft: original, children: undefined, copy: undefined, written: undefined, open: false };
+  const node: Node = {
+    original,
+    parent,
+    draft: original,
+    children: undefined,
+    copy: undefined,
+    written: undefined,
+    open: false,
+  };
   // A stand-in as the proxy's target: the invariants of a frozen original would forbid drafts inside it.
-  const target = Array.isArray(original) ? Object.assign([], { [NODE]: node }) : { [NODE]: node };
+  const target = (Array.isArray(original) ? [] : {}) as Target;
+  target[NODE] = node;
   node.draft = new Proxy<Target>(target, traps) as unknown as Container;
-  nodes.set(node.draft, node);
   return node;
 };
 
@@ -72,7 +81,7 @@ const write = (node: Node, key: string | symbol): Container => {
 };
 
 const traps: ProxyHandler<Target> = {
-  get: (target, key) => read(target[NODE], key),
+  get: (target, key) => (key === NODE ? target[NODE] : read(target[NODE], key)),
   has: ({ [NODE]: node }, key) => Reflect.has(node.copy ?? node.original, key),
   ownKeys: ({ [NODE]: node }) => Reflect.ownKeys(node.copy ?? node.original),
   getOwnPropertyDescriptor: ({ [NODE]: node }, key) => {
@@ -90,7 +99,8 @@ const traps: ProxyHandler<Target> = {
 
 /** `__proto__` is a key like any other. */
 const put = (copy: Container, key: string, value: unknown): boolean => {
-  if (key === "__proto__") Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
+  if (key === "__proto__")
+    Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
   else (copy as Record<string, unknown>)[key] = value;
   return true;
 };
@@ -100,26 +110,29 @@ const difference = (node: Node, path: string): Patch => {
   if (copy === undefined) return below(node, path);
   if (Array.isArray(original)) return lists(original, finished(node.draft) as unknown[], path);
 
-  const before: Record<string, unknown> = {};
-  const after: Record<string, unknown> = {};
-  const changes: Patch = [];
+  const changes = below(node, path);
   for (const key of node.written ?? []) {
-    const old = Object.hasOwn(original, key) ? original[key] : undefined;
-    const now = Object.hasOwn(copy, key) ? finished((copy as Record<string, unknown>)[key]) : undefined;
-    if (Array.isArray(old) && Array.isArray(now)) changes.push(...lists(old, now, `${path}/${escape(key)}`));
-    else {
-      if (old !== undefined) put(before, key, old);
-      if (now !== undefined) put(after, key, now);
-    }
+    changes.push(...between(own(original, key), finished(own(copy, key)), `${path}/${escaped(key)}`));
   }
-  return [...below(node, path), ...changes, ...compared(before, after, path)];
+  return changes;
+};
+
+/** From one value to another in the same place; undefined stands for none. What is the same object isn't looked into. */
+const between = (old: unknown, now: unknown, path: string): Patch => {
+  if (old === now) return [];
+  if (now === undefined) return [{ op: "remove", path }];
+  if (old === undefined) return [{ op: "add", path, value: now }];
+  if (Array.isArray(old) && Array.isArray(now)) return lists(old, now, path);
+  if (!isMap(old) || !isMap(now)) return [{ op: "replace", path, value: now }];
+  const keys = new Set([...Object.keys(old), ...Object.keys(now)]);
+  return [...keys].flatMap((key) => between(own(old, key), own(now, key), `${path}/${escaped(key)}`));
 };
 
 /** The children that are still where they were, and have something new to say. */
 const below = (node: Node, path: string): Patch => {
   const changes: Patch = [];
   for (const [key, child] of node.children ?? [])
-    if (child.open && !node.written?.has(key)) changes.push(...difference(child, `${path}/${escape(key)}`));
+    if (child.open && !node.written?.has(key)) changes.push(...difference(child, `${path}/${escaped(key)}`));
   return changes;
 };
 
@@ -130,37 +143,34 @@ const below = (node: Node, path: string): Patch => {
 const lists = (before: readonly unknown[], after: readonly unknown[], path: string): Patch => {
   const shorter = Math.min(before.length, after.length);
   let head = 0;
-  while (head < shorter && same(before[head], after[head])) head++;
+  while (head < shorter && isDeepStrictEqual(before[head], after[head])) head++;
   let tail = 0;
-  while (tail < shorter - head && same(before[before.length - 1 - tail], after[after.length - 1 - tail])) tail++;
+  while (tail < shorter - head && isDeepStrictEqual(before[before.length - 1 - tail], after[after.length - 1 - tail]))
+    tail++;
 
-  const old = before.slice(head, before.length - tail);
-  const now = after.slice(head, after.length - tail);
-  return compared(old, now, "").map((change) => {
-    const [, index, ...rest] = change.path.split("/");
-    return { ...change, path: [path, head + Number(index), ...rest].join("/") };
-  });
+  const changes: Patch = [];
+  const both = shorter - tail;
+  for (let index = head; index < both; index++)
+    changes.push(...between(before[index], after[index], `${path}/${index}`));
+  for (let index = before.length - tail - 1; index >= both; index--)
+    changes.push({ op: "remove", path: `${path}/${index}` });
+  for (let index = both; index < after.length - tail; index++)
+    changes.push({ op: "add", path: `${path}/${index}`, value: after[index] });
+  return changes;
 };
-
-const compared = (before: Container, after: Container, path: string): Patch =>
-  jsonPatch.compare(before, after).map((change) => ({ ...change, path: path + change.path })) as Patch;
-
-/** Equal without a doubt: the same object, or a small one that reads alike. */
-const same = (one: unknown, other: unknown): boolean =>
-  one === other || (isContainer(one) && isContainer(other) && compareQuietly(one, other));
-
-const compareQuietly = (one: Container, other: Container) =>
-  Array.isArray(one) === Array.isArray(other) && jsonPatch.compare(one, other).length === 0;
 
 /** The value without drafts and as JSON would write it; what nobody touched is the very object it was. */
 const finished = (value: unknown): unknown => {
   if (!isContainer(value)) return plain(value);
-  const node = nodes.get(value);
+  const node = nodeOf(value);
   if (node !== undefined && !node.open) return node.original;
   const content = node === undefined ? value : (node.copy ?? node.original);
-  if (Array.isArray(content))
-    return Array.from(content, (element, index) => finished(current(node, String(index), element)) ?? null);
-
+  if (Array.isArray(content)) {
+    const list: unknown[] = [];
+    for (let index = 0; index < content.length; index++)
+      list.push(finished(current(node, String(index), content[index])) ?? null);
+    return list;
+  }
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(content)) {
     const now = finished(current(node, key, content[key]));
@@ -176,8 +186,12 @@ const current = (node: Node | undefined, key: string, value: unknown) =>
 const plain = (value: unknown): unknown => {
   if (value === null || typeof value === "string" || typeof value === "boolean" || value === undefined) return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw new TypeError(`a rule wrote ${typeof value === "number" ? value : `a ${typeof value}`} where JSON has no such value`);
+  throw new TypeError(
+    `a rule wrote ${typeof value === "number" ? value : `a ${typeof value}`} where JSON has no such value`,
+  );
 };
 
+const own = (value: object, key: string): unknown => (Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined);
 const isContainer = (value: unknown): value is Container => typeof value === "object" && value !== null;
-const escape = (key: string) => key.replaceAll("~", "~0").replaceAll("/", "~1");
+const isMap = (value: unknown): value is Record<string, unknown> => isContainer(value) && !Array.isArray(value);
+const escaped = (key: string) => (/[~/]/.test(key) ? key.replaceAll("~", "~0").replaceAll("/", "~1") : key);

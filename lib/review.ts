@@ -106,19 +106,26 @@ export const check = (value: unknown): Review => {
   const request = record(review.request, "request");
 
   if (typeof request.uid !== "string" || request.uid === "") throw wrong("request.uid", "a non-empty string");
-  if (!operations.has(String(request.operation)))
+  if (typeof request.operation !== "string" || !operations.has(request.operation))
     throw wrong("request.operation", "CREATE, UPDATE, DELETE or CONNECT");
   strings(record(request.kind, "request.kind"), "request.kind", ["group", "version", "kind"]);
   strings(record(request.resource, "request.resource"), "request.resource", ["group", "version", "resource"]);
-  for (const key of ["requestKind", "requestResource"]) if (request[key] != null) record(request[key], `request.${key}`);
+  for (const [key, last] of [
+    ["requestKind", "kind"],
+    ["requestResource", "resource"],
+  ] as const)
+    if (request[key] != null)
+      strings(record(request[key], `request.${key}`), `request.${key}`, ["group", "version", last]);
   for (const key of ["name", "namespace", "subResource", "requestSubResource"])
     if (request[key] != null && typeof request[key] !== "string") throw wrong(`request.${key}`, "a string");
   if (request.dryRun != null && typeof request.dryRun !== "boolean") throw wrong("request.dryRun", "true or false");
 
   const user = record(request.userInfo, "request.userInfo");
-  if (user.username != null && typeof user.username !== "string") throw wrong("request.userInfo.username", "a string");
-  if (user.groups != null && !(Array.isArray(user.groups) && user.groups.every((group) => typeof group === "string")))
-    throw wrong("request.userInfo.groups", "a list of strings");
+  for (const key of ["username", "uid"])
+    if (user[key] != null && typeof user[key] !== "string") throw wrong(`request.userInfo.${key}`, "a string");
+  if (!isTexts(user.groups ?? [])) throw wrong("request.userInfo.groups", "a list of strings");
+  if (!Object.values(record(user.extra ?? {}, "request.userInfo.extra")).every((texts) => isTexts(texts ?? [])))
+    throw wrong("request.userInfo.extra", "a map of lists of strings");
 
   for (const key of ["object", "oldObject"]) if (request[key] != null) record(request[key], `request.${key}`);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
@@ -129,7 +136,8 @@ export const check = (value: unknown): Review => {
 };
 
 /** The response body for an outcome, in the version that was asked for, within what the API server accepts. */
-export const encode = ({ version, request }: Review, outcome: Outcome): string => JSON.stringify(respond({ version, request }, outcome));
+export const encode = ({ version, request }: Review, outcome: Outcome): string =>
+  JSON.stringify(respond({ version, request }, outcome));
 
 /** As `encode`, but the AdmissionReview itself. */
 export const respond = ({ version, request }: Review, outcome: Outcome) => {
@@ -144,13 +152,16 @@ export const respond = ({ version, request }: Review, outcome: Outcome) => {
       ...(!outcome.allowed && { status: fitStatus(outcome.status) }),
       ...(patched && {
         patchType: "JSONPatch",
-        patch: Buffer.from(JSON.stringify(outcome.patch)).toString("base64"),
+        patch: base64(JSON.stringify(outcome.patch)),
       }),
       ...(warnings && warnings.length > 0 && { warnings }),
       ...(outcome.audit && Object.keys(outcome.audit).length > 0 && { auditAnnotations: fitAudit(outcome.audit) }),
     },
   };
 };
+
+/** Most patches are printable ASCII; to take them through a Buffer would cost more than to make them. */
+const base64 = (text: string) => (/[^ -~]/.test(text) ? Buffer.from(text).toString("base64") : btoa(text));
 
 /** The API server turns codes below 400 into 400 and passes on 700 as it is; only real refusals leave here. */
 const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "" }) =>
@@ -185,15 +196,20 @@ export const fitWarnings = (warnings: readonly string[]): string[] => {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
 const control = /[\u0000-\u001f\u007f-\u009f]+/g;
 const printable = (text: string) => text.toWellFormed().replace(control, " ").trim();
-const runes = (text: string) => (text.length <= limits.warning ? text.length : [...text].length);
-const cut = (text: string, length: number) => (runes(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`);
+const runes = (text: string) => [...text].length;
+const cut = (text: string, length: number) =>
+  runes(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`;
 
 /** Keys that the API server would drop are mended: it stores them as `<webhook>/<key>`, a qualified name. */
 export const fitAudit = (audit: Record<string, string>): Record<string, string> => {
   const fit: Record<string, string> = {};
   for (const [key, value] of Object.entries(audit)) {
-    const name = key.replace(/[^A-Za-z0-9._-]+/g, "-").slice(0, 63).replace(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "") || "note";
-    fit[name] = name in fit ? `${fit[name]}; ${value.toWellFormed()}` : value.toWellFormed();
+    const name =
+      key
+        .replace(/[^A-Za-z0-9._-]+/g, "-")
+        .slice(0, 63)
+        .replace(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "") || "note";
+    fit[name] = Object.hasOwn(fit, name) ? `${fit[name]}; ${value.toWellFormed()}` : value.toWellFormed();
   }
   return fit;
 };
@@ -210,9 +226,12 @@ const parse = (body: string): unknown => {
   try {
     return JSON.parse(body);
   } catch (error) {
-    // V8 quotes the text around the error, which may be anyone's secret; the position is enough.
-    const position = /position \d+/.exec(String(error))?.[0] ?? `position ${body.length}`;
-    throw new Failure(400, `the body is not JSON (at ${position}); an AdmissionReview is expected`);
+    // V8 quotes the text around the error, which may be anyone's secret; the position, where V8 has one, is enough.
+    const [, position] = /at (position \d+) \(line \d+ column \d+\)$/.exec(String(error)) ?? [];
+    throw new Failure(
+      400,
+      `the body is not JSON${position ? ` (at ${position})` : ""}; an AdmissionReview is expected`,
+    );
   }
 };
 
@@ -220,6 +239,8 @@ const record = (value: unknown, path: string): Record<string, unknown> => {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw wrong(path, "an object");
   return value as Record<string, unknown>;
 };
+
+const isTexts = (value: unknown) => Array.isArray(value) && value.every((text) => typeof text === "string");
 
 const strings = (value: Record<string, unknown>, path: string, keys: string[]) => {
   for (const key of keys) if (typeof value[key] !== "string") throw wrong(`${path}.${key}`, "a string");

@@ -12,15 +12,15 @@ export interface Mistake {
 type Fields = Record<string, unknown>;
 const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The defaults with what is given in their place; lists and open maps are replaced whole. */
+/** The defaults with what is given in their place, member by member; lists are replaced whole. */
 export const merge = (defaults: object, given: unknown): object => {
   if (!isMap(given)) return defaults;
-  const merged: Fields = { ...defaults };
-  for (const [key, value] of Object.entries(given)) {
-    const before = merged[key];
-    merged[key] = isMap(before) && isMap(value) ? merge(before, value) : value;
-  }
-  return merged;
+  const overridden = Object.entries(given).map(([key, value]) => {
+    const before: unknown = Object.hasOwn(defaults, key) ? Reflect.get(defaults, key) : undefined;
+    return [key, isMap(before) && isMap(value) ? merge(before, value) : value];
+  });
+  // fromEntries takes __proto__ for a key like any other, where an assignment would not.
+  return { ...defaults, ...Object.fromEntries(overridden) };
 };
 
 /** Fields that a file in upstream's own form carries, and that mean nothing here. */
@@ -33,7 +33,13 @@ export const mistakes = (defaults: object, given: unknown, path: (string | numbe
   return Object.entries(given).flatMap(([key, value]) => {
     const at = [...path, key];
     if (path.length === 0 && header.has(key)) return [];
-    if (!Object.hasOwn(defaults, key)) return [{ path: at, sentence: `is unknown; ${known.length > 0 ? `one of ${known.join(", ")} is expected` : "there are no settings here"}` }];
+    if (!Object.hasOwn(defaults, key))
+      return [
+        {
+          path: at,
+          sentence: `is unknown; ${known.length > 0 ? `one of ${known.join(", ")} is expected` : "there are no settings here"}`,
+        },
+      ];
     return compare(Reflect.get(defaults, key), value, at);
   });
 };

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { Share } from "#lib/endpoint.ts";
+import { bundle } from "./bundle.ts";
+import { type Listed, readRule } from "./registry.ts";
+
+const folders: string[] = [];
+
+/** A rule that warns of its own settings, in a folder of its own. */
+const telltale = async (name = "telltale"): Promise<Listed> => {
+  const root = await mkdtemp(join(tmpdir(), "postern-bundle-"));
+  folders.push(root);
+  const folder = join(root, "functions", name);
+  await mkdir(folder, { recursive: true });
+  await symlink(fileURLToPath(new URL("../lib", import.meta.url)), join(root, "lib"));
+  await writeFile(join(root, "package.json"), '{ "type": "module", "imports": { "#lib/*": "./lib/*" } }');
+  const rule = `import { rule } from "#lib/rule.ts";
+    export default rule({
+      summary: "Tells its settings.",
+      match: [],
+      settings: { any: {} },
+      validate: (_, { settings }) => ({ audit: { settings: JSON.stringify(settings) } }),
+    });`;
+  for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "", "README.md": "" }))
+    await writeFile(join(folder, file), text);
+  return readRule(folder, name);
+};
+
+const shareWith = (settings: object): Share => {
+  return { rule: "telltale", clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
+};
+
+const review = {
+  kind: "AdmissionReview",
+  apiVersion: "admission.k8s.io/v1",
+  request: {
+    uid: "1",
+    kind: { group: "", version: "v1", kind: "Pod" },
+    resource: { group: "", version: "v1", resource: "pods" },
+    operation: "CREATE",
+    userInfo: { username: "jane" },
+    object: {},
+  },
+};
+
+const roomy = 60 * 1024;
+
+describe("bundle", () => {
+  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+  const listed = telltale();
+  const out = (name: string) => join(folders[0] ?? "", name);
+
+  it("hands every setting to the rule as it was, whatever it says", async () => {
+    const settings = JSON.parse(
+      '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
+    );
+    await bundle(await listed, shareWith(settings), out("odd"), roomy);
+    const { handler } = createRequire(import.meta.url)(out("odd/telltale/index.cjs"));
+    const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
+    assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
+    assert.equal(Reflect.get({}, "polluted"), undefined);
+  });
+
+  it("is the same, byte by byte, wherever it is made", async () => {
+    const one = await bundle(await listed, shareWith({}), out("one"), roomy);
+    const other = await bundle(await telltale(), shareWith({}), out("other"), roomy);
+    const [first, second] = await Promise.all(
+      ["one", "other"].map((name) => readFile(out(`${name}/telltale/index.cjs`), "utf8")),
+    );
+    assert.equal(first, second);
+    assert.deepEqual(one, other);
+    for (const place of [...folders, process.cwd(), "node_modules", "sourceMappingURL", "@license"])
+      assert.ok(!first?.includes(place), place);
+  });
+
+  it("has another hash for other settings", async () => {
+    const [one, other] = await Promise.all(
+      [1, 2].map(async (any) => bundle(await listed, shareWith({ any }), out(`${any}`), roomy)),
+    );
+    assert.notEqual(one?.hash, other?.hash);
+    assert.match(one?.hash ?? "", /^[\w-]{43}$/);
+  });
+
+  it("refuses a bundle over its budget, and names what is large in it", async () => {
+    const { bytes } = await bundle(await listed, shareWith({}), out("fits"), roomy);
+    await assert.rejects(bundle(await listed, shareWith({}), out("over"), bytes - 1), {
+      name: "Error",
+      message: new RegExp(
+        `^functions/telltale has a bundle of ${bytes} bytes, over its budget of ${bytes - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
+      ),
+    });
+  });
+
+  it("takes from its packages what it uses, and loads no more of Node than it must", async () => {
+    await bundle(await listed, shareWith({}), out("lean"), roomy);
+    const code = await readFile(out("lean/telltale/index.cjs"), "utf8");
+    assert.doesNotMatch(code, /applyPatch|JsonPatchError|STATUS_CODES/);
+    assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
+      "node:crypto",
+      "node:timers",
+    ]);
+  });
+});

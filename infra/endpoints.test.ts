@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { Bundle } from "./bundle.ts";
+import { writeDeployment } from "./endpoints.ts";
+
+// What a whole package looks like, test/package.test.ts says.
+
+const sample: Bundle = {
+  name: "limit-it",
+  summary: "Limits it.",
+  phases: ["mutate"],
+  timeoutSeconds: 3,
+  bytes: 9,
+  hash: "aaa",
+  codeSha256: "AAA=",
+};
+const folders: string[] = [];
+
+const deployment = async (
+  bundle: Partial<Bundle> = {},
+  keys = "key",
+  sizing?: Parameters<typeof writeDeployment>[3],
+) => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-endpoints-"));
+  folders.push(folder);
+  await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"), sizing);
+  const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
+  const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
+  const { Resources } = await read("http.json");
+  const version = Object.keys(Resources).find((id) => id.startsWith("LimitDashitVersion"));
+  return { lambda, version, Resources };
+};
+
+describe("a function's version", () => {
+  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+
+  it("keeps its name as long as nothing changes that it carries", async () => {
+    const [one, other] = await Promise.all([deployment(), deployment({ bytes: 10, phases: ["validate"] })]);
+    assert.equal(one.version, other.version);
+  });
+
+  it("gets another name, and the function another description, with the code, the keys, memory or time", async () => {
+    const all = await Promise.all([
+      deployment(),
+      deployment({ hash: "bbb" }),
+      deployment({}, "other"),
+      deployment({}, "key", { memorySize: 512 }),
+      deployment({}, "key", { timeout: 20 }),
+      deployment({ timeoutSeconds: 15 }),
+    ]);
+    assert.equal(new Set(all.map(({ version }) => version)).size, all.length);
+    assert.equal(new Set(all.map(({ lambda }) => lambda?.description)).size, all.length);
+    for (const { lambda, version } of all) assert.ok(String(lambda?.description).endsWith(version?.slice(-16) ?? "?"));
+  });
+
+  it("may take longer than any entry waits, the gateway no longer than it can", async () => {
+    const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => deployment({ timeoutSeconds })));
+    assert.deepEqual(
+      times.map(({ lambda }) => lambda?.timeout),
+      [10, 16, 31],
+    );
+    assert.deepEqual(
+      times.map(({ Resources }) => Resources.LimitDashitIntegration.Properties.TimeoutInMillis),
+      [10_000, 16_000, 30_000],
+    );
+  });
+
+  it("keeps a long summary within what Lambda takes", async () => {
+    const { lambda } = await deployment({ summary: `${"Long ".repeat(100)}.` });
+    assert.ok(String(lambda?.description).length <= 256);
+  });
+});

@@ -1,0 +1,284 @@
+import { createHash } from "node:crypto";
+import { mkdir, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import type { Bundle } from "./bundle.ts";
+
+/** What all functions have in common, and what a version therefore carries. */
+interface Sizing {
+  memorySize: number;
+  /** Seconds; a rule whose entries wait longer gets more. */
+  timeout: number;
+}
+
+type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
+type Resource = { Type: string; Properties: { [key: string]: Json }; [key: string]: Json };
+type Resources = Record<string, Resource>;
+
+/** One of the two ways in: what it needs once, what it needs for each rule, and how it is told. */
+interface Door {
+  once: Resources;
+  each(rule: Planned): Resources;
+  outputs(rules: Planned[]): { [key: string]: Json };
+  failures: Metric[];
+}
+
+/** A sum of one of CloudWatch's metrics, as an alarm's expression takes it. */
+type Metric = { Id: string; [key: string]: Json };
+
+/** A bundle and the names it has in CloudFormation. */
+interface Planned extends Bundle, Sizing {
+  /** What osls makes of the name; all logical ids of a rule begin with it. */
+  id: string;
+  lambda: string;
+  alias: string;
+  /** Of all that makes a version: code, configuration and keys. */
+  digest: string;
+}
+
+const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
+/** Filled in by osls, or by CloudFormation inside Fn::Sub. */
+const blank = (name: string) => `\${${name}}`;
+const stage = blank("sls:stage");
+const param = (name: string) => blank(`param:${name}`);
+const gateway = ["AWS::Region", "AWS::AccountId", "HttpApi"].map(blank).join(":");
+
+/**
+ * Writes what serverless.yml includes: `functions.json`, and for either door (`http.json`, `url.json`) the CloudFormation
+ * resources around the functions.
+ */
+export const writeDeployment = async (
+  bundles: Bundle[],
+  publicKeys: string,
+  outDir: string,
+  { memorySize = 256, timeout = 10 }: Partial<Sizing> = {},
+): Promise<void> => {
+  const rules = bundles.map((bundle) => plan(bundle, publicKeys, { memorySize, timeout }));
+  await mkdir(outDir, { recursive: true });
+  const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
+  await write(
+    "functions.json",
+    Object.fromEntries(rules.map((rule) => [rule.name, lambdaOf(rule, publicKeys, basename(outDir))])),
+  );
+  for (const [name, door] of Object.entries({ http, url })) await write(`${name}.json`, resourcesOf(rules, door));
+};
+
+const plan = (bundle: Bundle, publicKeys: string, { memorySize, timeout }: Sizing): Planned => {
+  const { name, hash } = bundle;
+  const id = name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
+  const sizing = { memorySize, timeout: Math.max(timeout, bundle.timeoutSeconds + 1) };
+  const digest = createHash("sha256")
+    .update(JSON.stringify([hash, publicKeys, runtime, sizing]))
+    .digest("hex")
+    .slice(0, 16);
+  return { ...bundle, ...sizing, id, lambda: `${id}LambdaFunction`, alias: `${id}Alias`, digest };
+};
+
+/**
+ * A function as serverless.yml has it. Lambda refuses to publish a version that differs in nothing from the one before;
+ * the digest in the description makes it differ whenever the version's logical id does.
+ */
+const lambdaOf = (
+  { name, summary, id, digest, memorySize, timeout }: Planned,
+  publicKeys: string,
+  folder: string,
+): Json => {
+  return {
+    handler: "index.handler",
+    description: `${summary.slice(0, 230)} ${digest}`,
+    ...runtime,
+    memorySize,
+    timeout,
+    // Not by its name or by Fn::GetAtt: with those osls adds a DependsOn that says nothing new, and cfn-lint warns.
+    role: { "Fn::Sub": blank(`${id}Role.Arn`) },
+    environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage },
+    package: { artifact: `${folder}/${name}.zip` },
+  };
+};
+
+const resourcesOf = (rules: Planned[], door: Door): Json => {
+  const resources = rules.map((rule) => ({ ...aroundLambda(rule), ...door.each(rule) }));
+  return { Resources: Object.assign({}, door.once, ...resources, alarms(door)), Outputs: door.outputs(rules) };
+};
+
+/** The role may write the function's own log and nothing else. `live` is what the door opens on. */
+const aroundLambda = ({ id, lambda, alias, digest, codeSha256 }: Planned): Resources => {
+  const version = `${id}Version${digest}`;
+  const assume = { Effect: "Allow", Principal: { Service: "lambda.amazonaws.com" }, Action: "sts:AssumeRole" };
+  const log = {
+    Effect: "Allow",
+    Action: ["logs:CreateLogStream", "logs:PutLogEvents"],
+    Resource: { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] },
+  };
+  return {
+    [`${id}Role`]: resource("AWS::IAM::Role", {
+      AssumeRolePolicyDocument: { Version: "2012-10-17", Statement: [assume] },
+      Policies: [{ PolicyName: "log", PolicyDocument: { Version: "2012-10-17", Statement: [log] } }],
+    }),
+    // Retained, for rollback is one move of the alias. Published only if the code that was uploaded is this one.
+    [version]: {
+      ...resource("AWS::Lambda::Version", { FunctionName: { Ref: lambda }, CodeSha256: codeSha256 }),
+      DeletionPolicy: "Retain",
+      UpdateReplacePolicy: "Retain",
+    },
+    [alias]: resource("AWS::Lambda::Alias", {
+      Name: "live",
+      FunctionName: { Ref: lambda },
+      FunctionVersion: { "Fn::GetAtt": [version, "Version"] },
+    }),
+  };
+};
+
+/** The variable `cluster` holds `{cluster}.{key}`, so that no key stands in a template, a logical id or a log. */
+const routeOf = (name: string) => `POST /{cluster}/${name}/{phase+}`;
+
+/** Never the path, which has the key. */
+const accessLog = {
+  requestId: "$context.requestId",
+  sourceIp: "$context.identity.sourceIp",
+  routeKey: "$context.routeKey",
+  status: "$context.status",
+  latency: "$context.responseLatency",
+};
+
+/** One HTTP API for all rules. */
+const http: Door = {
+  once: {
+    HttpApi: resource("AWS::ApiGatewayV2::Api", { Name: `postern-${stage}`, ProtocolType: "HTTP" }),
+    HttpApiLogGroup: resource("AWS::Logs::LogGroup", {
+      LogGroupName: `/aws/http-api/postern-${stage}`,
+      RetentionInDays: param("logRetentionInDays"),
+    }),
+    HttpApiStage: resource("AWS::ApiGatewayV2::Stage", {
+      ApiId: { Ref: "HttpApi" },
+      StageName: "$default",
+      AutoDeploy: true,
+      AccessLogSettings: {
+        DestinationArn: { "Fn::GetAtt": ["HttpApiLogGroup", "Arn"] },
+        Format: JSON.stringify(accessLog),
+      },
+      DefaultRouteSettings: {
+        ThrottlingRateLimit: param("requestsPerSecond"),
+        ThrottlingBurstLimit: param("requestsAtOnce"),
+      },
+    }),
+  },
+  each: ({ name, id, alias, timeout }) => {
+    return {
+      [`${id}Integration`]: resource("AWS::ApiGatewayV2::Integration", {
+        ApiId: { Ref: "HttpApi" },
+        IntegrationType: "AWS_PROXY",
+        IntegrationUri: { Ref: alias },
+        PayloadFormatVersion: "2.0",
+        // HTTP APIs wait no longer than this.
+        TimeoutInMillis: Math.min(30_000, timeout * 1000),
+      }),
+      [`${id}Route`]: resource("AWS::ApiGatewayV2::Route", {
+        ApiId: { Ref: "HttpApi" },
+        RouteKey: routeOf(name),
+        Target: { "Fn::Join": ["/", ["integrations", { Ref: `${id}Integration` }]] },
+      }),
+      [`${id}Permission`]: resource("AWS::Lambda::Permission", {
+        FunctionName: { Ref: alias },
+        Action: "lambda:InvokeFunction",
+        Principal: "apigateway.amazonaws.com",
+        SourceArn: { "Fn::Sub": `arn:${blank("AWS::Partition")}:execute-api:${gateway}/*` },
+      }),
+    };
+  },
+  outputs: () => {
+    return {
+      BaseUrl: { Description: "What webhook URLs begin with", Value: { "Fn::GetAtt": ["HttpApi", "ApiEndpoint"] } },
+    };
+  },
+  // A function that crashed or was throttled wrote no line of its own; the gateway answered for it.
+  failures: [metric("gateway", "AWS/ApiGateway", "5xx", "ApiId", { Ref: "HttpApi" })],
+};
+
+/** A URL for each function: no gateway, no access log, no throttle but the functions' own concurrency. */
+const url: Door = {
+  once: {},
+  each: ({ id, lambda, alias }) => {
+    const permission = { FunctionName: { Ref: alias }, Principal: "*" };
+    return {
+      [`${id}Url`]: {
+        ...resource("AWS::Lambda::Url", { TargetFunctionArn: { Ref: lambda }, Qualifier: "live", AuthType: "NONE" }),
+        DependsOn: alias,
+      },
+      [`${id}Permission`]: resource("AWS::Lambda::Permission", {
+        ...permission,
+        Action: "lambda:InvokeFunctionUrl",
+        FunctionUrlAuthType: "NONE",
+      }),
+      // URLs made since October 2025 want both.
+      [`${id}InvokePermission`]: resource("AWS::Lambda::Permission", {
+        ...permission,
+        Action: "lambda:InvokeFunction",
+        InvokedViaFunctionUrl: true,
+      }),
+    };
+  },
+  outputs: (rules) =>
+    Object.fromEntries(
+      rules.map(({ name, id }) => [
+        `${id}BaseUrl`,
+        { Description: name, Value: { "Fn::GetAtt": [`${id}Url`, "FunctionUrl"] } },
+      ]),
+    ),
+  failures: [],
+};
+
+/** Three for the whole stage: we failed, we were throttled, we are slow. Each rings at three bad minutes out of five. */
+const alarms = ({ failures }: Door): Resources => {
+  const rings = {
+    AlarmActions: param("alarmTopics"),
+    EvaluationPeriods: 5,
+    DatapointsToAlarm: 3,
+    ComparisonOperator: "GreaterThanThreshold",
+    TreatMissingData: "notBreaching",
+  };
+  const sources = [metric("reviews", "Postern", "Errors", "Stage", stage), ...failures];
+  return {
+    ErrorsAlarm: resource("AWS::CloudWatch::Alarm", {
+      ...rings,
+      AlarmDescription: "Reviews failed: the clusters' failurePolicy decided for us.",
+      Threshold: 0,
+      Metrics: [
+        { Id: "errors", Expression: `MAX([${sources.map(({ Id }) => `FILL(${Id}, 0)`).join(", ")}])` },
+        ...sources,
+      ],
+    }),
+    // Metrics Insights knows no OR and no prefix, so the stage's functions are found by their tag; an account's
+    // CloudWatch sees tags once "resource tags for telemetry" is turned on in its settings.
+    ThrottlesAlarm: resource("AWS::CloudWatch::Alarm", {
+      ...rings,
+      AlarmDescription: "Lambda refused to run functions: raise their concurrency.",
+      Threshold: 0,
+      Metrics: [
+        {
+          Id: "throttles",
+          Period: 60,
+          Expression: `SELECT SUM(Throttles) FROM SCHEMA("AWS/Lambda", FunctionName) WHERE tag.postern = '${stage}'`,
+        },
+      ],
+    }),
+    LatencyAlarm: resource("AWS::CloudWatch::Alarm", {
+      ...rings,
+      AlarmDescription: "One review in a hundred takes nearly as long as API servers wait.",
+      Namespace: "Postern",
+      MetricName: "Latency",
+      Dimensions: [{ Name: "Stage", Value: stage }],
+      ExtendedStatistic: "p99",
+      Period: 60,
+      Threshold: param("slowMilliseconds"),
+    }),
+  };
+};
+
+function metric(id: string, namespace: string, name: string, dimension: string, value: Json): Metric {
+  const of = { Namespace: namespace, MetricName: name, Dimensions: [{ Name: dimension, Value: value }] };
+  return { Id: id, ReturnData: false, MetricStat: { Metric: of, Period: 60, Stat: "Sum" } };
+}
+
+function resource(type: string, properties: Resource["Properties"]): Resource {
+  return { Type: type, Properties: properties };
+}

@@ -1,0 +1,330 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { Failure } from "./failure.ts";
+import { decode, encode, fitAudit, fitWarnings, type Outcome, type Patch } from "./review.ts";
+
+type Fields = Record<string, unknown>;
+const recorded = new URL("../test/fixtures/direct.json", import.meta.url);
+const review: { apiVersion: string; request: Fields } = JSON.parse(readFileSync(recorded, "utf8")).review;
+const request = (change: Fields) => ({ ...review, request: { ...review.request, ...change } });
+
+/** What went wrong; anything but a Failure is a bug of ours. */
+const failureOf = (body: string): Failure | undefined => {
+  try {
+    decode(body);
+    return undefined;
+  } catch (error) {
+    assert.ok(error instanceof Failure, `${error instanceof Error ? error.stack : error}`);
+    return error;
+  }
+};
+
+describe("decode", () => {
+  const full = request({ subResource: "status", requestSubResource: "status", oldObject: { a: 1 }, unheardOf: { kept: true } });
+  for (const version of ["v1", "v1beta1"] as const)
+    it(`reads every field of ${version}`, () => {
+      assert.deepEqual(decode(JSON.stringify({ ...full, apiVersion: `admission.k8s.io/${version}`, more: 1 })), { version, request: full.request });
+    });
+
+  const user = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
+  const optional: [string, object][] = [
+    ...["subResource", "requestKind", "requestResource", "requestSubResource", "name", "namespace", "oldObject", "dryRun", "options"].flatMap(
+      (key): [string, object][] => [[`no ${key}`, request({ [key]: undefined })], [`${key} null`, request({ [key]: null })]],
+    ),
+    ["nobody", request({ userInfo: {} })],
+    ["a user without groups", user({ groups: null, extra: null, uid: null })],
+    ["a user with an empty extra", user({ extra: { a: [], b: null } })],
+    ["empty texts", request({ name: "", namespace: "", subResource: "" })],
+    ["a deletion", request({ operation: "DELETE", object: null, oldObject: {} })],
+    ["a connection", request({ operation: "CONNECT", object: { kind: "PodExecOptions" }, options: null })],
+  ];
+  for (const [name, value] of optional) it(`takes ${name}`, () => assert.equal(failureOf(JSON.stringify(value)), undefined));
+
+  const must = (path: string, expected: string) => `this is no AdmissionReview: ${path} must be ${expected}`;
+  const gvk = { group: "", version: "v1", kind: "Pod" };
+  const gvr = { group: "", version: "v1", resource: "pods" };
+  const refusals: [string, unknown, string][] = [
+    ["null", null, must("the review", "an object")],
+    ["a list", [], must("the review", "an object")],
+    ["a text", "review", must("the review", "an object")],
+    ["a list of versions", { ...review, apiVersion: ["admission.k8s.io/v1"] }, must("apiVersion", '"admission.k8s.io/v1" or "admission.k8s.io/v1beta1"')],
+    ["no version", { ...review, apiVersion: undefined }, must("apiVersion", '"admission.k8s.io/v1" or "admission.k8s.io/v1beta1"')],
+    ["a kind in another letter case", { ...review, kind: "admissionReview" }, must("kind", '"AdmissionReview"')],
+    ["no request", { ...review, request: undefined }, must("request", "an object")],
+    ["a list of requests", { ...review, request: [review.request] }, must("request", "an object")],
+    ["an empty uid", request({ uid: "" }), must("request.uid", "a non-empty string")],
+    ["a number for a uid", request({ uid: 1 }), must("request.uid", "a non-empty string")],
+    ...["create", "PATCH", null, 1, ["CREATE"], { toString: 1, valueOf: 1 }].map((operation): [string, unknown, string] => [
+      `the operation ${JSON.stringify(operation)}`, request({ operation }), must("request.operation", "CREATE, UPDATE, DELETE or CONNECT"),
+    ]),
+    ...(["kind", "requestKind"] as const).flatMap((key): [string, unknown, string][] => [
+      [`${key} as a text`, request({ [key]: "Pod" }), must(`request.${key}`, "an object")],
+      [`${key} without a group`, request({ [key]: { ...gvk, group: undefined } }), must(`request.${key}.group`, "a string")],
+      [`${key} with a version that is none`, request({ [key]: { ...gvk, version: 1 } }), must(`request.${key}.version`, "a string")],
+      [`${key} without a kind`, request({ [key]: gvr }), must(`request.${key}.kind`, "a string")],
+    ]),
+    ...(["resource", "requestResource"] as const).flatMap((key): [string, unknown, string][] => [
+      [`${key} as a list`, request({ [key]: [gvr] }), must(`request.${key}`, "an object")],
+      [`${key} without a resource`, request({ [key]: gvk }), must(`request.${key}.resource`, "a string")],
+    ]),
+    ["no kind", request({ kind: undefined }), must("request.kind", "an object")],
+    ["no resource", request({ resource: undefined }), must("request.resource", "an object")],
+    ...["name", "namespace", "subResource", "requestSubResource"].map((key): [string, unknown, string] => [
+      `${key} that is no text`, request({ [key]: ["a"] }), must(`request.${key}`, "a string"),
+    ]),
+    ["dryRun as a text", request({ dryRun: "true" }), must("request.dryRun", "true or false")],
+    ["no user", request({ userInfo: undefined }), must("request.userInfo", "an object")],
+    ["a user without a proper name", user({ username: 1 }), must("request.userInfo.username", "a string")],
+    ["a user without a proper uid", user({ uid: 1 }), must("request.userInfo.uid", "a string")],
+    ["groups as a text", user({ groups: "system:masters" }), must("request.userInfo.groups", "a list of strings")],
+    ["a group that is no text", user({ groups: ["a", 1] }), must("request.userInfo.groups", "a list of strings")],
+    ["extra as a list", user({ extra: [] }), must("request.userInfo.extra", "an object")],
+    ["extra that isn't lists", user({ extra: { scopes: "all" } }), must("request.userInfo.extra", "a map of lists of strings")],
+    ["no object", request({ object: undefined }), must("request.object", "an object on CREATE")],
+    ["no object to connect to", request({ operation: "CONNECT", object: null }), must("request.object", "an object on CONNECT")],
+    ["no object to update", request({ operation: "UPDATE", object: null, oldObject: {} }), must("request.object", "an object on UPDATE")],
+    ["no old object to delete", request({ operation: "DELETE", object: {}, oldObject: null }), must("request.oldObject", "an object on DELETE")],
+    ["a list for an object", request({ object: [] }), must("request.object", "an object")],
+    ["a text for an old object", request({ oldObject: "x" }), must("request.oldObject", "an object")],
+  ];
+  for (const [name, value, sentence] of refusals)
+    it(`refuses ${name}`, () => {
+      const failure = failureOf(JSON.stringify(value));
+      assert.deepEqual([failure?.code, failure?.message], [400, sentence]);
+    });
+
+  const broken: [string, string, string][] = [
+    ["nothing", "", "the body is empty; an AdmissionReview as JSON is expected"],
+    ["a space", " ", "the body is not JSON; an AdmissionReview is expected"],
+    ["a word", "hello", "the body is not JSON; an AdmissionReview is expected"],
+    ["half an object", '{"a":1', "the body is not JSON (at position 6); an AdmissionReview is expected"],
+    ["trailing data", "{} {}", "the body is not JSON (at position 3); an AdmissionReview is expected"],
+    ["a byte order mark", "\ufeff{}", "the body is not JSON; an AdmissionReview is expected"],
+    ["what says itself where it is broken", "position 123456", "the body is not JSON; an AdmissionReview is expected"],
+    ["what ends as if it said so", 'x at position 123456 (line 1 column 2)', "the body is not JSON; an AdmissionReview is expected"],
+  ];
+  for (const [name, body, sentence] of broken)
+    it(`refuses ${name}`, () => {
+      const failure = failureOf(body);
+      assert.deepEqual([failure?.code, failure?.message], [400, sentence]);
+    });
+
+  it("takes the last of duplicate keys", () => {
+    assert.equal(decode(JSON.stringify(review).replace('"dryRun":false', '"dryRun":false,"dryRun":true')).request.dryRun, true);
+  });
+
+  it("keeps __proto__ as a key, and reads nothing through it", () => {
+    const { object } = decode(JSON.stringify(request({ object: 1 })).replace('"object":1', '"object":{"__proto__":{"a":1}}')).request;
+    assert.deepEqual([JSON.stringify(object), Reflect.get(object as object, "a")], ['{"__proto__":{"a":1}}', undefined]);
+    assert.equal(failureOf(JSON.stringify(request({ uid: undefined })).replace('"kind"', '"__proto__":{"uid":"x"},"kind"'))?.code, 400);
+  });
+
+  const deep = 200_000;
+  const nested = { lists: "[".repeat(deep) + "]".repeat(deep), objects: '{"a":'.repeat(deep) + "1" + "}".repeat(deep) };
+  it("takes an object 200,000 levels deep", () => {
+    assert.equal(failureOf(JSON.stringify(request({ object: 1 })).replace('"object":1', `"object":${nested.objects}`)), undefined);
+  });
+  for (const [name, text] of Object.entries(nested)) {
+    it(`refuses ${name} 200,000 levels deep`, () => assert.equal(failureOf(text)?.code, 400));
+    for (const key of ["uid", "operation", "kind", "resource", "name", "dryRun"])
+      it(`refuses ${name} 200,000 levels deep as ${key}`, () => {
+        assert.equal(failureOf(JSON.stringify(request({ [key]: 1 })).replace(`"${key}":1`, `"${key}":${text}`))?.code, 400);
+      });
+  }
+
+  const anywhere = fc
+    .tuple(fc.constantFrom(...paths(review)), fc.jsonValue({ maxDepth: 3 }))
+    .map(([path, value]) => JSON.stringify(replaced(review, path, value)));
+
+  it("reads any text, or fails with 400", () => {
+    const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), anywhere);
+    fc.assert(fc.property(text, (body) => [undefined, 400].includes(failureOf(body)?.code)), { numRuns: 3000 });
+  });
+
+  it("says nothing of what the body says", () => {
+    const secret = fc.array(fc.constantFrom("Q", "W", "Z", "7", "8", "9"), { minLength: 4, maxLength: 40 }).map((letters) => letters.join(""));
+    const place = fc.nat();
+    const cut = fc.tuple(anywhere, secret, place, fc.boolean()).map(([body, word, at, ends]) => {
+      const index = at % (body.length + 1);
+      return { word, body: body.slice(0, index) + word + (ends ? "" : body.slice(index)) };
+    });
+    const said = fc.tuple(secret, fc.constantFrom("uid", "operation", "kind", "name", "userInfo", "object", "dryRun"), fc.boolean()).map(([word, key, list]) => {
+      return { word, body: JSON.stringify(request({ [key]: list ? [word] : word })) };
+    });
+    fc.assert(
+      fc.property(fc.oneof(cut, said), ({ body, word }) => {
+        const failure = failureOf(body);
+        assert.ok(!failure?.message.includes(word) && failure?.cause === undefined, failure?.message);
+      }),
+      { numRuns: 3000 },
+    );
+  });
+});
+
+/** Every place in a review but inside the object, which is the rule's affair. */
+function paths(value: unknown, path: string[] = []): string[][] {
+  if (typeof value !== "object" || value === null || path.at(-1) === "object") return [path];
+  return [path, ...Object.entries(value).flatMap(([key, inner]) => paths(inner, [...path, key]))];
+}
+
+function replaced(whole: unknown, [key, ...rest]: string[], value: unknown): unknown {
+  if (key === undefined) return value;
+  const copy = Array.isArray(whole) ? [...whole] : { ...(whole as object) };
+  Reflect.set(copy, key, replaced(Reflect.get(copy, key), rest, value));
+  return copy;
+}
+
+/** What kube-apiserver does with an answer, from apiserver's admissionreview.go, statuserror.go, attributes.go and warning.go. */
+const receive = (body: string, version: string, uid: string, phase: "mutate" | "validate") => {
+  const sent = JSON.parse(body);
+  const { response } = sent;
+  const typed = (value: unknown, type: string) => assert.ok(value === undefined || typeof value === type, `${JSON.stringify(value)} is no ${type}`);
+  assert.ok(response, "webhook response was absent");
+  typed(response.allowed, "boolean");
+  typed(response.patch, "string");
+  assert.match(response.patch ?? "", /^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/, "illegal base64 data");
+  if (version === "v1") {
+    assert.equal(response.uid, uid);
+    assert.deepEqual([sent.apiVersion, sent.kind], ["admission.k8s.io/v1", "AdmissionReview"]);
+    assert.equal("patchType" in response, Boolean(response.patch), "patch and patchType go together");
+    if (phase === "validate") assert.ok(!("patch" in response), "validating webhook may not return response.patch");
+  } else assert.deepEqual([sent.apiVersion, sent.kind], ["admission.k8s.io/v1beta1", "AdmissionReview"]);
+
+  const qualified = /^(?=.{1,63}$)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
+  for (const [key, value] of Object.entries(response.auditAnnotations ?? {})) {
+    assert.match(key, qualified);
+    typed(value, "string");
+  }
+  const warnings: string[] = response.warnings ?? [];
+  for (const text of warnings) assert.ok(text !== "" && text.isWellFormed() && !/\p{Cc}/u.test(text), JSON.stringify(text));
+
+  let written = 0;
+  const length = (text: string) => Array.from(text).length;
+  const total = warnings.reduce((sum, text) => sum + length(text), 0);
+  const headers = [...new Set(warnings)].flatMap((text) => {
+    const short = total > 4096 ? Array.from(text).slice(0, 256).join("") : text;
+    if (written >= 4096) return [];
+    written += length(short);
+    return [short];
+  });
+  assert.deepEqual(headers, warnings, "no warning is cut or dropped on its way");
+
+  if (response.allowed === true) {
+    assert.ok(!("status" in response));
+    const patch: unknown = response.patch && JSON.parse(Buffer.from(response.patch, "base64").toString());
+    if (response.patch) assert.ok(Array.isArray(patch) && response.patchType === "JSONPatch");
+    return { allowed: true, patch };
+  }
+  assert.ok(!("patch" in response), "nobody applies the patch of a denial");
+  const { code, message, reason } = response.status;
+  assert.ok(Number.isInteger(code) && code >= 400 && code < 600, `code ${code}`);
+  return { allowed: false, code, message: `denied the request: ${message || reason}` };
+};
+
+const anyText = fc.oneof(fc.string(), fc.string({ unit: "binary" }), fc.string({ unit: fc.constantFrom("😀", "\ud800", "\udc00", "\n", "\u0085", "a", " ") }), fc.string({ minLength: 200, maxLength: 600 }));
+const patches: fc.Arbitrary<Patch> = fc.array(
+  fc.oneof(
+    fc.record({ op: fc.constantFrom("add" as const, "replace" as const), path: anyText, value: fc.jsonValue() }),
+    fc.record({ op: fc.constant("remove" as const), path: anyText }),
+  ),
+  { maxLength: 4 },
+);
+const statuses = fc.record({ code: fc.oneof(fc.integer({ min: -1, max: 1000 }), fc.double()), message: anyText, reason: fc.string() });
+const outcomes = fc.record(
+  { allowed: fc.boolean(), status: statuses, warnings: fc.array(anyText, { maxLength: 40 }), audit: fc.dictionary(anyText, anyText, { maxKeys: 8 }) },
+  { requiredKeys: ["allowed"] },
+) as fc.Arbitrary<Outcome>;
+
+describe("encode", () => {
+  const asked = (version: string, uid: string) => decode(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
+  const uids = fc.oneof(fc.uuid(), fc.string({ minLength: 1 }));
+
+  it("says what the API server accepts, whatever a rule has said to mutate", () => {
+    fc.assert(
+      fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, patches, (version, uid, outcome, patch) => {
+        const received = receive(encode(asked(version, uid), { ...outcome, patch }), version, uid, "mutate");
+        assert.equal(received.allowed, outcome.allowed);
+        if (outcome.allowed) assert.deepEqual(received.patch ?? [], JSON.parse(JSON.stringify(patch)));
+      }),
+      { numRuns: 1500 },
+    );
+  });
+
+  it("says what the API server accepts, whatever a rule has said to validate", () => {
+    fc.assert(
+      fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, (version, uid, outcome) => {
+        assert.equal(receive(encode(asked(version, uid), outcome), version, uid, "validate").allowed, outcome.allowed);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  const codes: [number, number][] = [[200, 403], [399, 403], [400, 400], [422, 422], [599, 599], [600, 403], [700, 403], [403.5, 403], [Number.NaN, 403]];
+  for (const [code, sent] of codes)
+    it(`sends a refusal of code ${code} as ${sent}`, () => {
+      const answer = JSON.parse(encode(asked("v1", "1"), { allowed: false, status: { code, reason: "Odd", message: "no" } }));
+      assert.deepEqual(answer.response.status, { code: sent, reason: code === sent ? "Odd" : "Forbidden", message: "no" });
+    });
+
+  it("passes details on", () => {
+    const status = { code: 422, reason: "Invalid", message: "no", details: { name: "a", kind: "Pod", causes: [{ reason: "FieldValueInvalid", message: "m", field: "spec" }] } };
+    assert.deepEqual(JSON.parse(encode(asked("v1", "1"), { allowed: false, status })).response.status, status);
+  });
+
+  it("refuses where no status was given", () => {
+    assert.deepEqual(receive(encode(asked("v1", "1"), { allowed: false }), "v1", "1", "validate"), { allowed: false, code: 403, message: "denied the request: Forbidden" });
+  });
+});
+
+describe("warnings", () => {
+  const clean = (text: string) => text.toWellFormed().replace(/\p{Cc}+/gu, " ").trim();
+
+  it("that fit are sent as they are, but for control characters", () => {
+    assert.deepEqual(fitWarnings(["a\nb", "", "\t", "a b", 'say "x" \\', "\ud83d", "😀", "x".repeat(300)]), ["a b", 'say "x" \\', "\ufffd", "😀", "x".repeat(300)]);
+  });
+
+  it("are counted as characters, not as what UTF-16 makes of them", () => {
+    const faces = Array.from({ length: 20 }, (_, index) => "😀".repeat(150 + index));
+    assert.deepEqual(fitWarnings(faces), faces);
+  });
+
+  it("are never lost unsaid", () => {
+    fc.assert(
+      fc.property(fc.array(anyText, { maxLength: 60 }), (given) => {
+        const wanted = [...new Set(given.map(clean))].filter(Boolean);
+        const sent = fitWarnings(given);
+        const [, more = "0"] = /^(\d+) more warnings did not fit$/.exec(sent.at(-1) ?? "") ?? [];
+        const kept = more === "0" ? sent : sent.slice(0, -1);
+        assert.equal(kept.length + Number(more), wanted.length);
+        for (const [index, text] of kept.entries()) assert.ok(text === wanted[index] || wanted[index]?.startsWith(text.replace(/…$/, "")));
+        if (wanted.reduce((sum, text) => sum + [...text].length, 0) <= 4096) assert.deepEqual(sent, wanted);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe("audit annotations", () => {
+  const mended: [string, Record<string, string>, Record<string, string>][] = [
+    ["keep a good key", { "would-deny": "a", "A.b_c": "b" }, { "would-deny": "a", "A.b_c": "b" }],
+    ["exchange what a key can't have", { "by whom/when": "a", "é": "b" }, { "by-whom-when": "a", note: "b" }],
+    ["cut long keys", { [`${"k".repeat(62)}-long`]: "a" }, { ["k".repeat(62)]: "a" }],
+    ["join what falls together", { "a b": "1", "a/b": "2", "a-b": "3" }, { "a-b": "1; 2; 3" }],
+    ["know members of every object as keys", { constructor: "a", toString: "b", ["__proto__"]: "c" }, { constructor: "a", toString: "b", proto: "c" }],
+    ["give a name to an empty key", { "": "a", "---": "b" }, { note: "a; b" }],
+  ];
+  for (const [name, given, sent] of mended) it(name, () => assert.deepEqual(fitAudit(given), sent));
+
+  it("are never lost", () => {
+    const keys = fc.oneof(anyText, fc.constantFrom("constructor", "__proto__", "hasOwnProperty", "a", "a ", "/a"));
+    fc.assert(
+      fc.property(fc.dictionary(keys, anyText), (given) => {
+        const parts = (values: string[]) => values.flatMap((value) => value.toWellFormed().split("; ")).sort();
+        assert.deepEqual(parts(Object.values(fitAudit(given))), parts(Object.values(given)));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
