@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { dirname, join, relative } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build, type Metafile, type Plugin } from "esbuild";
+import { parse } from "acorn";
+import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
@@ -52,7 +53,7 @@ export const bundle = async (
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [spared(listed)],
+    plugins: [spared(listed), decisionOnly(join(folder, "rule.ts"))],
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
@@ -90,7 +91,9 @@ const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.r
 
 /** What a rule never gets to is nothing in its bundle: drafts where it only validates, the world where it needs none. */
 const spared = ({ phases, rule }: Listed): Plugin => {
-  const nothing = (names: string[]) => ({ contents: names.map((name) => `export const ${name} = undefined;`).join("") });
+  const nothing = (names: string[]) => ({
+    contents: names.map((name) => `export const ${name} = undefined;`).join(""),
+  });
   return {
     name: "spared",
     setup({ onLoad }) {
@@ -100,6 +103,33 @@ const spared = ({ phases, rule }: Listed): Plugin => {
     },
   };
 };
+
+/** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
+const forEntries = new Set([
+  ...["summary", "order", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
+  ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired"],
+]);
+
+/** Of `export default rule({ … })`, what decides: its functions, its settings and its needs. */
+const decisionOnly = (file: string): Plugin => ({
+  name: "decision-only",
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]rule\.ts$/ }, async ({ path }) => {
+      if (path !== file) return undefined;
+      const { code } = await transform(await readFile(path, "utf8"), { loader: "ts", target: "node24" });
+      const { body } = parse(code, { ecmaVersion: "latest", sourceType: "module" });
+      const exported = body.find((statement) => statement.type === "ExportDefaultDeclaration")?.declaration;
+      const literal = exported?.type === "CallExpression" ? exported.arguments[0] : undefined;
+      if (literal?.type !== "ObjectExpression") return { contents: code };
+      const kept = literal.properties.filter(
+        (member) =>
+          member.type === "SpreadElement" || member.key.type !== "Identifier" || !forEntries.has(member.key.name),
+      );
+      const members = kept.map(({ start, end }) => code.slice(start, end)).join(",\n");
+      return { contents: `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}` };
+    });
+  },
+});
 
 const overBudget = (name: string, bytes: number, budget: number, { outputs }: Metafile): string => {
   const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
-import { isMap, LineCounter, parseDocument } from "yaml";
+import { type Document, isMap, LineCounter, parseDocument } from "yaml";
 import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type Mistake, merge, mistakes } from "#lib/settings.ts";
@@ -56,7 +56,7 @@ export const parseConfig = (text: string, catalogue: Listed[], name = "postern.y
   const [broken] = document.errors;
   if (broken) throw new Complaint(`${name}:${lines.linePos(broken.pos[0]).line} is no YAML: ${broken.message}`);
   const found: Mistake[] = [];
-  const config = interpret(document.toJS() ?? {}, catalogue, found);
+  const config = interpret(plain(document, name) ?? {}, catalogue, found);
   if (found.length === 0) return config;
 
   const lineOf = (path: Path): number => {
@@ -72,11 +72,24 @@ export const parseConfig = (text: string, catalogue: Listed[], name = "postern.y
     return lines.linePos(offset).line;
   };
   throw new Complaint(
-    found.map(({ path, sentence }) => `${name}:${lineOf(path)} ${path.join(".")} ${sentence}`).join("\n"),
+    found
+      .map(({ path, sentence }) =>
+        [`${name}:${lineOf(path)}`, ...(path.length > 0 ? [path.join(".")] : []), sentence].join(" "),
+      )
+      .join("\n"),
   );
 };
 
-const modes = ["enforce", "warn", "audit", "off"];
+/** Aliases are followed here: to nowhere, or without end. */
+const plain = (document: Document, name: string): unknown => {
+  try {
+    return document.toJS();
+  } catch (error) {
+    throw new Complaint(`${name} is no YAML: ${sentenceOf(error)}`);
+  }
+};
+
+const modes: unknown[] = ["enforce", "warn", "audit", "off"];
 const clusterName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 
 const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Config => {
@@ -120,9 +133,9 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
   /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
   const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Setup): Setup => {
     const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "settings"]);
-    if (said.mode !== undefined && !modes.includes(String(said.mode)))
+    if (said.mode !== undefined && !modes.includes(said.mode))
       complain([...path, "mode"], `must be one of ${modes.join(", ")}`);
-    if (said.failurePolicy !== undefined && !["Fail", "Ignore"].includes(String(said.failurePolicy)))
+    if (said.failurePolicy !== undefined && said.failurePolicy !== "Fail" && said.failurePolicy !== "Ignore")
       complain([...path, "failurePolicy"], "must be Fail or Ignore");
     const seconds = said.timeoutSeconds;
     if (seconds !== undefined && !(Number.isInteger(seconds) && Number(seconds) >= 1 && Number(seconds) <= 30))
@@ -186,12 +199,12 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
 };
 
 const keyVersions = (value: unknown, path: Path, complain: (path: Path, sentence: string) => void): number[] => {
-  const versions: unknown[] = Array.isArray(value) ? value : [value ?? 1];
-  const [first, second] = versions.map(Number);
-  const fits = versions.length <= 2 && versions.every((one) => Number.isSafeInteger(one) && Number(one) >= 1);
-  if (!fits || first === undefined || (second !== undefined && second <= first))
+  const given: unknown[] = Array.isArray(value) ? value : [value ?? 1];
+  const versions = given.filter((one): one is number => Number.isSafeInteger(one) && Number(one) >= 1);
+  const [first, second = Number.POSITIVE_INFINITY] = versions;
+  if (first === undefined || second <= first || given.length > 2 || versions.length < given.length)
     complain(path, "must be a whole number from 1 on, or two, the new one last, while it is raised");
-  return versions.map(Number);
+  return versions;
 };
 
 /** The rules that are served: named for some cluster, whatever the mode. */

@@ -26,16 +26,22 @@ const limits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
   headers: 10_240,
-  /** A client that takes longer to send its request is given up. */
-  sending: 10_000,
   function: 10_000,
   /** The API server drops idle connections after 90 s; the one who asks should be the first to close. */
   idle: 100_000,
   connections: 512,
 };
 
-/** Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. */
-export const openGateway = async (certificate: ServerCertificate, host: string, port: number): Promise<Gateway> => {
+/**
+ * Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. A client that takes more
+ * than `sending` milliseconds to shake hands, or to send its request, is given up.
+ */
+export const openGateway = async (
+  certificate: ServerCertificate,
+  host: string,
+  port: number,
+  sending = 10_000,
+): Promise<Gateway> => {
   let handlers: ReadonlyMap<string, Handler> = new Map();
   const server = createServer(
     {
@@ -43,9 +49,10 @@ export const openGateway = async (certificate: ServerCertificate, host: string, 
       key: certificate.key,
       minVersion: "TLSv1.2",
       maxHeaderSize: limits.headers,
-      headersTimeout: limits.sending,
-      requestTimeout: limits.sending,
-      connectionsCheckingInterval: 1000,
+      handshakeTimeout: sending,
+      headersTimeout: sending,
+      requestTimeout: sending,
+      connectionsCheckingInterval: sending / 10,
       keepAliveTimeout: limits.idle,
     },
     (request, response) => {

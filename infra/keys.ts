@@ -48,7 +48,7 @@ export const openCertificate = async (folder: string, host: string): Promise<Ser
   const [cert, key] = await Promise.all(
     ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
   );
-  if (cert && key && serves(cert, ca, names)) return { ca, cert, key };
+  if (cert && key && serves(cert, key, ca, names)) return { ca, cert, key };
 
   const fresh = await (await making()).server(ca, caKey, names);
   await replace(folder, "server.crt", fresh.certificate);
@@ -66,10 +66,12 @@ const serverNames = (host: string): string[] => {
 
 const month = 30 * 24 * 3600 * 1000;
 
-const serves = (cert: string, ca: string, names: string[]): boolean => {
+/** Of two processes that replace both at once, one may have had the last word on the certificate, the other on the key. */
+const serves = (cert: string, key: string, ca: string, names: string[]): boolean => {
   const certificate = new X509Certificate(cert);
   return (
     certificate.checkIssued(new X509Certificate(ca)) &&
+    certificate.checkPrivateKey(createPrivateKey(key)) &&
     Date.parse(certificate.validTo) > Date.now() + month &&
     names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
   );

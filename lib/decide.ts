@@ -26,7 +26,12 @@ export interface Decision {
  * Asks a rule, and turns what it says into an outcome. Where the rule answers at once, so does this: a promise is
  * made only for rules that wait for the world.
  */
-export const decide = (rule: Rule, phase: Phase, request: Request, circumstances: Circumstances): Decision | Promise<Decision> => {
+export const decide = (
+  rule: Rule,
+  phase: Phase,
+  request: Request,
+  circumstances: Circumstances,
+): Decision | Promise<Decision> => {
   const judge = rule[phase];
   if (judge === undefined || circumstances.mode === "off") return nothing;
 
@@ -52,12 +57,17 @@ const conclusion = (verdict: Verdict, changes: () => Patch, request: Request, mo
   const status = typeof refuse === "string" ? sentence(refuse) : refuse;
   const patch = status === undefined ? changes() : [];
   if (patch.length > 0 && request.operation === "DELETE")
-    throw new TypeError(`the rule edited ${patch[0]?.path} of an object that is being deleted, which nobody could store`);
+    throw new TypeError(
+      `the rule edited ${patch[0]?.path} of an object that is being deleted, which nobody could store`,
+    );
 
   const decision = { refused: status !== undefined, operations: patch.length };
   if (mode === "enforce") {
     const allowed = status === undefined;
-    return { ...decision, outcome: { allowed, warnings, audit, ...(status && { status }), ...(patch.length > 0 && { patch }) } };
+    return {
+      ...decision,
+      outcome: { allowed, warnings, audit, ...(status && { status }), ...(patch.length > 0 && { patch }) },
+    };
   }
   const instead = [
     ...(status ? [`would be denied: ${status.message}`] : []),
@@ -68,7 +78,11 @@ const conclusion = (verdict: Verdict, changes: () => Patch, request: Request, mo
     outcome:
       mode === "warn"
         ? { allowed: true, warnings: [...instead, ...warnings], audit }
-        : { allowed: true, warnings, audit: { ...audit, ...(instead[0] && { [status ? "would-deny" : "would-change"]: instead[0] }) } },
+        : {
+            allowed: true,
+            warnings,
+            audit: { ...audit, ...(instead[0] && { [status ? "would-deny" : "would-change"]: instead[0] }) },
+          },
   };
 };
 

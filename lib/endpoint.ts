@@ -1,12 +1,13 @@
+import { writeSync } from "node:fs";
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
-import { type Decision, decide, type Mode } from "./decide.ts";
-import { type Call, type Direct, isDirect, read } from "./event.ts";
+import { decide, type Mode } from "./decide.ts";
+import { type Call, isDirect, read } from "./event.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
-import { type Caller, doorkeeper } from "./key.ts";
+import { doorkeeper } from "./key.ts";
 import { type Recorded, recorded, unconnected, type World } from "./needs.ts";
-import { check, decode, encode, type Review, respond } from "./review.ts";
+import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { merge } from "./settings.ts";
 
@@ -24,26 +25,20 @@ export interface Host {
   journal(report: Report): void;
 }
 
-/** One review on its way. It starts as an event, and each middleware adds what it found out. */
-interface Turn {
-  /** Nanoseconds, of the clock that is there at once; `performance` takes Node a millisecond to load. */
-  started: bigint;
+/** One review on its way: what each middleware found out, for the next one and for the journal. */
+interface Turn extends Report {
+  readonly started: number;
   call?: Call;
-  caller?: Caller;
-  phase?: Phase;
-  variant?: string | undefined;
-  mode?: Mode;
-  settings?: object;
+  review?: Review;
+  settings?: unknown;
   world?: World;
   now?: Date;
-  review?: Review;
-  decision?: Decision;
-  failure?: Failure;
+  outcome?: Outcome;
 }
 
 type Step = middy.Request<Turn, unknown, Error, Context>;
 
-/** Time kept back for the way of the answer: a tenth of a second for us, the rest for the network. */
+/** Kept back of the time there is, for the way of the answer. */
 const margin = 300;
 const longestBody = 6 * 1024 * 1024;
 
@@ -52,78 +47,115 @@ const longestBody = 6 * 1024 * 1024;
  * event → key → body → decode → mode → rule → patch → encode → response.
  */
 export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
-  const admit = doorkeeper(host.publicKeys, (cluster) => own(share.clusters, cluster)?.keyVersions ?? []);
+  const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
+  const admit = doorkeeper(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
+
+  /** An event becomes a turn. A load balancer asks for our health without a key; others invoke us with a review. */
+  const arrive = (step: Step): unknown => {
+    const event: unknown = step.event;
+    const { functionName = share.rule, functionVersion = "$LATEST" } = step.context;
+    const turn: Turn = {
+      ...{ started: clock(), rule: share.rule, function: functionName, version: functionVersion },
+      ...{ code: 200, refused: false, operations: 0, milliseconds: 0 },
+    };
+    step.event = turn;
+    if (isDirect(event)) {
+      const { phase, variant, cluster, settings, needs, now } = event;
+      if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
+      turn.review = check(event.review);
+      turn.phase = phase;
+      turn.variant = variant as string | undefined;
+      turn.settings = settings;
+      if (needs && rule.needs) turn.world = recorded(needs as Recorded);
+      if (now !== undefined) turn.now = new Date(String(now));
+      if (Number.isNaN(turn.now?.getTime()))
+        throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
+      // Last: whatever has a caller is counted, by all that a review has.
+      if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
+      return undefined;
+    }
+    turn.call = read(event);
+    return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
+  };
+
+  /** Who calls, and for what. A wrong key and an unknown rule, phase or variant look alike. */
+  const enter = ({ event: turn }: Step) => {
+    if (turn.call) {
+      const segments = turn.call.path.split("/");
+      const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
+      const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
+      const caller = admit(segment);
+      if (!caller || name !== share.rule || !isPhase(phase) || variant !== undefined) throw nowhere();
+      Object.assign(turn, caller, { phase });
+    }
+    const { mode = "enforce", settings = rule.settings ?? {} } = clusterOf(turn.cluster) ?? {};
+    turn.mode = mode;
+    turn.settings = merge(settings, turn.settings);
+    turn.now ??= new Date();
+    if (rule.needs) turn.world ??= host.world(turn.cluster ?? "");
+    if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
+  };
+
+  /** The body becomes a review. */
+  const unpack = ({ event: turn }: Step) => {
+    const { call } = turn;
+    if (!call) return;
+    if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
+    if (!/^application\/json\s*(;|$)/i.test(call.contentType))
+      throw new Failure(415, `the content type is "${call.contentType}"; a review is application/json`);
+    const body = call.body();
+    if (body.length > longestBody)
+      throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
+    turn.review = decode(body);
+  };
+
+  /** The rule decides, in time. */
+  const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
+    const { phase, mode, review, settings, variant, now, world } = turn as Required<Turn>;
+    turn.request = review.request;
+    const decision = decide(rule, phase, review.request, { mode, settings: settings as object, variant, now, world });
+    if (!(decision instanceof Promise)) {
+      Object.assign(turn, decision);
+      return undefined;
+    }
+    const left = Math.min(
+      turn.call?.timeout ?? Number.POSITIVE_INFINITY,
+      context.getRemainingTimeInMillis?.() ?? 30_000,
+    );
+    return inTime(decision, left - margin).then((inTime) => Object.assign(turn, inTime));
+  };
+
+  const reply = (step: Step) => {
+    const { call, review, outcome } = step.event as Required<Turn>;
+    step.response = call ? call.answer(200, encode(review, outcome)) : respond(review, outcome);
+  };
+
+  /** Whatever was thrown becomes a Status that the API server shows. The one place where failures are caught. */
+  const fail = (step: Step) => {
+    const turn = step.event;
+    const failure = toFailure(step.error);
+    const status = failureStatus(failure.code, failure.message);
+    Object.assign(turn, { code: failure.code, error: failure });
+    step.response = turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
+  };
+
+  const journal = ({ event: turn }: Step) => {
+    if (!turn.outcome && !turn.error) return;
+    turn.milliseconds = Math.round((clock() - turn.started) * 1000) / 1000;
+    host.journal(turn);
+  };
 
   const chain = middy<Turn, unknown, Error, Context>({
     timeoutEarlyInMillis: 0,
-    requestEnd: (step) => journal(step as Step, share, host),
+    requestEnd: (step) => journal(step as Step),
   })
-    .use({ before: (step) => arrive(step, rule), onError: fail })
-    .use({ before: (step) => enter(step, rule, share, admit, host) })
+    .use({ before: arrive, onError: fail })
+    .use({ before: enter })
     .use({ before: unpack })
     .use({ after: reply })
-    .handler((turn, context) => ask(rule, turn, context));
+    .handler(ask);
   // Node 24 refuses handlers with a third parameter; middy's has two.
   return chain as unknown as (event: unknown, context: Context) => Promise<unknown>;
-};
-
-/** Event → turn. Load balancers ask for their health without a key. */
-const arrive = (step: Step, rule: Rule): unknown => {
-  const event: unknown = step.event;
-  step.event = { started: process.hrtime.bigint() };
-  if (isDirect(event)) {
-    takeDirect(rule, step.event, event);
-    return undefined;
-  }
-  step.event.call = read(event);
-  return step.event.call.userAgent.startsWith("ELB-HealthChecker/") ? step.event.call.answer(200, "") : undefined;
-};
-
-/** Path → who calls, and which phase. A wrong key and an unknown rule look alike. */
-const enter = ({ event: turn }: Step, rule: Rule, share: Share, admit: (segment: string) => Caller | undefined, host: Host) => {
-  if (turn.call !== undefined) {
-    const segments = turn.call.path.split("/");
-    const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
-    const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
-    const caller = admit(segment);
-    if (caller === undefined || name !== share.rule || !isPhase(phase) || variant !== undefined) throw nowhere();
-    turn.caller = caller;
-    turn.phase = phase;
-  }
-  const cluster = turn.caller?.cluster ?? "";
-  const here = own(share.clusters, cluster);
-  turn.mode ??= here?.mode ?? "enforce";
-  turn.settings = merge(here?.settings ?? rule.settings ?? {}, turn.settings);
-  if (rule.needs) turn.world ??= host.world(cluster);
-  turn.now ??= new Date();
-  if (turn.phase === undefined || (rule[turn.phase] === undefined && turn.mode !== "off")) throw nowhere();
-};
-
-/** Body → review. */
-const unpack = ({ event: turn }: Step) => {
-  const { call } = turn;
-  if (call === undefined) return;
-  if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
-  if (!/^application\/json\s*(;|$)/i.test(call.contentType))
-    throw new Failure(415, `the content type is "${call.contentType}"; a review is application/json`);
-  const body = call.body();
-  if (body.length > longestBody) throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
-  turn.review = decode(body);
-};
-
-/** Review → decision, in time. */
-const ask = (rule: Rule, turn: Turn, context: Context): Promise<void> | undefined => {
-  const { phase, review, mode = "enforce", settings = {}, variant, now = new Date(), world } = turn;
-  if (phase === undefined || review === undefined) throw nowhere();
-  const answer = decide(rule, phase, review.request, { mode, settings, variant, now, world });
-  if (!(answer instanceof Promise)) {
-    turn.decision = answer;
-    return undefined;
-  }
-  const left = Math.min(turn.call?.timeout ?? Number.POSITIVE_INFINITY, context.getRemainingTimeInMillis?.() ?? 30_000);
-  return inTime(answer, left - margin).then((decision) => {
-    turn.decision = decision;
-  });
 };
 
 const inTime = async <T>(answer: Promise<T>, milliseconds: number): Promise<T> => {
@@ -139,58 +171,14 @@ const inTime = async <T>(answer: Promise<T>, milliseconds: number): Promise<T> =
   }
 };
 
-/** Decision → response. */
-const reply = (step: Step) => {
-  const { call, review, decision } = step.event;
-  if (review === undefined || decision === undefined) throw nowhere();
-  step.response = call ? call.answer(200, encode(review, decision.outcome)) : respond(review, decision.outcome);
-};
-
-/** Whatever was thrown → a Status that the API server shows. The one place where failures are caught. */
-const fail = (step: Step) => {
-  const failure = toFailure(step.error);
-  step.event.failure = failure;
-  const status = failureStatus(failure.code, failure.message);
-  const { call } = step.event;
-  step.response = call ? call.answer(failure.code, JSON.stringify(status), failure.code === 405 ? { allow: "POST" } : {}) : status;
-};
-
-const journal = ({ event: turn, context }: Step, { rule }: Share, host: Host) => {
-  if (turn.decision === undefined && turn.failure === undefined) return;
-  host.journal({
-    rule,
-    phase: turn.phase,
-    variant: turn.variant,
-    cluster: turn.caller?.cluster,
-    key: turn.caller?.key,
-    mode: turn.mode,
-    request: turn.review?.request,
-    code: turn.failure?.code ?? 200,
-    refused: turn.decision?.refused ?? false,
-    operations: turn.decision?.operations ?? 0,
-    milliseconds: Number((process.hrtime.bigint() - turn.started) / 1000n) / 1000,
-    error: turn.failure,
-    function: context.functionName ?? rule,
-    version: context.functionVersion ?? "$LATEST",
-  });
-};
-
-/** A direct invocation brings its own settings, needs and time; how cases run in AWS. */
-const takeDirect = (rule: Rule, turn: Turn, { phase, variant, cluster, review, settings, needs, now }: Direct) => {
-  if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
-  turn.phase = phase;
-  turn.review = check(review);
-  if (typeof variant === "string") turn.variant = variant;
-  if (typeof cluster === "string") turn.caller = { cluster, key: "direct" };
-  if (typeof settings === "object" && settings !== null) turn.settings = settings;
-  if (rule.needs && typeof needs === "object" && needs !== null) turn.world = recorded(needs as Recorded);
-  if (typeof now === "string") turn.now = new Date(now);
-  if (Number.isNaN(turn.now?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-};
-
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";
 const nowhere = () => new Failure(404, "there is nothing here");
-const own = <T>(map: Record<string, T>, key: string): T | undefined => (Object.hasOwn(map, key) ? map[key] : undefined);
+
+/** Milliseconds; `performance` is a module that Node would have to load at a cold start. */
+const clock = () => {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + nanoseconds / 1e6;
+};
 
 /** Lambda: keys in the environment, one line a review to CloudWatch. */
 const lambda = (): Host => {
@@ -198,6 +186,16 @@ const lambda = (): Host => {
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",
     world: unconnected,
-    journal: (report) => process.stdout.write(`${line(report, stage, Date.now())}\n`),
+    // At once, for Lambda may freeze us after the answer; and without the stream that process.stdout would set up.
+    journal: (report) => print(`${line(report, stage, Date.now())}\n`),
   };
+};
+
+const print = (text: string) => {
+  try {
+    writeSync(1, text);
+  } catch {
+    // A pipe that is full takes no more at once.
+    process.stdout.write(text);
+  }
 };

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { Failure } from "./failure.ts";
 
 /** A request over HTTP, whichever of AWS's front doors it came through. */
@@ -10,7 +11,7 @@ export interface Call {
   timeout: number | undefined;
   /** The body as text; decoded when it is asked for, which is after the key was checked. */
   body(): string;
-  answer(code: number, json: string, headers?: Record<string, string>): unknown;
+  answer(code: number, json: string): unknown;
 }
 
 /** An invocation without HTTP, which only IAM lets through. */
@@ -27,6 +28,7 @@ export interface Direct {
 type Fields = Record<string, unknown>;
 const fields = (value: unknown): Fields => (typeof value === "object" && value !== null ? (value as Fields) : {});
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const last = (value: unknown): string => text(Array.isArray(value) ? value.at(-1) : value);
 
 export const isDirect = (event: unknown): event is Direct => "review" in fields(event) && "phase" in fields(event);
 
@@ -38,43 +40,39 @@ export const read = (given: unknown): Call => {
   const headers = fields(event.headers);
   const lists = fields(event.multiValueHeaders);
   const header = (name: string): string => {
-    if (typeof headers[name] === "string") return headers[name];
-    for (const [key, value] of Object.entries(headers)) if (key.toLowerCase() === name) return text(value);
-    for (const [key, value] of Object.entries(lists))
-      if (key.toLowerCase() === name && Array.isArray(value)) return text(value.at(-1));
-    return "";
+    if (name in headers) return last(headers[name]);
+    const found = [headers, lists].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
+    return last(found?.[1]);
   };
   const isVersion2 = event.version === "2.0" && event.requestContext !== undefined;
   if (!isVersion2 && typeof event.httpMethod !== "string")
-    throw new Failure(400, "this is neither a request of API Gateway, a function URL or a load balancer, nor { phase, review }");
+    throw new Failure(
+      400,
+      "this is neither a request of API Gateway, a function URL or a load balancer, nor { phase, review }",
+    );
 
   return {
     method: text(isVersion2 ? http.method : event.httpMethod),
     path: text(isVersion2 ? event.rawPath : event.path),
     contentType: header("content-type"),
     userAgent: "elb" in context ? header("user-agent") : "",
-    timeout: seconds(query(event, "timeout")),
+    timeout: seconds(
+      last(fields(event.queryStringParameters).timeout ?? fields(event.multiValueQueryStringParameters).timeout),
+    ),
     body: () => bodyOf(event),
-    answer: (code, json, extra = {}) => {
-      const sent: Record<string, string> = { "content-type": "application/json", ...extra };
-      const multi = event.multiValueHeaders != null && Object.fromEntries(Object.entries(sent).map(([key, value]) => [key, [value]]));
+    answer: (code, json) => {
+      const sent = { "content-type": "application/json", ...(code === 405 && { allow: "POST" }) };
+      const lists = Object.entries(sent).map(([key, value]) => [key, [value]]);
       return {
         statusCode: code,
         ...("elb" in context && { statusDescription: String(code) }),
         headers: sent,
-        ...(multi && { multiValueHeaders: multi }),
+        ...(event.multiValueHeaders != null && { multiValueHeaders: Object.fromEntries(lists) }),
         body: json,
         isBase64Encoded: false,
       };
     },
   };
-};
-
-const query = (event: Fields, name: string): string => {
-  const single = fields(event.queryStringParameters)[name];
-  if (typeof single === "string") return single;
-  const many = fields(event.multiValueQueryStringParameters)[name];
-  return Array.isArray(many) ? text(many.at(-1)) : "";
 };
 
 /** A Go duration of whole seconds, as the API server writes it. */
@@ -83,19 +81,15 @@ const seconds = (value: string): number | undefined => {
   return number === undefined ? undefined : Number(number) * 1000;
 };
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
-
 const bodyOf = ({ body, isBase64Encoded }: Fields): string => {
-  if (body === undefined || body === null) return "";
+  if (body == null) return "";
   if (typeof body !== "string") throw new Failure(400, "the event's body is no text");
   if (isBase64Encoded !== true) return body;
 
   const padding = body.endsWith("==") ? 2 : body.endsWith("=") ? 1 : 0;
   const bytes = Buffer.from(body, "base64");
-  if (bytes.length !== Math.floor(((body.length - padding) * 3) / 4)) throw new Failure(400, "the body is not base64, though its event says so");
-  try {
-    return utf8.decode(bytes);
-  } catch {
-    throw new Failure(400, "the body is not UTF-8; an AdmissionReview as JSON is expected");
-  }
+  if (bytes.length !== Math.floor(((body.length - padding) * 3) / 4))
+    throw new Failure(400, "the body is not base64, though its event says so");
+  if (!isUtf8(bytes)) throw new Failure(400, "the body is not UTF-8; an AdmissionReview as JSON is expected");
+  return bytes.toString();
 };

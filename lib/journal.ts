@@ -73,7 +73,7 @@ export const line = (report: Report, stage: string, time: number): string => {
     dryRun: request?.dryRun,
     error: report.error && whole(report.error),
   });
-  return report.cluster === undefined
+  return !report.cluster || !report.mode
     ? entry
     : `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":${directives}},${entry.slice(1)}`;
 };

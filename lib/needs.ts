@@ -1,4 +1,13 @@
-import type { LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
+import type {
+  LimitRange,
+  Namespace,
+  Node,
+  PersistentVolume,
+  PersistentVolumeClaim,
+  Pod,
+  Secret,
+  ServiceAccount,
+} from "kubernetes-types/core/v1.d.ts";
 import type { IngressClass } from "kubernetes-types/networking/v1.d.ts";
 import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
@@ -75,14 +84,18 @@ export interface Need<Answer> {
 }
 
 export type Needs = { readonly [name: string]: Need<unknown> };
-export type Answers<N extends Needs> = { readonly [Name in keyof N]: N[Name] extends Need<infer Answer> ? Answer : never };
+export type Answers<N extends Needs> = {
+  readonly [Name in keyof N]: N[Name] extends Need<infer Answer> ? Answer : never;
+};
 
 type Named<K> = K extends keyof Kinds ? Kinds[K] : KubernetesObject;
 const resource = (kind: keyof Kinds | Resource): Resource =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
 /** Reads one object by name; undefined where there is none. */
-export const get = <K extends keyof Kinds | Resource>(kind: K): Need<(name: string, namespace?: string) => Promise<Named<K> | undefined>> => ({
+export const get = <K extends keyof Kinds | Resource>(
+  kind: K,
+): Need<(name: string, namespace?: string) => Promise<Named<K> | undefined>> => ({
   verb: "get",
   kind: resource(kind),
   bind: (world) => (name, namespace) => world.get(resource(kind), name, namespace) as Promise<Named<K> | undefined>,
@@ -96,7 +109,9 @@ export const list = <K extends keyof Kinds | Resource>(kind: K): Need<(namespace
 });
 
 /** Creates an object of this kind; one that is there already is no error. */
-export const create = <K extends keyof Kinds | Resource>(kind: K): Need<(object: Named<K>) => Promise<"created" | "exists">> => ({
+export const create = <K extends keyof Kinds | Resource>(
+  kind: K,
+): Need<(object: Named<K>) => Promise<"created" | "exists">> => ({
   verb: "create",
   kind: resource(kind),
   bind: (world) => (object) => world.create(resource(kind), object as KubernetesObject),
@@ -117,12 +132,14 @@ export const https = (): Need<(request: HttpsRequest) => Promise<HttpsResponse>>
 /** Binds what a rule declared to a world, for one review: the same question is asked once. */
 export const bind = (needs: Needs, world: World): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
-  const once = <A extends unknown[], R>(name: string, ask: (...args: A) => Promise<R>) => (...args: A): Promise<R> => {
-    const question = JSON.stringify([name, ...args]);
-    const answer = asked.get(question) ?? ask(...args);
-    asked.set(question, answer);
-    return answer as Promise<R>;
-  };
+  const once =
+    <A extends unknown[], R>(name: string, ask: (...args: A) => Promise<R>) =>
+    (...args: A): Promise<R> => {
+      const question = JSON.stringify([name, ...args]);
+      const answer = asked.get(question) ?? ask(...args);
+      asked.set(question, answer);
+      return answer as Promise<R>;
+    };
   const remembering: World = {
     get: once("get", world.get),
     list: once("list", world.list),
@@ -143,9 +160,13 @@ export interface Recorded {
 /** A world that is written down; what isn't there can't be read by guess. */
 export const recorded = ({ objects = [], may = [], https = [] }: Recorded): World => {
   const present = new Map<string, KubernetesObject>();
-  const place = ({ group, resource }: Resource, namespace = "", name = "") => [group, resource, namespace, name].join("/");
+  const place = ({ group, resource }: Resource, namespace = "", name = "") =>
+    [group, resource, namespace, name].join("/");
   for (const object of objects) {
-    const [group = "", kind = ""] = [object.apiVersion?.includes("/") ? object.apiVersion.split("/")[0] : "", object.kind];
+    const [group = "", kind = ""] = [
+      object.apiVersion?.includes("/") ? object.apiVersion.split("/")[0] : "",
+      object.kind,
+    ];
     present.set(place({ group, resource: plural(kind) }, object.metadata.namespace, object.metadata.name), object);
   }
   const unanswered = (question: unknown) =>
@@ -192,6 +213,7 @@ const covers = (question: object, record: object): boolean =>
 /** As Kubernetes forms it for every kind it serves. */
 export const plural = (kind: string) => {
   const lower = kind.toLowerCase();
-  if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch")) return lower === "endpoints" ? lower : `${lower}es`;
+  if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))
+    return lower === "endpoints" ? lower : `${lower}es`;
   return lower.endsWith("y") && !/[aeiou]y$/.test(lower) ? `${lower.slice(0, -1)}ies` : `${lower}s`;
 };

@@ -72,7 +72,7 @@ const read = (node: Node, key: string | symbol): unknown => {
 };
 
 const write = (node: Node, key: string | symbol): Container => {
-  if (typeof key === "symbol") throw new TypeError("a rule wrote a symbol where JSON has no such key");
+  if (typeof key === "symbol") throw noJson(key);
   node.copy ??= Array.isArray(node.original) ? [...node.original] : { ...node.original };
   node.written ??= new Set();
   node.written.add(key);
@@ -93,7 +93,6 @@ const traps: ProxyHandler<Target> = {
   set: (target, key, value) => put(write(target[NODE], key), String(key), value),
   defineProperty: (target, key, { value }) => put(write(target[NODE], key), String(key), value),
   deleteProperty: (target, key) => Reflect.deleteProperty(write(target[NODE], key), key),
-  setPrototypeOf: () => false,
   preventExtensions: () => false,
 };
 
@@ -105,15 +104,15 @@ const put = (copy: Container, key: string, value: unknown): boolean => {
   return true;
 };
 
+/** Looks at nothing but what was written, here or below. */
 const difference = (node: Node, path: string): Patch => {
-  const { original, copy } = node;
-  if (copy === undefined) return below(node, path);
-  if (Array.isArray(original)) return lists(original, finished(node.draft) as unknown[], path);
-
-  const changes = below(node, path);
-  for (const key of node.written ?? []) {
-    changes.push(...between(own(original, key), finished(own(copy, key)), `${path}/${escaped(key)}`));
-  }
+  const { original, copy, written, children = [] } = node;
+  if (copy && Array.isArray(original)) return lists(original, finished(node.draft) as unknown[], path);
+  const changes: Patch = [];
+  for (const [key, child] of children)
+    if (child.open && !written?.has(key)) changes.push(...difference(child, `${path}/${escaped(key)}`));
+  for (const key of written ?? [])
+    changes.push(...between(own(original, key), finished(own(copy ?? {}, key)), `${path}/${escaped(key)}`));
   return changes;
 };
 
@@ -124,15 +123,10 @@ const between = (old: unknown, now: unknown, path: string): Patch => {
   if (old === undefined) return [{ op: "add", path, value: now }];
   if (Array.isArray(old) && Array.isArray(now)) return lists(old, now, path);
   if (!isMap(old) || !isMap(now)) return [{ op: "replace", path, value: now }];
-  const keys = new Set([...Object.keys(old), ...Object.keys(now)]);
-  return [...keys].flatMap((key) => between(own(old, key), own(now, key), `${path}/${escaped(key)}`));
-};
-
-/** The children that are still where they were, and have something new to say. */
-const below = (node: Node, path: string): Patch => {
   const changes: Patch = [];
-  for (const [key, child] of node.children ?? [])
-    if (child.open && !node.written?.has(key)) changes.push(...difference(child, `${path}/${escaped(key)}`));
+  for (const key in { ...old, ...now })
+    if (own(old, key) !== own(now, key))
+      changes.push(...between(own(old, key), own(now, key), `${path}/${escaped(key)}`));
   return changes;
 };
 
@@ -163,33 +157,35 @@ const lists = (before: readonly unknown[], after: readonly unknown[], path: stri
 const finished = (value: unknown): unknown => {
   if (!isContainer(value)) return plain(value);
   const node = nodeOf(value);
-  if (node !== undefined && !node.open) return node.original;
+  if (node?.open === false) return node.original;
   const content = node === undefined ? value : (node.copy ?? node.original);
   if (Array.isArray(content)) {
     const list: unknown[] = [];
-    for (let index = 0; index < content.length; index++)
-      list.push(finished(current(node, String(index), content[index])) ?? null);
+    for (let index = 0; index < content.length; index++) list.push(member(node, String(index), content[index]) ?? null);
     return list;
   }
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(content)) {
-    const now = finished(current(node, key, content[key]));
+    const now = member(node, key, content[key]);
     if (now !== undefined) put(result, key, now);
   }
   return result;
 };
 
-/** What stands under a key: what was written there, else the draft that somebody opened, else the original. */
-const current = (node: Node | undefined, key: string, value: unknown) =>
-  node === undefined || node.written?.has(key) ? value : (node.children?.get(key)?.draft ?? value);
+/** What stands under a key, finished; what nobody wrote or opened is the original, which isn't walked. */
+const member = (node: Node | undefined, key: string, value: unknown): unknown => {
+  if (node === undefined || node.written?.has(key)) return finished(value);
+  const child = node.children?.get(key);
+  return child === undefined ? value : finished(child.draft);
+};
 
 const plain = (value: unknown): unknown => {
   if (value === null || typeof value === "string" || typeof value === "boolean" || value === undefined) return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw new TypeError(
-    `a rule wrote ${typeof value === "number" ? value : `a ${typeof value}`} where JSON has no such value`,
-  );
+  throw noJson(value);
 };
+
+const noJson = (value: unknown) => new TypeError(`a rule wrote ${String(value)} where JSON has no such value`);
 
 const own = (value: object, key: string): unknown => (Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined);
 const isContainer = (value: unknown): value is Container => typeof value === "object" && value !== null;

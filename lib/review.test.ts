@@ -22,17 +22,36 @@ const failureOf = (body: string): Failure | undefined => {
 };
 
 describe("decode", () => {
-  const full = request({ subResource: "status", requestSubResource: "status", oldObject: { a: 1 }, unheardOf: { kept: true } });
+  const full = request({
+    subResource: "status",
+    requestSubResource: "status",
+    oldObject: { a: 1 },
+    unheardOf: { kept: true },
+  });
   for (const version of ["v1", "v1beta1"] as const)
     it(`reads every field of ${version}`, () => {
-      assert.deepEqual(decode(JSON.stringify({ ...full, apiVersion: `admission.k8s.io/${version}`, more: 1 })), { version, request: full.request });
+      assert.deepEqual(decode(JSON.stringify({ ...full, apiVersion: `admission.k8s.io/${version}`, more: 1 })), {
+        version,
+        request: full.request,
+      });
     });
 
   const user = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
   const optional: [string, object][] = [
-    ...["subResource", "requestKind", "requestResource", "requestSubResource", "name", "namespace", "oldObject", "dryRun", "options"].flatMap(
-      (key): [string, object][] => [[`no ${key}`, request({ [key]: undefined })], [`${key} null`, request({ [key]: null })]],
-    ),
+    ...[
+      "subResource",
+      "requestKind",
+      "requestResource",
+      "requestSubResource",
+      "name",
+      "namespace",
+      "oldObject",
+      "dryRun",
+      "options",
+    ].flatMap((key): [string, object][] => [
+      [`no ${key}`, request({ [key]: undefined })],
+      [`${key} null`, request({ [key]: null })],
+    ]),
     ["nobody", request({ userInfo: {} })],
     ["a user without groups", user({ groups: null, extra: null, uid: null })],
     ["a user with an empty extra", user({ extra: { a: [], b: null } })],
@@ -40,7 +59,8 @@ describe("decode", () => {
     ["a deletion", request({ operation: "DELETE", object: null, oldObject: {} })],
     ["a connection", request({ operation: "CONNECT", object: { kind: "PodExecOptions" }, options: null })],
   ];
-  for (const [name, value] of optional) it(`takes ${name}`, () => assert.equal(failureOf(JSON.stringify(value)), undefined));
+  for (const [name, value] of optional)
+    it(`takes ${name}`, () => assert.equal(failureOf(JSON.stringify(value)), undefined));
 
   const must = (path: string, expected: string) => `this is no AdmissionReview: ${path} must be ${expected}`;
   const gvk = { group: "", version: "v1", kind: "Pod" };
@@ -49,20 +69,40 @@ describe("decode", () => {
     ["null", null, must("the review", "an object")],
     ["a list", [], must("the review", "an object")],
     ["a text", "review", must("the review", "an object")],
-    ["a list of versions", { ...review, apiVersion: ["admission.k8s.io/v1"] }, must("apiVersion", '"admission.k8s.io/v1" or "admission.k8s.io/v1beta1"')],
-    ["no version", { ...review, apiVersion: undefined }, must("apiVersion", '"admission.k8s.io/v1" or "admission.k8s.io/v1beta1"')],
+    [
+      "a list of versions",
+      { ...review, apiVersion: ["admission.k8s.io/v1"] },
+      must("apiVersion", '"admission.k8s.io/v1" or "admission.k8s.io/v1beta1"'),
+    ],
+    [
+      "no version",
+      { ...review, apiVersion: undefined },
+      must("apiVersion", '"admission.k8s.io/v1" or "admission.k8s.io/v1beta1"'),
+    ],
     ["a kind in another letter case", { ...review, kind: "admissionReview" }, must("kind", '"AdmissionReview"')],
     ["no request", { ...review, request: undefined }, must("request", "an object")],
     ["a list of requests", { ...review, request: [review.request] }, must("request", "an object")],
     ["an empty uid", request({ uid: "" }), must("request.uid", "a non-empty string")],
     ["a number for a uid", request({ uid: 1 }), must("request.uid", "a non-empty string")],
-    ...["create", "PATCH", null, 1, ["CREATE"], { toString: 1, valueOf: 1 }].map((operation): [string, unknown, string] => [
-      `the operation ${JSON.stringify(operation)}`, request({ operation }), must("request.operation", "CREATE, UPDATE, DELETE or CONNECT"),
-    ]),
+    ...["create", "PATCH", null, 1, ["CREATE"], { toString: 1, valueOf: 1 }].map(
+      (operation): [string, unknown, string] => [
+        `the operation ${JSON.stringify(operation)}`,
+        request({ operation }),
+        must("request.operation", "CREATE, UPDATE, DELETE or CONNECT"),
+      ],
+    ),
     ...(["kind", "requestKind"] as const).flatMap((key): [string, unknown, string][] => [
       [`${key} as a text`, request({ [key]: "Pod" }), must(`request.${key}`, "an object")],
-      [`${key} without a group`, request({ [key]: { ...gvk, group: undefined } }), must(`request.${key}.group`, "a string")],
-      [`${key} with a version that is none`, request({ [key]: { ...gvk, version: 1 } }), must(`request.${key}.version`, "a string")],
+      [
+        `${key} without a group`,
+        request({ [key]: { ...gvk, group: undefined } }),
+        must(`request.${key}.group`, "a string"),
+      ],
+      [
+        `${key} with a version that is none`,
+        request({ [key]: { ...gvk, version: 1 } }),
+        must(`request.${key}.version`, "a string"),
+      ],
       [`${key} without a kind`, request({ [key]: gvr }), must(`request.${key}.kind`, "a string")],
     ]),
     ...(["resource", "requestResource"] as const).flatMap((key): [string, unknown, string][] => [
@@ -72,7 +112,9 @@ describe("decode", () => {
     ["no kind", request({ kind: undefined }), must("request.kind", "an object")],
     ["no resource", request({ resource: undefined }), must("request.resource", "an object")],
     ...["name", "namespace", "subResource", "requestSubResource"].map((key): [string, unknown, string] => [
-      `${key} that is no text`, request({ [key]: ["a"] }), must(`request.${key}`, "a string"),
+      `${key} that is no text`,
+      request({ [key]: ["a"] }),
+      must(`request.${key}`, "a string"),
     ]),
     ["dryRun as a text", request({ dryRun: "true" }), must("request.dryRun", "true or false")],
     ["no user", request({ userInfo: undefined }), must("request.userInfo", "an object")],
@@ -80,12 +122,28 @@ describe("decode", () => {
     ["a user without a proper uid", user({ uid: 1 }), must("request.userInfo.uid", "a string")],
     ["groups as a text", user({ groups: "system:masters" }), must("request.userInfo.groups", "a list of strings")],
     ["a group that is no text", user({ groups: ["a", 1] }), must("request.userInfo.groups", "a list of strings")],
-    ["extra as a list", user({ extra: [] }), must("request.userInfo.extra", "an object")],
-    ["extra that isn't lists", user({ extra: { scopes: "all" } }), must("request.userInfo.extra", "a map of lists of strings")],
+    ["extra as a list", user({ extra: [] }), must("request.userInfo.extra", "a map of lists of strings")],
+    [
+      "extra that isn't lists",
+      user({ extra: { scopes: "all" } }),
+      must("request.userInfo.extra", "a map of lists of strings"),
+    ],
     ["no object", request({ object: undefined }), must("request.object", "an object on CREATE")],
-    ["no object to connect to", request({ operation: "CONNECT", object: null }), must("request.object", "an object on CONNECT")],
-    ["no object to update", request({ operation: "UPDATE", object: null, oldObject: {} }), must("request.object", "an object on UPDATE")],
-    ["no old object to delete", request({ operation: "DELETE", object: {}, oldObject: null }), must("request.oldObject", "an object on DELETE")],
+    [
+      "no object to connect to",
+      request({ operation: "CONNECT", object: null }),
+      must("request.object", "an object on CONNECT"),
+    ],
+    [
+      "no object to update",
+      request({ operation: "UPDATE", object: null, oldObject: {} }),
+      must("request.object", "an object on UPDATE"),
+    ],
+    [
+      "no old object to delete",
+      request({ operation: "DELETE", object: {}, oldObject: null }),
+      must("request.oldObject", "an object on DELETE"),
+    ],
     ["a list for an object", request({ object: [] }), must("request.object", "an object")],
     ["a text for an old object", request({ oldObject: "x" }), must("request.oldObject", "an object")],
   ];
@@ -103,7 +161,11 @@ describe("decode", () => {
     ["trailing data", "{} {}", "the body is not JSON (at position 3); an AdmissionReview is expected"],
     ["a byte order mark", "\ufeff{}", "the body is not JSON; an AdmissionReview is expected"],
     ["what says itself where it is broken", "position 123456", "the body is not JSON; an AdmissionReview is expected"],
-    ["what ends as if it said so", 'x at position 123456 (line 1 column 2)', "the body is not JSON; an AdmissionReview is expected"],
+    [
+      "what ends as if it said so",
+      "x at position 123456 (line 1 column 2)",
+      "the body is not JSON; an AdmissionReview is expected",
+    ],
   ];
   for (const [name, body, sentence] of broken)
     it(`refuses ${name}`, () => {
@@ -112,25 +174,45 @@ describe("decode", () => {
     });
 
   it("takes the last of duplicate keys", () => {
-    assert.equal(decode(JSON.stringify(review).replace('"dryRun":false', '"dryRun":false,"dryRun":true')).request.dryRun, true);
+    assert.equal(
+      decode(JSON.stringify(review).replace('"dryRun":false', '"dryRun":false,"dryRun":true')).request.dryRun,
+      true,
+    );
   });
 
   it("keeps __proto__ as a key, and reads nothing through it", () => {
-    const { object } = decode(JSON.stringify(request({ object: 1 })).replace('"object":1', '"object":{"__proto__":{"a":1}}')).request;
-    assert.deepEqual([JSON.stringify(object), Reflect.get(object as object, "a")], ['{"__proto__":{"a":1}}', undefined]);
-    assert.equal(failureOf(JSON.stringify(request({ uid: undefined })).replace('"kind"', '"__proto__":{"uid":"x"},"kind"'))?.code, 400);
+    const { object } = decode(
+      JSON.stringify(request({ object: 1 })).replace('"object":1', '"object":{"__proto__":{"a":1}}'),
+    ).request;
+    assert.deepEqual(
+      [JSON.stringify(object), Reflect.get(object as object, "a")],
+      ['{"__proto__":{"a":1}}', undefined],
+    );
+    assert.equal(
+      failureOf(JSON.stringify(request({ uid: undefined })).replace('"kind"', '"__proto__":{"uid":"x"},"kind"'))?.code,
+      400,
+    );
   });
 
   const deep = 200_000;
-  const nested = { lists: "[".repeat(deep) + "]".repeat(deep), objects: '{"a":'.repeat(deep) + "1" + "}".repeat(deep) };
+  const nested = {
+    lists: "[".repeat(deep) + "]".repeat(deep),
+    objects: ['{"a":'.repeat(deep), 1, "}".repeat(deep)].join(""),
+  };
   it("takes an object 200,000 levels deep", () => {
-    assert.equal(failureOf(JSON.stringify(request({ object: 1 })).replace('"object":1', `"object":${nested.objects}`)), undefined);
+    assert.equal(
+      failureOf(JSON.stringify(request({ object: 1 })).replace('"object":1', `"object":${nested.objects}`)),
+      undefined,
+    );
   });
   for (const [name, text] of Object.entries(nested)) {
     it(`refuses ${name} 200,000 levels deep`, () => assert.equal(failureOf(text)?.code, 400));
     for (const key of ["uid", "operation", "kind", "resource", "name", "dryRun"])
       it(`refuses ${name} 200,000 levels deep as ${key}`, () => {
-        assert.equal(failureOf(JSON.stringify(request({ [key]: 1 })).replace(`"${key}":1`, `"${key}":${text}`))?.code, 400);
+        assert.equal(
+          failureOf(JSON.stringify(request({ [key]: 1 })).replace(`"${key}":1`, `"${key}":${text}`))?.code,
+          400,
+        );
       });
   }
 
@@ -140,19 +222,26 @@ describe("decode", () => {
 
   it("reads any text, or fails with 400", () => {
     const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), anywhere);
-    fc.assert(fc.property(text, (body) => [undefined, 400].includes(failureOf(body)?.code)), { numRuns: 3000 });
+    fc.assert(
+      fc.property(text, (body) => [undefined, 400].includes(failureOf(body)?.code)),
+      { numRuns: 3000 },
+    );
   });
 
   it("says nothing of what the body says", () => {
-    const secret = fc.array(fc.constantFrom("Q", "W", "Z", "7", "8", "9"), { minLength: 4, maxLength: 40 }).map((letters) => letters.join(""));
+    const secret = fc
+      .array(fc.constantFrom("Q", "W", "Z", "7", "8", "9"), { minLength: 4, maxLength: 40 })
+      .map((letters) => letters.join(""));
     const place = fc.nat();
     const cut = fc.tuple(anywhere, secret, place, fc.boolean()).map(([body, word, at, ends]) => {
       const index = at % (body.length + 1);
       return { word, body: body.slice(0, index) + word + (ends ? "" : body.slice(index)) };
     });
-    const said = fc.tuple(secret, fc.constantFrom("uid", "operation", "kind", "name", "userInfo", "object", "dryRun"), fc.boolean()).map(([word, key, list]) => {
-      return { word, body: JSON.stringify(request({ [key]: list ? [word] : word })) };
-    });
+    const said = fc
+      .tuple(secret, fc.constantFrom("uid", "operation", "kind", "name", "userInfo", "object", "dryRun"), fc.boolean())
+      .map(([word, key, list]) => {
+        return { word, body: JSON.stringify(request({ [key]: list ? [word] : word })) };
+      });
     fc.assert(
       fc.property(fc.oneof(cut, said), ({ body, word }) => {
         const failure = failureOf(body);
@@ -180,11 +269,16 @@ function replaced(whole: unknown, [key, ...rest]: string[], value: unknown): unk
 const receive = (body: string, version: string, uid: string, phase: "mutate" | "validate") => {
   const sent = JSON.parse(body);
   const { response } = sent;
-  const typed = (value: unknown, type: string) => assert.ok(value === undefined || typeof value === type, `${JSON.stringify(value)} is no ${type}`);
+  const typed = (value: unknown, type: string) =>
+    assert.ok(value === undefined || typeof value === type, `${JSON.stringify(value)} is no ${type}`);
   assert.ok(response, "webhook response was absent");
   typed(response.allowed, "boolean");
   typed(response.patch, "string");
-  assert.match(response.patch ?? "", /^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/, "illegal base64 data");
+  assert.match(
+    response.patch ?? "",
+    /^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/,
+    "illegal base64 data",
+  );
   if (version === "v1") {
     assert.equal(response.uid, uid);
     assert.deepEqual([sent.apiVersion, sent.kind], ["admission.k8s.io/v1", "AdmissionReview"]);
@@ -198,7 +292,8 @@ const receive = (body: string, version: string, uid: string, phase: "mutate" | "
     typed(value, "string");
   }
   const warnings: string[] = response.warnings ?? [];
-  for (const text of warnings) assert.ok(text !== "" && text.isWellFormed() && !/\p{Cc}/u.test(text), JSON.stringify(text));
+  for (const text of warnings)
+    assert.ok(text !== "" && text.isWellFormed() && !/\p{Cc}/u.test(text), JSON.stringify(text));
 
   let written = 0;
   const length = (text: string) => Array.from(text).length;
@@ -223,7 +318,12 @@ const receive = (body: string, version: string, uid: string, phase: "mutate" | "
   return { allowed: false, code, message: `denied the request: ${message || reason}` };
 };
 
-const anyText = fc.oneof(fc.string(), fc.string({ unit: "binary" }), fc.string({ unit: fc.constantFrom("😀", "\ud800", "\udc00", "\n", "\u0085", "a", " ") }), fc.string({ minLength: 200, maxLength: 600 }));
+const anyText = fc.oneof(
+  fc.string(),
+  fc.string({ unit: "binary" }),
+  fc.string({ unit: fc.constantFrom("😀", "\ud800", "\udc00", "\n", "\u0085", "a", " ") }),
+  fc.string({ minLength: 200, maxLength: 600 }),
+);
 const patches: fc.Arbitrary<Patch> = fc.array(
   fc.oneof(
     fc.record({ op: fc.constantFrom("add" as const, "replace" as const), path: anyText, value: fc.jsonValue() }),
@@ -231,14 +331,24 @@ const patches: fc.Arbitrary<Patch> = fc.array(
   ),
   { maxLength: 4 },
 );
-const statuses = fc.record({ code: fc.oneof(fc.integer({ min: -1, max: 1000 }), fc.double()), message: anyText, reason: fc.string() });
+const statuses = fc.record({
+  code: fc.oneof(fc.integer({ min: -1, max: 1000 }), fc.double()),
+  message: anyText,
+  reason: fc.string(),
+});
 const outcomes = fc.record(
-  { allowed: fc.boolean(), status: statuses, warnings: fc.array(anyText, { maxLength: 40 }), audit: fc.dictionary(anyText, anyText, { maxKeys: 8 }) },
+  {
+    allowed: fc.boolean(),
+    status: statuses,
+    warnings: fc.array(anyText, { maxLength: 40 }),
+    audit: fc.dictionary(anyText, anyText, { maxKeys: 8 }),
+  },
   { requiredKeys: ["allowed"] },
 ) as fc.Arbitrary<Outcome>;
 
 describe("encode", () => {
-  const asked = (version: string, uid: string) => decode(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
+  const asked = (version: string, uid: string) =>
+    decode(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
   const uids = fc.oneof(fc.uuid(), fc.string({ minLength: 1 }));
 
   it("says what the API server accepts, whatever a rule has said to mutate", () => {
@@ -261,28 +371,63 @@ describe("encode", () => {
     );
   });
 
-  const codes: [number, number][] = [[200, 403], [399, 403], [400, 400], [422, 422], [599, 599], [600, 403], [700, 403], [403.5, 403], [Number.NaN, 403]];
+  const codes: [number, number][] = [
+    [200, 403],
+    [399, 403],
+    [400, 400],
+    [422, 422],
+    [599, 599],
+    [600, 403],
+    [700, 403],
+    [403.5, 403],
+    [Number.NaN, 403],
+  ];
   for (const [code, sent] of codes)
     it(`sends a refusal of code ${code} as ${sent}`, () => {
-      const answer = JSON.parse(encode(asked("v1", "1"), { allowed: false, status: { code, reason: "Odd", message: "no" } }));
-      assert.deepEqual(answer.response.status, { code: sent, reason: code === sent ? "Odd" : "Forbidden", message: "no" });
+      const answer = JSON.parse(
+        encode(asked("v1", "1"), { allowed: false, status: { code, reason: "Odd", message: "no" } }),
+      );
+      assert.deepEqual(answer.response.status, {
+        code: sent,
+        reason: code === sent ? "Odd" : "Forbidden",
+        message: "no",
+      });
     });
 
   it("passes details on", () => {
-    const status = { code: 422, reason: "Invalid", message: "no", details: { name: "a", kind: "Pod", causes: [{ reason: "FieldValueInvalid", message: "m", field: "spec" }] } };
+    const status = {
+      code: 422,
+      reason: "Invalid",
+      message: "no",
+      details: { name: "a", kind: "Pod", causes: [{ reason: "FieldValueInvalid", message: "m", field: "spec" }] },
+    };
     assert.deepEqual(JSON.parse(encode(asked("v1", "1"), { allowed: false, status })).response.status, status);
   });
 
   it("refuses where no status was given", () => {
-    assert.deepEqual(receive(encode(asked("v1", "1"), { allowed: false }), "v1", "1", "validate"), { allowed: false, code: 403, message: "denied the request: Forbidden" });
+    assert.deepEqual(receive(encode(asked("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
+      allowed: false,
+      code: 403,
+      message: "denied the request: Forbidden",
+    });
   });
 });
 
 describe("warnings", () => {
-  const clean = (text: string) => text.toWellFormed().replace(/\p{Cc}+/gu, " ").trim();
+  const clean = (text: string) =>
+    text
+      .toWellFormed()
+      .replace(/\p{Cc}+/gu, " ")
+      .trim();
 
   it("that fit are sent as they are, but for control characters", () => {
-    assert.deepEqual(fitWarnings(["a\nb", "", "\t", "a b", 'say "x" \\', "\ud83d", "😀", "x".repeat(300)]), ["a b", 'say "x" \\', "\ufffd", "😀", "x".repeat(300)]);
+    assert.deepEqual(fitWarnings(["a\nb", "", "\t", "a b", 'say "x" \\', "\ud83d", "😀", "x".repeat(300)]), [
+      "a b",
+      'say "x" \\',
+      "\ufffd",
+      "😀",
+      "x".repeat(300),
+    ]);
   });
 
   it("are counted as characters, not as what UTF-16 makes of them", () => {
@@ -298,7 +443,8 @@ describe("warnings", () => {
         const [, more = "0"] = /^(\d+) more warnings did not fit$/.exec(sent.at(-1) ?? "") ?? [];
         const kept = more === "0" ? sent : sent.slice(0, -1);
         assert.equal(kept.length + Number(more), wanted.length);
-        for (const [index, text] of kept.entries()) assert.ok(text === wanted[index] || wanted[index]?.startsWith(text.replace(/…$/, "")));
+        for (const [index, text] of kept.entries())
+          assert.ok(text === wanted[index] || wanted[index]?.startsWith(text.replace(/…$/, "")));
         if (wanted.reduce((sum, text) => sum + [...text].length, 0) <= 4096) assert.deepEqual(sent, wanted);
       }),
       { numRuns: 1000 },
@@ -309,10 +455,14 @@ describe("warnings", () => {
 describe("audit annotations", () => {
   const mended: [string, Record<string, string>, Record<string, string>][] = [
     ["keep a good key", { "would-deny": "a", "A.b_c": "b" }, { "would-deny": "a", "A.b_c": "b" }],
-    ["exchange what a key can't have", { "by whom/when": "a", "é": "b" }, { "by-whom-when": "a", note: "b" }],
+    ["exchange what a key can't have", { "by whom/when": "a", é: "b" }, { "by-whom-when": "a", note: "b" }],
     ["cut long keys", { [`${"k".repeat(62)}-long`]: "a" }, { ["k".repeat(62)]: "a" }],
     ["join what falls together", { "a b": "1", "a/b": "2", "a-b": "3" }, { "a-b": "1; 2; 3" }],
-    ["know members of every object as keys", { constructor: "a", toString: "b", ["__proto__"]: "c" }, { constructor: "a", toString: "b", proto: "c" }],
+    [
+      "know members of every object as keys",
+      { constructor: "a", toString: "b", ["__proto__"]: "c" },
+      { constructor: "a", toString: "b", proto: "c" },
+    ],
     ["give a name to an empty key", { "": "a", "---": "b" }, { note: "a; b" }],
   ];
   for (const [name, given, sent] of mended) it(name, () => assert.deepEqual(fitAudit(given), sent));

@@ -90,7 +90,6 @@ export interface Status {
   };
 }
 
-const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 const groupVersion = "admission.k8s.io/";
 
 /**
@@ -101,39 +100,72 @@ export const decode = (body: string): Review => check(parse(body));
 
 /** As `decode`, for what is parsed already. */
 export const check = (value: unknown): Review => {
-  const review = record(value, "the review");
-  const version = versionOf(review);
-  const request = record(review.request, "request");
-
-  if (typeof request.uid !== "string" || request.uid === "") throw wrong("request.uid", "a non-empty string");
-  if (typeof request.operation !== "string" || !operations.has(request.operation))
-    throw wrong("request.operation", "CREATE, UPDATE, DELETE or CONNECT");
-  strings(record(request.kind, "request.kind"), "request.kind", ["group", "version", "kind"]);
-  strings(record(request.resource, "request.resource"), "request.resource", ["group", "version", "resource"]);
-  for (const [key, last] of [
-    ["requestKind", "kind"],
-    ["requestResource", "resource"],
-  ] as const)
-    if (request[key] != null)
-      strings(record(request[key], `request.${key}`), `request.${key}`, ["group", "version", last]);
-  for (const key of ["name", "namespace", "subResource", "requestSubResource"])
-    if (request[key] != null && typeof request[key] !== "string") throw wrong(`request.${key}`, "a string");
-  if (request.dryRun != null && typeof request.dryRun !== "boolean") throw wrong("request.dryRun", "true or false");
-
-  const user = record(request.userInfo, "request.userInfo");
-  for (const key of ["username", "uid"])
-    if (user[key] != null && typeof user[key] !== "string") throw wrong(`request.userInfo.${key}`, "a string");
-  if (!isTexts(user.groups ?? [])) throw wrong("request.userInfo.groups", "a list of strings");
-  if (!Object.values(record(user.extra ?? {}, "request.userInfo.extra")).every((texts) => isTexts(texts ?? [])))
-    throw wrong("request.userInfo.extra", "a map of lists of strings");
-
-  for (const key of ["object", "oldObject"]) if (request[key] != null) record(request[key], `request.${key}`);
+  map(value, "the review");
+  // The shape vouches for every field that a rule can reach; the rest of the object stays unknown.
+  const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: Request };
+  const version = versions.find((one) => groupVersion + one === apiVersion);
+  if (kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
+  if (version === undefined) throw wrong("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
+  shape(request, "request");
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
   if (request[needed] == null) throw wrong(`request.${needed}`, `an object on ${request.operation}`);
-
-  // Every field that a rule can reach was checked above; the rest of the object stays unknown.
-  return { version, request: request as unknown as Request };
+  return { version, request };
 };
+
+const versions = ["v1", "v1beta1"] as const;
+
+type Check = (value: unknown, path: string) => unknown;
+
+const must =
+  (expected: string, test: (value: unknown) => boolean): Check =>
+  (value, path) => {
+    if (!test(value)) throw wrong(path, expected);
+  };
+const optional =
+  (present: Check): Check =>
+  (value, path) =>
+    value == null || present(value, path);
+const members =
+  (checks: Record<string, Check>): Check =>
+  (value, path) => {
+    map(value, path);
+    for (const key in checks) checks[key]?.(Reflect.get(value as object, key), `${path}.${key}`);
+  };
+const isText = (value: unknown) => typeof value === "string";
+const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
+const isMap = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+const text = must("a string", isText);
+const map = must("an object", isMap);
+const kind = members({ group: text, version: text, kind: text });
+const resource = members({ group: text, version: text, resource: text });
+
+const shape = members({
+  uid: must("a non-empty string", (value) => isText(value) && value !== ""),
+  operation: must("CREATE, UPDATE, DELETE or CONNECT", (value) => isText(value) && operations.has(String(value))),
+  kind,
+  resource,
+  requestKind: optional(kind),
+  requestResource: optional(resource),
+  name: optional(text),
+  namespace: optional(text),
+  subResource: optional(text),
+  requestSubResource: optional(text),
+  dryRun: must("true or false", (value) => value == null || typeof value === "boolean"),
+  userInfo: members({
+    username: optional(text),
+    uid: optional(text),
+    groups: must("a list of strings", isTexts),
+    extra: must(
+      "a map of lists of strings",
+      (value) => value == null || (isMap(value) && Object.values(value as object).every(isTexts)),
+    ),
+  }),
+  object: optional(map),
+  oldObject: optional(map),
+});
+
+const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** The response body for an outcome, in the version that was asked for, within what the API server accepts. */
 export const encode = ({ version, request }: Review, outcome: Outcome): string =>
@@ -214,13 +246,6 @@ export const fitAudit = (audit: Record<string, string>): Record<string, string> 
   return fit;
 };
 
-const versionOf = (review: Record<string, unknown>): Review["version"] => {
-  if (review.kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
-  if (review.apiVersion === `${groupVersion}v1`) return "v1";
-  if (review.apiVersion === `${groupVersion}v1beta1`) return "v1beta1";
-  throw wrong("apiVersion", `"${groupVersion}v1" or "${groupVersion}v1beta1"`);
-};
-
 const parse = (body: string): unknown => {
   if (body === "") throw new Failure(400, "the body is empty; an AdmissionReview as JSON is expected");
   try {
@@ -233,17 +258,6 @@ const parse = (body: string): unknown => {
       `the body is not JSON${position ? ` (at ${position})` : ""}; an AdmissionReview is expected`,
     );
   }
-};
-
-const record = (value: unknown, path: string): Record<string, unknown> => {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw wrong(path, "an object");
-  return value as Record<string, unknown>;
-};
-
-const isTexts = (value: unknown) => Array.isArray(value) && value.every((text) => typeof text === "string");
-
-const strings = (value: Record<string, unknown>, path: string, keys: string[]) => {
-  for (const key of keys) if (typeof value[key] !== "string") throw wrong(`${path}.${key}`, "a string");
 };
 
 const wrong = (path: string, expected: string) =>

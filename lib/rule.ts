@@ -76,7 +76,11 @@ export interface Definition<Object, Settings extends object, N extends Needs> ex
 export type Rule = Definition<KubernetesObject, object, Needs>;
 
 /** A rule: what it matches, what it needs, what it does. Having `mutate` or `validate` gives it that phase. */
-export const rule = <Object = KubernetesObject, Settings extends object = object, N extends Needs = Record<never, never>>(
+export const rule = <
+  Object = KubernetesObject,
+  Settings extends object = object,
+  N extends Needs = Record<never, never>,
+>(
   definition: Definition<Object, Settings, N>,
   // Methods take their arguments bivariantly; that the object has the right kind follows from `match`.
 ): Rule => definition as unknown as Rule;
@@ -88,7 +92,11 @@ export const phases = ({ mutate, validate }: Rule): Phase[] => [
 ];
 
 /** What holds in one phase, for these settings. */
-export const inPhase = <T extends object>(value: OfSettings<PerPhase<T>, object> | undefined, phase: Phase, settings: object): T | undefined => {
+export const inPhase = <T extends object>(
+  value: OfSettings<PerPhase<T>, object> | undefined,
+  phase: Phase,
+  settings: object,
+): T | undefined => {
   const given = typeof value === "function" ? value(settings) : value;
   if (given === undefined) return undefined;
   const other = phase === "mutate" ? "validate" : "mutate";

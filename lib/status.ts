@@ -36,7 +36,12 @@ export const forbidden = (request: Request, text: string, name = nameOf(request)
 /** 404: `namespaces "x" not found`. */
 export const notFound = (resource: { group: string; resource: string }, name: string): Status => {
   const what = { version: "", ...resource };
-  return { code: 404, reason: "NotFound", message: `${groupResource(what)} "${name}" not found`, details: details(what, name) };
+  return {
+    code: 404,
+    reason: "NotFound",
+    message: `${groupResource(what)} "${name}" not found`,
+    details: details(what, name),
+  };
 };
 
 /** One offence in an object, as API validation reports it. */
@@ -77,7 +82,11 @@ export const invalid = ({ kind }: Request, name: string, errors: readonly FieldE
       ...(name && { name }),
       ...(kind.group && { group: kind.group }),
       kind: kind.kind,
-      causes: errors.map((error) => ({ reason: causes[error.type], message: fieldErrorBody(error), field: error.field })),
+      causes: errors.map((error) => ({
+        reason: causes[error.type],
+        message: fieldErrorBody(error),
+        field: error.field,
+      })),
     },
   };
 };

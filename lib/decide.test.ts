@@ -1,0 +1,299 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Circumstances, decide, type Mode } from "./decide.ts";
+import { list, recorded, unconnected } from "./needs.ts";
+import type { KubernetesObject, Outcome, Request } from "./review.ts";
+import { rule, type Verdict } from "./rule.ts";
+
+const request = (change: Partial<Request> = {}): Request => ({
+  uid: "1",
+  kind: { group: "", version: "v1", kind: "Pod" },
+  resource: { group: "", version: "v1", resource: "pods" },
+  operation: "CREATE",
+  userInfo: {},
+  object: { metadata: { name: "a", labels: {} } },
+  oldObject: null,
+  ...change,
+});
+const circumstances = (mode: Mode = "enforce"): Circumstances => ({
+  mode,
+  settings: { a: 1 },
+  variant: "v",
+  now: new Date(0),
+  world: unconnected(""),
+});
+
+const label = (object: KubernetesObject) => {
+  object.metadata = { ...object.metadata, labels: { seen: "yes" } };
+};
+const mutating = (verdict?: Verdict) =>
+  rule({
+    summary: "Labels.",
+    match: [],
+    mutate: (object) => {
+      label(object);
+      return verdict;
+    },
+  });
+const validating = (verdict: Verdict) => rule({ summary: "Judges.", match: [], validate: () => verdict });
+
+const patch = [{ op: "add" as const, path: "/metadata/labels/seen", value: "yes" }];
+const status = { code: 403, reason: "Forbidden", message: "no" };
+const invalid = { code: 422, reason: "Invalid", message: "wrong", details: { kind: "Pod" } };
+const also = { warnings: ["w"], audit: { k: "v" } };
+const none = { warnings: [], audit: {} };
+
+describe("a decision", () => {
+  const table: [string, Mode, ReturnType<typeof rule>, "mutate" | "validate", Outcome, boolean, number][] = [
+    ["to admit, enforced, admits", "enforce", validating(undefined), "validate", { allowed: true, ...none }, false, 0],
+    [
+      "to admit with words passes them on",
+      "enforce",
+      validating(also),
+      "validate",
+      { allowed: true, ...also },
+      false,
+      0,
+    ],
+    [
+      "to refuse, enforced, refuses",
+      "enforce",
+      validating("no"),
+      "validate",
+      { allowed: false, status, ...none },
+      true,
+      0,
+    ],
+    [
+      "to refuse by a Status passes it on",
+      "enforce",
+      validating({ refuse: invalid, ...also }),
+      "validate",
+      { allowed: false, status: invalid, ...also },
+      true,
+      0,
+    ],
+    [
+      "to refuse by a sentence among other words is Forbidden",
+      "enforce",
+      validating({ refuse: "no", ...also }),
+      "validate",
+      { allowed: false, status, ...also },
+      true,
+      0,
+    ],
+    [
+      "to refuse, warned of, admits",
+      "warn",
+      validating("no"),
+      "validate",
+      { allowed: true, warnings: ["would be denied: no"], audit: {} },
+      true,
+      0,
+    ],
+    [
+      "to refuse with words, warned of, passes them on",
+      "warn",
+      validating({ refuse: invalid, ...also }),
+      "validate",
+      { allowed: true, warnings: ["would be denied: wrong", "w"], audit: { k: "v" } },
+      true,
+      0,
+    ],
+    [
+      "to refuse, audited, admits",
+      "audit",
+      validating("no"),
+      "validate",
+      { allowed: true, warnings: [], audit: { "would-deny": "would be denied: no" } },
+      true,
+      0,
+    ],
+    [
+      "to refuse with words, audited, passes them on",
+      "audit",
+      validating({ refuse: invalid, ...also }),
+      "validate",
+      { allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "would be denied: wrong" } },
+      true,
+      0,
+    ],
+    ["to refuse, off, admits", "off", validating("no"), "validate", { allowed: true }, false, 0],
+    ["to change, enforced, changes", "enforce", mutating(), "mutate", { allowed: true, patch, ...none }, false, 1],
+    [
+      "to change with words passes them on",
+      "enforce",
+      mutating(also),
+      "mutate",
+      { allowed: true, patch, ...also },
+      false,
+      1,
+    ],
+    [
+      "to change, warned of, changes nothing",
+      "warn",
+      mutating(),
+      "mutate",
+      { allowed: true, warnings: ["would be changed at /metadata/labels/seen"], audit: {} },
+      false,
+      1,
+    ],
+    [
+      "to change, audited, changes nothing",
+      "audit",
+      mutating(),
+      "mutate",
+      { allowed: true, warnings: [], audit: { "would-change": "would be changed at /metadata/labels/seen" } },
+      false,
+      1,
+    ],
+    ["to change, off, changes nothing", "off", mutating(), "mutate", { allowed: true }, false, 0],
+    [
+      "to change and refuse refuses alone",
+      "enforce",
+      mutating("no"),
+      "mutate",
+      { allowed: false, status, ...none },
+      true,
+      0,
+    ],
+    [
+      "to change and refuse, warned of, warns of the refusal",
+      "warn",
+      mutating("no"),
+      "mutate",
+      { allowed: true, warnings: ["would be denied: no"], audit: {} },
+      true,
+      0,
+    ],
+    ["of a phase that a rule hasn't admits", "enforce", validating("no"), "mutate", { allowed: true }, false, 0],
+  ];
+  for (const [name, mode, one, phase, outcome, refused, operations] of table)
+    it(name, () =>
+      assert.deepEqual(decide(one, phase, request(), circumstances(mode)), { outcome, refused, operations }),
+    );
+
+  for (const mode of ["enforce", "warn", "audit"] as const)
+    it(`to refuse by an empty sentence refuses, in mode ${mode}`, () => {
+      const decision = decide(validating(""), "validate", request(), circumstances(mode));
+      assert.ok(!(decision instanceof Promise) && decision.refused);
+      assert.equal(decision.outcome.allowed, mode !== "enforce");
+    });
+
+  it("to change by returning the object leaves the object as it was", () => {
+    const given = request();
+    const before = JSON.stringify(given);
+    decide(mutating(), "mutate", given, circumstances());
+    assert.equal(JSON.stringify(given), before);
+  });
+
+  it("to write what was there already is none", () => {
+    const given = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
+    assert.deepEqual(decide(mutating(), "mutate", given, circumstances()), {
+      outcome: { allowed: true, ...none },
+      refused: false,
+      operations: 0,
+    });
+  });
+});
+
+describe("a deletion", () => {
+  const deletion = request({ operation: "DELETE", object: null, oldObject: { metadata: { name: "old", labels: {} } } });
+  it("is judged by the old object", () => {
+    const naming = rule({
+      summary: "Names.",
+      match: [],
+      mutate: ({ metadata }) => `it is ${metadata?.name}`,
+      validate: ({ metadata }) => `it is ${metadata?.name}`,
+    });
+    for (const phase of ["mutate", "validate"] as const) {
+      const decision = decide(naming, phase, deletion, circumstances());
+      assert.ok(!(decision instanceof Promise));
+      assert.equal(decision.outcome.status?.message, "it is old");
+    }
+  });
+  for (const mode of ["enforce", "warn", "audit"] as const)
+    it(`that a rule edits is the rule's fault, in mode ${mode}`, () => {
+      assert.throws(() => decide(mutating(), "mutate", deletion, circumstances(mode)), {
+        name: "TypeError",
+        message: "the rule edited /metadata/labels/seen of an object that is being deleted, which nobody could store",
+      });
+    });
+  it("that a rule edits in vain, since it refuses, is refused", () => {
+    const decision = decide(mutating("no"), "mutate", deletion, circumstances());
+    assert.ok(!(decision instanceof Promise) && !decision.outcome.allowed);
+  });
+  it("that a rule would edit is admitted where the rule is off", () => {
+    assert.deepEqual(decide(mutating(), "mutate", deletion, circumstances("off")), {
+      outcome: { allowed: true },
+      refused: false,
+      operations: 0,
+    });
+  });
+});
+
+describe("a rule", () => {
+  it("is told its surroundings, and is its own `this`", () => {
+    const told: unknown[] = [];
+    const one = rule({
+      summary: "Tells.",
+      match: [],
+      validate(...given) {
+        told.push(this, ...given);
+      },
+    });
+    const given = request({ operation: "UPDATE", oldObject: { metadata: { name: "old" } } });
+    decide(one, "validate", given, circumstances());
+    assert.deepEqual(told, [
+      one,
+      given.object,
+      { request: given, oldObject: given.oldObject, settings: { a: 1 }, variant: "v", now: new Date(0) },
+    ]);
+  });
+
+  const ranges = recorded({
+    objects: [{ apiVersion: "v1", kind: "LimitRange", metadata: { name: "small", namespace: "a" } }],
+  });
+  const asking = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
+    summary: "Asks.",
+    match: [],
+    needs: { ranges: list("limitranges") },
+    async mutate(object, surroundings) {
+      label(object);
+      const [first] = await surroundings.ranges("a");
+      return { warnings: [`there is ${first?.metadata?.name}`] };
+    },
+    async validate(_, surroundings) {
+      const found = await surroundings.ranges("b");
+      return found.length === 0 ? "there is none" : undefined;
+    },
+  });
+  it("that asks the world is waited for", async () => {
+    const world = { ...circumstances(), world: ranges };
+    const [changed, refused] = [
+      decide(asking, "mutate", request(), world),
+      decide(asking, "validate", request(), world),
+    ];
+    assert.ok(changed instanceof Promise && refused instanceof Promise);
+    assert.deepEqual(await changed, {
+      outcome: { allowed: true, patch, warnings: ["there is small"], audit: {} },
+      refused: false,
+      operations: 1,
+    });
+    assert.deepEqual((await refused).outcome.status?.message, "there is none");
+  });
+  it("that asks an unconnected world fails, and that is no refusal", async () => {
+    await assert.rejects(async () => decide(asking, "mutate", request(), circumstances()), { code: 503 });
+  });
+  it("that breaks is no refusal", () => {
+    const broken = rule({
+      summary: "Breaks.",
+      match: [],
+      validate: () => {
+        throw new RangeError("broken");
+      },
+    });
+    for (const mode of ["enforce", "warn", "audit"] as const)
+      assert.throws(() => decide(broken, "validate", request(), circumstances(mode)), RangeError);
+  });
+});

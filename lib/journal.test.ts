@@ -1,0 +1,310 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { signing } from "../test/signing.ts";
+import { endpoint } from "./endpoint.ts";
+import { line, type Report, verdictOf } from "./journal.ts";
+import { unconnected } from "./needs.ts";
+import { rule } from "./rule.ts";
+
+const report: Report = {
+  rule: "judge",
+  phase: "validate",
+  cluster: "prod-eu",
+  key: "abcdefgh.1",
+  mode: "enforce",
+  code: 200,
+  refused: false,
+  operations: 0,
+  milliseconds: 1.25,
+  function: "postern-judge",
+  version: "7",
+};
+
+/** What CloudWatch makes of a line, by the specification of the embedded metric format. */
+const metricsOf = (text: string): Record<string, unknown>[] => {
+  const { _aws, ...values } = JSON.parse(text);
+  if (_aws === undefined) return [];
+  assert.ok(Number.isSafeInteger(_aws.Timestamp) && _aws.CloudWatchMetrics.length > 0);
+  return _aws.CloudWatchMetrics.flatMap(
+    ({
+      Namespace,
+      Dimensions,
+      Metrics,
+    }: {
+      Namespace: string;
+      Dimensions: string[][];
+      Metrics: { Name: string; Unit: string }[];
+    }) => {
+      assert.match(Namespace, /^[\w./#:-]{1,256}$/);
+      for (const set of Dimensions) {
+        assert.ok(set.length > 0 && set.length <= 30);
+        for (const name of set)
+          assert.ok(
+            typeof values[name] === "string" && values[name] !== "" && values[name].length <= 1024,
+            `dimension ${name} is ${values[name]}`,
+          );
+      }
+      for (const { Name, Unit } of Metrics) {
+        assert.ok(Number.isFinite(values[Name]), `metric ${Name} is ${values[Name]}`);
+        assert.ok(["Count", "Milliseconds"].includes(Unit));
+      }
+      return Dimensions.flatMap((set) =>
+        Metrics.map(({ Name }) => ({ [Name]: values[Name], by: set.map((name) => values[name]).join(" ") })),
+      );
+    },
+  );
+};
+
+describe("a line", () => {
+  it("counts a review by stage, by rule, by version and by key", () => {
+    assert.deepEqual(metricsOf(line({ ...report, refused: true }, "prod", 5)), [
+      ...["prod", "judge validate prod-eu enforce", "postern-judge 7"].flatMap((by) => [
+        { Reviews: 1, by },
+        { Denials: 1, by },
+        { Errors: 0, by },
+        { Latency: 1.25, by },
+      ]),
+      { Reviews: 1, by: "prod-eu abcdefgh.1" },
+    ]);
+  });
+  it("counts a failure as an error and not as a denial", () => {
+    const counts = metricsOf(line({ ...report, code: 504, error: new Error("late") }, "prod", 5));
+    assert.deepEqual(
+      [counts.filter(({ Errors }) => Errors === 1).length, counts.filter(({ Denials }) => Denials === 1).length],
+      [3, 0],
+    );
+  });
+  it("counts nothing for who never showed a key", () => {
+    assert.deepEqual(
+      metricsOf(
+        line(
+          { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 },
+          "prod",
+          5,
+        ),
+      ),
+      [],
+    );
+  });
+
+  const verdicts: [Partial<Report>, string][] = [
+    [{}, "allowed"],
+    [{ operations: 2 }, "changed"],
+    [{ refused: true }, "denied"],
+    [{ code: 500 }, "failed"],
+    [{ code: 404, refused: true }, "failed"],
+    [{ mode: "warn" }, "allowed"],
+    [{ mode: "warn", refused: true }, "would be denied"],
+    [{ mode: "audit", operations: 1 }, "would be changed"],
+    [{ mode: "off" }, "allowed"],
+  ];
+  for (const [change, verdict] of verdicts)
+    it(`says ${verdict} of ${JSON.stringify(change)}`, () =>
+      assert.equal(verdictOf({ ...report, ...change }), verdict));
+
+  it("says where and what was reviewed", () => {
+    const request = {
+      uid: "u",
+      kind: { group: "apps", version: "v1", kind: "Deployment" },
+      resource: { group: "apps", version: "v1", resource: "deployments" },
+      subResource: "scale",
+      operation: "UPDATE",
+      userInfo: { username: "jane" },
+      name: "web",
+      namespace: "shop",
+      dryRun: true,
+      object: { secret: "s3cret" },
+    } as const;
+    const { _aws: _, ...entry } = JSON.parse(line({ ...report, variant: "v", request }, "prod", 5));
+    assert.deepEqual(entry, {
+      Rule: "judge",
+      Phase: "validate",
+      Cluster: "prod-eu",
+      Mode: "enforce",
+      Function: "postern-judge",
+      Version: "7",
+      Key: "abcdefgh.1",
+      Stage: "prod",
+      Reviews: 1,
+      Denials: 0,
+      Errors: 0,
+      Latency: 1.25,
+      verdict: "allowed",
+      code: 200,
+      variant: "v",
+      operations: 0,
+      operation: "UPDATE",
+      group: "apps",
+      resource: "deployments",
+      subResource: "scale",
+      namespace: "shop",
+      name: "web",
+      uid: "u",
+      dryRun: true,
+    });
+  });
+
+  it("holds an error with all its causes", () => {
+    const error = new Error("outer", {
+      cause: new TypeError("middle", { cause: new RangeError("inner", { cause: "no error" }) }),
+    });
+    assert.match(
+      JSON.parse(line({ ...report, code: 500, error }, "prod", 5)).error,
+      /^Error: outer\n.*\ncaused by TypeError: middle\n.*\ncaused by RangeError: inner\n/s,
+    );
+  });
+
+  it("is one line of JSON with valid metrics, whatever is reported", () => {
+    const text = fc.string({ unit: "binary", minLength: 1, maxLength: 100 });
+    const request = fc.record({
+      uid: text,
+      name: text,
+      namespace: text,
+      subResource: text,
+      operation: fc.constant("CREATE" as const),
+      dryRun: fc.boolean(),
+      userInfo: fc.constant({}),
+      kind: fc.record({ group: text, version: text, kind: text }),
+      resource: fc.record({ group: text, version: text, resource: text }),
+    });
+    const change = fc.record(
+      {
+        phase: fc.constantFrom("mutate" as const, "validate" as const),
+        variant: text,
+        key: text,
+        request,
+        code: fc.constantFrom(200, 400, 500),
+        refused: fc.boolean(),
+        operations: fc.nat(),
+        milliseconds: fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }),
+        error: text.map((message) => new Error(message)),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(change, fc.integer({ min: 0 }), (given, time) => {
+        const written = line({ ...report, ...given }, "prod", time);
+        assert.doesNotMatch(written, /[\n\r]/);
+        assert.equal(metricsOf(written).length, 13);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe("the journal of an endpoint", () => {
+  const signer = signing(1);
+  const segment = signer.segment("prod-eu");
+  const judge = rule({
+    summary: "Judges.",
+    match: [],
+    settings: { token: "settings-s3cret" },
+    mutate(object) {
+      object.metadata = { ...object.metadata, labels: {} };
+    },
+    validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
+  });
+  const lines: string[] = [];
+  const handler = endpoint(
+    judge,
+    {
+      rule: "judge",
+      clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
+    },
+    {
+      publicKeys: signer.publicKey,
+      world: unconnected,
+      journal: (given) => lines.push(line(given, "test", Date.now())),
+    },
+  );
+  const context = {
+    functionName: "postern-judge",
+    functionVersion: "7",
+    getRemainingTimeInMillis: () => 1000,
+  } as Parameters<typeof handler>[1];
+  const written = async (event: unknown): Promise<string> => {
+    lines.length = 0;
+    await handler(event, context);
+    assert.equal(lines.length, 1);
+    return lines[0] ?? "";
+  };
+  const event = (path: string, body: string, method = "POST") => ({
+    version: "2.0",
+    rawPath: path,
+    headers: { "content-type": "application/json" },
+    requestContext: { http: { method } },
+    body,
+    isBase64Encoded: false,
+  });
+  const review = (object: unknown) => ({
+    kind: "AdmissionReview",
+    apiVersion: "admission.k8s.io/v1",
+    request: {
+      uid: "u",
+      kind: { group: "", version: "v1", kind: "Secret" },
+      resource: { group: "", version: "v1", resource: "secrets" },
+      name: "web",
+      operation: "CREATE",
+      userInfo: { username: "user-s3cret" },
+      object,
+      oldObject: object,
+    },
+  });
+
+  it("holds nothing of the object, the settings, the body or the key", async () => {
+    const word = fc.string({ unit: fc.constantFrom(..."QWZ789"), minLength: 6, maxLength: 20 });
+    const body = fc
+      .tuple(word, fc.constantFrom("data", "stringData", "metadata", "spec"), fc.nat(), fc.boolean())
+      .map(([secret, key, at, torn]) => {
+        const text = JSON.stringify(review({ [key]: { [secret]: secret, labels: { bad: secret } } }));
+        return { secret, body: torn ? text.slice(0, at % text.length) + secret : text };
+      });
+    await fc.assert(
+      fc.asyncProperty(
+        body,
+        fc.constantFrom("mutate", "validate", "judge"),
+        fc.constantFrom("POST", "GET"),
+        async ({ secret, body }, phase, method) => {
+          const text = await written(event(`/${segment}/judge/${phase}`, body, method));
+          for (const hidden of [secret, segment, segment.slice(-40), "s3cret"]) assert.ok(!text.includes(hidden), text);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  const strangers: [string, string][] = [
+    ["no key", "/judge/mutate"],
+    ["a wrong key", `/prod-eu.${"A".repeat(86)}/judge/mutate`],
+    ["another signer's key", `/${signing(2).segment("prod-eu")}/judge/mutate`],
+    ["no path", ""],
+  ];
+  for (const [name, path] of strangers)
+    it(`counts nothing for ${name}`, async () => {
+      const text = await written(event(path, "{}"));
+      assert.deepEqual([metricsOf(text), JSON.parse(text).code], [[], 404]);
+    });
+  it("counts nothing for an event that is none", async () => assert.deepEqual(metricsOf(await written({ a: 1 })), []));
+
+  const known: [string, unknown, number][] = [
+    ["a review", event(`/${segment}/judge/mutate`, JSON.stringify(review({}))), 200],
+    ["a body that is no review", event(`/${segment}/judge/mutate`, "{"), 400],
+    ["another method", event(`/${segment}/judge/mutate`, "", "GET"), 405],
+    ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200],
+  ];
+  for (const [name, given, code] of known)
+    it(`counts ${name} of a known caller, with every dimension`, async () => {
+      const text = await written(given);
+      assert.deepEqual([metricsOf(text).length, JSON.parse(text).code], [13, code]);
+    });
+  for (const given of [
+    { phase: "mutate", cluster: "prod-eu", review: {} },
+    { phase: "judge", cluster: "prod-eu", review: {} },
+    { phase: "mutate", cluster: "prod-eu", review: review({}), now: "noon" },
+    { phase: "mutate", cluster: "", review: review({}) },
+  ])
+    it(`leaves valid metrics, or none, for ${JSON.stringify(given).slice(0, 60)}`, async () => {
+      assert.ok([0, 13].includes(metricsOf(await written(given)).length));
+    });
+});

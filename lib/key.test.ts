@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { signing } from "../test/signing.ts";
+import { claim, doorkeeper } from "./key.ts";
+
+const [one, two, stranger] = [signing(1), signing(2), signing(3)];
+const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
+const keyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
+const admit = doorkeeper(one.publicKey, keyVersions);
+const id = ({ publicKey }: typeof one) => publicKey.slice(0, 8);
+
+describe("a claim", () => {
+  it("is what design.md says", () => assert.equal(claim("prod-eu", 2), "postern/1 prod-eu 2"));
+});
+
+describe("the doorkeeper", () => {
+  const valid = one.segment("prod-eu");
+  it("admits the right key, and says whose it is", () => {
+    for (let time = 0; time < 2; time++) assert.deepEqual(admit(valid), { cluster: "prod-eu", key: `${id(one)}.1` });
+  });
+  it("admits either version while a key is raised, and says which", () => {
+    assert.deepEqual(
+      [2, 3].map((version) => admit(one.segment("raised", version))?.key),
+      [`${id(one)}.2`, `${id(one)}.3`],
+    );
+  });
+  it("admits what either of two keys has signed, and says which", () => {
+    const either = doorkeeper(`${one.publicKey},${two.publicKey}`, keyVersions);
+    assert.deepEqual(
+      [one, two, stranger].map(({ segment }) => either(segment("prod-eu"))?.key),
+      [`${id(one)}.1`, `${id(two)}.1`, undefined],
+    );
+  });
+
+  const signature = valid.slice("prod-eu.".length);
+  const flipped = (index: number) =>
+    `prod-eu.${signature.slice(0, index)}${signature[index] === "A" ? "B" : "A"}${signature.slice(index + 1)}`;
+  const wrong: [string, string][] = [
+    ["nothing", ""],
+    ["a dot", "."],
+    ["a cluster alone", "prod-eu"],
+    ["a cluster with a dot", "prod-eu."],
+    ["a signature alone", signature],
+    ["a signature of zeros", `prod-eu.${"A".repeat(86)}`],
+    ["a signature changed at its beginning", flipped(0)],
+    ["a signature changed in its middle", flipped(43)],
+    ["a signature cut short", valid.slice(0, -1)],
+    ["a signature that goes on", `${valid}A`],
+    ["a signature that is padded", `${valid}==`],
+    ["a signature in plain base64", `prod-eu.${"+/".repeat(43)}`],
+    ["a line break behind it", `${valid}\n`],
+    ["a space before it", ` ${valid}`],
+    ["another cluster's key", `prod-eu.${one.segment("prod-us").slice("prod-us.".length)}`],
+    ["a cluster in capitals", `PROD-EU.${signature}`],
+    ["a stranger's key", stranger.segment("prod-eu")],
+    ["a key of an old version", one.segment("raised", 1)],
+    ["a key of a version to come", one.segment("prod-eu", 2)],
+    ["a cluster without versions", one.segment("none")],
+    ["a cluster that isn't here", one.segment("elsewhere")],
+    ["a cluster named as a member of every object", one.segment("constructor")],
+    ["a cluster whose name is too long", one.segment("a".repeat(64))],
+    ["a cluster whose name holds a space", one.segment("prod eu")],
+  ];
+  for (const [name, segment] of wrong)
+    it(`sends away ${name}, each time`, () => {
+      assert.equal(admit(segment), undefined);
+      assert.equal(admit(segment), undefined);
+    });
+
+  it("sends away all where it has no key", () => {
+    for (const none of ["", ",", ",,"]) assert.equal(doorkeeper(none, keyVersions)(valid), undefined);
+  });
+  it("fails where its keys are none: that is our fault, not the caller's", () => {
+    assert.throws(() => doorkeeper("garbage", keyVersions)(valid));
+  });
+
+  it("sends away any other text", () => {
+    const near = fc
+      .tuple(
+        fc.constantFrom("prod-eu", "raised"),
+        fc.string({ unit: fc.constantFrom(..."AZaz09-_"), minLength: 86, maxLength: 86 }),
+      )
+      .map((parts) => parts.join("."));
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), near), (segment) => admit(segment) === undefined),
+      { numRuns: 500 },
+    );
+  });
+
+  it("remembers the right, and no more than it said it would", () => {
+    let asked = 0;
+    const counting = doorkeeper(one.publicKey, () => {
+      asked += 1;
+      return [1];
+    });
+    const questions = (segments: string[]) => {
+      const before = asked;
+      for (const segment of segments) counting(segment);
+      return asked - before;
+    };
+    const right = Array.from({ length: 1000 }, (_, index) => one.segment(`c${index}`));
+    assert.equal(questions(right), 1000);
+    assert.equal(questions(right.slice(-256)), 0, "the last 256 are known");
+    assert.equal(questions(right.slice(0, 744)), 744, "those before are forgotten");
+  });
+
+  it("remembers nothing that is wrong", () => {
+    let asked = 0;
+    const counting = doorkeeper(one.publicKey, () => {
+      asked += 1;
+      return [1];
+    });
+    counting(valid);
+    const garbage = Array.from(
+      { length: 10_000 },
+      (_, index) => `prod-eu.${Buffer.from(index.toString().padStart(64, "0")).toString("base64url")}`,
+    );
+    for (const segment of garbage) counting(segment);
+    assert.equal(asked, 10_001);
+    for (const segment of garbage.slice(-100)) counting(segment);
+    assert.equal(asked, 10_101, "each wrong one is verified again");
+    counting(valid);
+    assert.equal(asked, 10_101, "and has displaced no right one");
+  });
+});

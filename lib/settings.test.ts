@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { merge, mistakes } from "./settings.ts";
+
+const defaults = {
+  seconds: 300,
+  ratio: 0.5,
+  on: false,
+  name: "",
+  images: ["a"],
+  any: [] as unknown[],
+  open: {},
+  deep: { level: "low", further: { wait: 1 } },
+  optional: null,
+};
+
+describe("merge", () => {
+  const table: [string, unknown, object][] = [
+    ["gives the defaults where nothing is given", undefined, defaults],
+    ["gives the defaults for what is no map", [1], defaults],
+    ["overrides one member", { seconds: 1 }, { ...defaults, seconds: 1 }],
+    [
+      "overrides inside a map",
+      { deep: { further: { wait: 2 } } },
+      { ...defaults, deep: { level: "low", further: { wait: 2 } } },
+    ],
+    ["replaces lists whole", { images: [] }, { ...defaults, images: [] }],
+    ["fills open maps", { open: { a: { b: 1 } } }, { ...defaults, open: { a: { b: 1 } } }],
+    ["gives what has no default", { optional: { a: 1 } }, { ...defaults, optional: { a: 1 } }],
+    ["gives a member named as one of every object", { constructor: { a: 1 } }, { ...defaults, constructor: { a: 1 } }],
+  ];
+  for (const [name, given, merged] of table) it(name, () => assert.deepEqual(merge(defaults, given), merged));
+
+  it("keeps __proto__ as a key, and no prototype but the usual", () => {
+    const merged = merge({ open: {} }, JSON.parse('{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}'));
+    assert.equal(JSON.stringify(merged), '{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}');
+    assert.deepEqual([Reflect.get(merged, "b"), Object.getPrototypeOf(merged) === Object.prototype], [undefined, true]);
+  });
+
+  const maps = fc.dictionary(fc.string(), fc.jsonValue());
+  it("leaves both as they were, and has every member of either", () => {
+    fc.assert(
+      fc.property(maps, maps, (one, other) => {
+        const before = JSON.stringify([one, other]);
+        const merged = merge(one, other);
+        assert.equal(JSON.stringify([one, other]), before);
+        assert.deepEqual(new Set(Object.keys(merged)), new Set([...Object.keys(one), ...Object.keys(other)]));
+        assert.deepEqual(merge(merged, other), merged);
+      }),
+    );
+  });
+});
+
+describe("mistakes", () => {
+  const keys = Object.keys(defaults).join(", ");
+  const table: [string, unknown, [string, string][]][] = [
+    ["none in nothing", {}, []],
+    ["none in the defaults themselves", defaults, []],
+    ["none in upstream's header", { apiVersion: "v1", kind: "Configuration" }, []],
+    ["none in what is open", { any: [1, "a", {}], open: { a: 1, b: [] }, optional: [1] }, []],
+    ["none in a fraction where the default is one", { ratio: 2 }, []],
+    ["a list for a map", [], [["", "must be a map, not a list"]]],
+    ["nothing for a map", null, [["", "must be a map, not nothing"]]],
+    ["an unknown member", { second: 1 }, [["second", `is unknown; one of ${keys} is expected`]]],
+    [
+      "every wrong type",
+      { seconds: "1", on: "yes", name: 1, images: {}, deep: [] },
+      [
+        ["seconds", "must be a number, not a text"],
+        ["on", "must be true or false, not a text"],
+        ["name", "must be a text, not a number"],
+        ["images", "must be a list, not a map"],
+        ["deep", "must be a map, not a list"],
+      ],
+    ],
+    ["nothing for something", { name: null }, [["name", "must be a text, not nothing"]]],
+    ["fractions, infinities and what is no number", { seconds: 1.5 }, [["seconds", "must be a whole number"]]],
+    ["infinity", { seconds: Number.POSITIVE_INFINITY }, [["seconds", "must be a whole number"]]],
+    [
+      "wrong elements, each",
+      { images: ["a", 1, null, []] },
+      [
+        ["images.1", "must be a text, not a number"],
+        ["images.2", "must be a text, not nothing"],
+        ["images.3", "must be a text, not a list"],
+      ],
+    ],
+    [
+      "what is deep",
+      { deep: { level: 1, further: { wait: "a", weight: 1 } } },
+      [
+        ["deep.level", "must be a text, not a number"],
+        ["deep.further.wait", "must be a number, not a text"],
+        ["deep.further.weight", "is unknown; one of wait is expected"],
+      ],
+    ],
+    ["__proto__", JSON.parse('{"__proto__":{}}'), [["__proto__", `is unknown; one of ${keys} is expected`]]],
+    ["toString", { toString: 1 }, [["toString", `is unknown; one of ${keys} is expected`]]],
+  ];
+  for (const [name, given, found] of table)
+    it(`are ${name}`, () =>
+      assert.deepEqual(
+        mistakes(defaults, given).map(({ path, sentence }) => [path.join("."), sentence]),
+        found,
+      ));
+
+  it("say where there are no settings", () =>
+    assert.deepEqual(mistakes({}, { a: 1 }), [{ path: ["a"], sentence: "is unknown; there are no settings here" }]));
+
+  it("are none in what has the same shape", () => {
+    const like = fc.record(
+      {
+        seconds: fc.integer(),
+        on: fc.boolean(),
+        name: fc.string(),
+        images: fc.array(fc.string()),
+        any: fc.array(fc.jsonValue()),
+        open: fc.dictionary(fc.string(), fc.jsonValue()),
+        optional: fc.jsonValue(),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(fc.property(like, (given) => mistakes(defaults, given).length === 0));
+  });
+
+  it("are found in anything, or merging it keeps the shape", () => {
+    const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
+    fc.assert(
+      fc.property(anything, (given) => {
+        if (mistakes(defaults, given).length > 0) return;
+        assert.deepEqual(mistakes(defaults, merge(defaults, given)), []);
+        assert.deepEqual(Object.keys(merge(defaults, given)), Object.keys(defaults));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});

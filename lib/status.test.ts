@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Request } from "./review.ts";
+import { aggregate, type FieldError, fieldErrorBody, forbidden, invalid, nameOf, notFound, tooMany } from "./status.ts";
+
+// The wording is upstream's: plugins-1.md 0.3 and plugins-2.md 0.1.
+
+const request = (change: Partial<Request> = {}): Request => ({
+  uid: "1",
+  kind: { group: "", version: "v1", kind: "Pod" },
+  resource: { group: "", version: "v1", resource: "pods" },
+  operation: "CREATE",
+  userInfo: {},
+  name: "a",
+  object: {},
+  ...change,
+});
+const deployment: Partial<Request> = {
+  kind: { group: "apps", version: "v1", kind: "Deployment" },
+  resource: { group: "apps", version: "v1", resource: "deployments" },
+};
+const unnamed = { name: "" };
+
+describe("the name shown", () => {
+  const table: [string, Partial<Request>, string][] = [
+    ["is the request's", { name: "a", object: { metadata: { name: "b" } } }, "a"],
+    ["is else the object's", { ...unnamed, object: { metadata: { name: "b", generateName: "c-" } } }, "b"],
+    ["is else its prefix", { ...unnamed, object: { metadata: { generateName: "c-" } } }, "c-"],
+    ["is else Unknown", { ...unnamed, object: { metadata: {} } }, "Unknown"],
+    [
+      "is Unknown where names are empty",
+      { ...unnamed, object: { metadata: { name: "", generateName: "" } } },
+      "Unknown",
+    ],
+    ["is Unknown where names are none", { ...unnamed, object: { metadata: { name: 1 } } }, "Unknown"],
+    ["is Unknown without an object", { ...unnamed, object: null }, "Unknown"],
+    ["says so where there is no metadata", { ...unnamed, object: {} }, "Unknown/errorGettingName"],
+  ];
+  for (const [name, change, shown] of table) it(name, () => assert.equal(nameOf(request(change)), shown));
+});
+
+describe("a refusal", () => {
+  it("is Forbidden of a resource of the core group", () => {
+    assert.deepEqual(forbidden(request(), "no"), {
+      code: 403,
+      reason: "Forbidden",
+      message: 'pods "a" is forbidden: no',
+      details: { name: "a", kind: "pods" },
+    });
+  });
+  it("is Forbidden of a resource of another group", () => {
+    assert.deepEqual(forbidden(request(deployment), "no"), {
+      code: 403,
+      reason: "Forbidden",
+      message: 'deployments.apps "a" is forbidden: no',
+      details: { name: "a", group: "apps", kind: "deployments" },
+    });
+  });
+  it("is Forbidden by the object's own name, or by none", () => {
+    assert.equal(forbidden(request(), "no", "own").message, 'pods "own" is forbidden: no');
+    assert.deepEqual(forbidden(request(), "no", ""), {
+      code: 403,
+      reason: "Forbidden",
+      message: "pods is forbidden: no",
+      details: { kind: "pods" },
+    });
+  });
+  it("is NotFound", () => {
+    assert.deepEqual(notFound({ group: "", resource: "namespaces" }, "x"), {
+      code: 404,
+      reason: "NotFound",
+      message: 'namespaces "x" not found',
+      details: { name: "x", kind: "namespaces" },
+    });
+    assert.deepEqual(notFound({ group: "apps", resource: "deployments" }, "x"), {
+      code: 404,
+      reason: "NotFound",
+      message: 'deployments.apps "x" not found',
+      details: { name: "x", group: "apps", kind: "deployments" },
+    });
+  });
+  it("is TooManyRequests, without details", () => {
+    assert.deepEqual(tooMany("limit reached on namespace a"), {
+      code: 429,
+      reason: "TooManyRequests",
+      message: "Too many requests: limit reached on namespace a",
+    });
+  });
+
+  const errors: [FieldError, string][] = [
+    [{ field: "f", type: "Required value", value: 1, detail: "name it" }, "Required value: name it"],
+    [{ field: "f", type: "Required value" }, "Required value"],
+    [{ field: "f", type: "Forbidden", value: 1, detail: "may not change" }, "Forbidden: may not change"],
+    [
+      { field: "f", type: "Invalid value", value: 'a "b"', detail: "must be short" },
+      'Invalid value: "a \\"b\\"": must be short',
+    ],
+    [{ field: "f", type: "Invalid value", value: 3, detail: "" }, "Invalid value: 3"],
+    [{ field: "f", type: "Invalid value", value: true }, "Invalid value: true"],
+    [{ field: "f", type: "Invalid value", value: { a: [1] } }, 'Invalid value: {"a":[1]}'],
+    [{ field: "f", type: "Invalid value" }, "Invalid value: null"],
+    [
+      { field: "f", type: "Unsupported value", value: "x", detail: 'supported values: "y", "z"' },
+      'Unsupported value: "x": supported values: "y", "z"',
+    ],
+  ];
+  for (const [error, body] of errors) it(`of a field reads ${body}`, () => assert.equal(fieldErrorBody(error), body));
+
+  const [required, wrong] = [
+    { field: "spec.a", type: "Required value" },
+    { field: "spec.b", type: "Invalid value", value: "x" },
+  ] as const;
+  it("is Invalid of one field, without brackets", () => {
+    assert.deepEqual(invalid(request(), "a", [required]), {
+      code: 422,
+      reason: "Invalid",
+      message: 'Pod "a" is invalid: spec.a: Required value',
+      details: {
+        name: "a",
+        kind: "Pod",
+        causes: [{ reason: "FieldValueRequired", message: "Required value", field: "spec.a" }],
+      },
+    });
+  });
+  it("is Invalid of several, each with its cause", () => {
+    assert.deepEqual(
+      invalid(request(deployment), "", [
+        required,
+        wrong,
+        wrong,
+        { field: "c", type: "Unsupported value", value: 1 },
+        { field: "d", type: "Forbidden" },
+      ]),
+      {
+        code: 422,
+        reason: "Invalid",
+        message:
+          'Deployment.apps "" is invalid: [spec.a: Required value, spec.b: Invalid value: "x", c: Unsupported value: 1, d: Forbidden]',
+        details: {
+          group: "apps",
+          kind: "Deployment",
+          causes: [
+            { reason: "FieldValueRequired", message: "Required value", field: "spec.a" },
+            { reason: "FieldValueInvalid", message: 'Invalid value: "x"', field: "spec.b" },
+            { reason: "FieldValueInvalid", message: 'Invalid value: "x"', field: "spec.b" },
+            { reason: "FieldValueNotSupported", message: "Unsupported value: 1", field: "c" },
+            { reason: "FieldValueForbidden", message: "Forbidden", field: "d" },
+          ],
+        },
+      },
+    );
+  });
+
+  const several: [string[], string][] = [
+    [["a"], "a"],
+    [["a", "a"], "a"],
+    [["a", "b"], "[a, b]"],
+    [["b", "a", "b"], "[b, a]"],
+  ];
+  for (const [texts, text] of several) it(`of ${texts} reads ${text}`, () => assert.equal(aggregate(texts), text));
+});
