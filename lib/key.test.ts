@@ -102,6 +102,7 @@ describe("the doorkeeper", () => {
     const right = Array.from({ length: 1000 }, (_, index) => one.segment(`c${index}`));
     assert.equal(questions(right), 1000);
     assert.equal(questions(right.slice(-256)), 0, "the last 256 are known");
+    assert.equal(questions(right.slice(743, 744)), 1, "and no more");
     assert.equal(questions(right.slice(0, 744)), 744, "those before are forgotten");
   });
 

@@ -199,7 +199,7 @@ describe("a draft", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(value)), pod());
     assert.deepEqual(Object.keys(value.spec), ["containers", "nodeName"]);
     assert.ok(Array.isArray(value.spec.containers) && "nodeName" in value.spec && !("x" in value.spec));
-    assert.equal(value.spec.__proto__, Object.prototype);
+    assert.equal(Reflect.get(value.spec, "__proto__"), Object.prototype);
     assert.deepEqual({ ...value.spec.containers[1] }, { name: "b" });
   });
 

@@ -435,6 +435,11 @@ describe("warnings", () => {
     assert.deepEqual(fitWarnings(faces), faces);
   });
 
+  it("leave room to say how many did not fit", () => {
+    const full = Array.from({ length: 17 }, (_, index) => `${index + 10}${"😀".repeat(254)}`);
+    assert.deepEqual(fitWarnings(full), [...full.slice(0, 15), "2 more warnings did not fit"]);
+  });
+
   it("are never lost unsaid", () => {
     fc.assert(
       fc.property(fc.array(anyText, { maxLength: 60 }), (given) => {

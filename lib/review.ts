@@ -1,8 +1,5 @@
 import { Failure } from "./failure.ts";
 
-/** A value that came from JSON. */
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
-
 /** What every Kubernetes object has, as far as a rule that takes any kind may rely on it. */
 export interface KubernetesObject {
   apiVersion?: string;

@@ -17,6 +17,7 @@ import {
   readCases,
   reviewOf,
 } from "../infra/cases.ts";
+import { listing } from "../infra/listing.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { condition } from "./cel.ts";
 import { perturbed } from "./perturbed.ts";
@@ -26,6 +27,12 @@ const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
 
 const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
+
+if (only.length === 0)
+  it("lists every rule in functions/README.md; npm run fix writes it", async () => {
+    const { present, wanted } = await listing(catalogue);
+    assert.equal(present, wanted);
+  });
 
 for (const listed of catalogue) {
   const cases = await readCases(listed);
