@@ -141,6 +141,12 @@ describe("the certificate", () => {
     assert.equal(await handshake(second, "127.0.0.1"), "verified");
   });
 
+  it("is made anew where it is torn", async () => {
+    await openCertificate(folder, "127.0.0.1");
+    await writeFile(join(folder, "server.crt"), "-----BEGIN CERTIFICATE-----\nMIIB");
+    assert.equal(await handshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
+  });
+
   it("is made anew where half of it is gone", async () => {
     await openCertificate(folder, "127.0.0.1");
     await rm(join(folder, "server.key"));

@@ -68,13 +68,18 @@ const month = 30 * 24 * 3600 * 1000;
 
 /** Of two processes that replace both at once, one may have had the last word on the certificate, the other on the key. */
 const serves = (cert: string, key: string, ca: string, names: string[]): boolean => {
-  const certificate = new X509Certificate(cert);
-  return (
-    certificate.checkIssued(new X509Certificate(ca)) &&
-    certificate.checkPrivateKey(createPrivateKey(key)) &&
-    Date.parse(certificate.validTo) > Date.now() + month &&
-    names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
-  );
+  try {
+    const certificate = new X509Certificate(cert);
+    return (
+      certificate.checkIssued(new X509Certificate(ca)) &&
+      certificate.checkPrivateKey(createPrivateKey(key)) &&
+      Date.parse(certificate.validTo) > Date.now() + month &&
+      names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
+    );
+  } catch {
+    // Torn files are as good as none.
+    return false;
+  }
 };
 
 /** The file's content, made and kept where there is none; of two that make it at once, the first wins. */

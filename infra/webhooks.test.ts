@@ -271,6 +271,8 @@ describe("an exemption", () => {
 
 describe("one line", () => {
   it("leaves texts as they are", () => assert.equal(oneLine('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
+  for (const text of ["a // why\n|| b", 'a == """x\n  y"""'])
+    it(`keeps the lines of ${JSON.stringify(text)}`, () => assert.equal(oneLine(text), text));
 });
 
 describe("mutating entries", () => {
@@ -296,6 +298,11 @@ describe("mutating entries", () => {
       "of a resource with its subresources",
       [slow("a", 10, status), slow("b", 11, pods)],
       "a CREATE of pods could wait 21 s for a, b",
+    ],
+    [
+      "of a subresource that two patterns share",
+      [slow("a", 10, status), slow("b", 11, [{ ...pods[0], resources: ["*/status"] }])],
+      "a CREATE of pods/status could wait 21 s for a, b",
     ],
     ["of one alone", [slow("a", 21, pods)], "a CREATE of pods could wait 21 s for a"],
   ];

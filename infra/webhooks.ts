@@ -154,32 +154,32 @@ const selector = (
   return Object.keys(given).length > 0 ? given : undefined;
 };
 
-/** Line breaks and indentation are the rule's layout; inside texts nothing changes. */
-export const oneLine = (expression: string) => expression.replace(/\s*\n\s*/g, " ").trim();
+/** Line breaks and indentation are the rule's layout, unless a comment or a long text depends on them. */
+export const oneLine = (expression: string) =>
+  /\/\/|"""|'''/.test(expression) ? expression : expression.replace(/\s*\n\s*/g, " ").trim();
 
 /** Refuses entries that one request could wait for longer than the API server waits. */
 const checkChain = (webhooks: Webhook[]) => {
   const literals = (part: (match: Match) => readonly string[]) => [
     ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
   ];
-  const longest = { seconds: 0, names: [] as string[], request: "" };
+  const names = literals(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
+  const subs = literals(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);
+  const longest = { seconds: 0, rules: [] as string[], request: "" };
   for (const group of literals(({ apiGroups }) => apiGroups))
-    for (const resource of literals(({ resources }) => resources))
+    for (const resource of names.flatMap((name) => subs.map((sub) => (sub === "" ? name : `${name}/${sub}`))))
       for (const operation of ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[]) {
         const called = webhooks.filter(({ rules }) =>
           rules.some((match) => matches(match, group, resource, operation)),
         );
         const seconds = called.reduce((sum, { timeoutSeconds }) => sum + timeoutSeconds, 0);
-        if (seconds > longest.seconds)
-          Object.assign(longest, {
-            seconds,
-            names: called.map(({ name }) => name.replace(/\.postern\.dev$/, "")),
-            request: `${operation} of ${resource}`,
-          });
+        if (seconds <= longest.seconds) continue;
+        const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
+        Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
       }
   if (longest.seconds > longestChain)
     throw new Complaint(
-      `a ${longest.request} could wait ${longest.seconds} s for ${longest.names.join(", ")}, more than the ${longestChain} s that are safe; shorten one by timeoutSeconds in postern.yaml`,
+      `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; shorten one by timeoutSeconds in postern.yaml`,
     );
 };
 

@@ -66,7 +66,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
       turn.phase = phase;
       turn.variant = variant as string | undefined;
       turn.settings = settings;
-      if (needs && rule.needs) turn.world = recorded(needs as Recorded);
+      if (rule.needs && typeof needs === "object" && needs !== null) turn.world = recorded(needs as Recorded);
       if (now !== undefined) turn.now = new Date(String(now));
       if (Number.isNaN(turn.now?.getTime()))
         throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
@@ -90,7 +90,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
     }
     const { mode = "enforce", settings = rule.settings ?? {} } = clusterOf(turn.cluster) ?? {};
     turn.mode = mode;
-    turn.settings = merge(settings, turn.settings);
+    turn.settings = turn.settings === undefined ? settings : merge(rule.settings ?? {}, turn.settings);
     turn.now ??= new Date();
     if (rule.needs) turn.world ??= host.world(turn.cluster ?? "");
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();

@@ -62,18 +62,19 @@ export const read = (given: unknown): Call => {
     body: () => bodyOf(event),
     answer: (code, json) => {
       const sent = { "content-type": "application/json", ...(code === 405 && { allow: "POST" }) };
-      const lists = Object.entries(sent).map(([key, value]) => [key, [value]]);
       return {
         statusCode: code,
         ...("elb" in context && { statusDescription: String(code) }),
         headers: sent,
-        ...(event.multiValueHeaders != null && { multiValueHeaders: Object.fromEntries(lists) }),
+        ...(event.multiValueHeaders != null && { multiValueHeaders: listed(sent) }),
         body: json,
         isBase64Encoded: false,
       };
     },
   };
 };
+
+const listed = (headers: object) => Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, [value]]));
 
 /** A Go duration of whole seconds, as the API server writes it. */
 const seconds = (value: string): number | undefined => {

@@ -11,10 +11,15 @@ const admit = doorkeeper(one.publicKey, keyVersions);
 const id = ({ publicKey }: typeof one) => publicKey.slice(0, 8);
 
 describe("a claim", () => {
-  it("is what design.md says", () => assert.equal(claim("prod-eu", 2), "postern/1 prod-eu 2"));
+  it("names the cluster and its key version", () => assert.equal(claim("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
 describe("the doorkeeper", () => {
+  it("does not begin its work with a public key that is none", () =>
+    assert.throws(
+      () => doorkeeper(`${one.publicKey},rubbish`, keyVersions),
+      /^Error: "rubbish" is no Ed25519 public key/,
+    ));
   const valid = one.segment("prod-eu");
   it("admits the right key, and says whose it is", () => {
     for (let time = 0; time < 2; time++) assert.deepEqual(admit(valid), { cluster: "prod-eu", key: `${id(one)}.1` });

@@ -19,7 +19,7 @@ const remembered = 256;
  */
 export const doorkeeper = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
   const known = new Map<string, Caller>();
-  let keys: { id: string; key: KeyObject }[] | undefined;
+  const keys = publicKeys.split(",").filter(Boolean).map(publicKey);
 
   return (segment: string): Caller | undefined => {
     const before = known.get(segment);
@@ -27,7 +27,6 @@ export const doorkeeper = (publicKeys: string, keyVersions: (cluster: string) =>
     const [, cluster, signature] = segmentForm.exec(segment) ?? [];
     if (cluster === undefined || signature === undefined) return undefined;
 
-    keys ??= publicKeys.split(",").filter(Boolean).map(publicKey);
     for (const { id, key } of keys)
       for (const version of keyVersions(cluster)) {
         if (!verify(null, Buffer.from(claim(cluster, version)), key, Buffer.from(signature, "base64url"))) continue;
@@ -40,6 +39,10 @@ export const doorkeeper = (publicKeys: string, keyVersions: (cluster: string) =>
   };
 };
 
-const publicKey = (x: string) => {
-  return { id: x.slice(0, 8), key: createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" }) };
+const publicKey = (x: string): { id: string; key: KeyObject } => {
+  try {
+    return { id: x.slice(0, 8), key: createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" }) };
+  } catch (cause) {
+    throw new Error(`"${x}" is no Ed25519 public key in base64url, as POSTERN_KEYS must list them`, { cause });
+  }
 };

@@ -97,13 +97,14 @@ export const decode = (body: string): Review => check(parse(body));
 
 /** As `decode`, for what is parsed already. */
 export const check = (value: unknown): Review => {
-  map(value, "the review");
+  if (!isMap(value)) throw wrong("the review", "an object");
   // The shape vouches for every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: Request };
   const version = versions.find((one) => groupVersion + one === apiVersion);
   if (kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
   if (version === undefined) throw wrong("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
-  shape(request, "request");
+  const fault = shape(request);
+  if (fault) throw wrong(`request${fault.path}`, fault.expected);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
   if (request[needed] == null) throw wrong(`request.${needed}`, `an object on ${request.operation}`);
   return { version, request };
@@ -111,26 +112,36 @@ export const check = (value: unknown): Review => {
 
 const versions = ["v1", "v1beta1"] as const;
 
-type Check = (value: unknown, path: string) => unknown;
+/** Where a value is wrong. Paths are put together on the way back: most reviews need none. */
+interface Fault {
+  path: string;
+  expected: string;
+}
+type Check = (value: unknown) => Fault | undefined;
 
 const must =
   (expected: string, test: (value: unknown) => boolean): Check =>
-  (value, path) => {
-    if (!test(value)) throw wrong(path, expected);
-  };
+  (value) =>
+    test(value) ? undefined : { path: "", expected };
 const optional =
   (present: Check): Check =>
-  (value, path) =>
-    value == null || present(value, path);
-const members =
-  (checks: Record<string, Check>): Check =>
-  (value, path) => {
-    map(value, path);
-    for (const key in checks) checks[key]?.(Reflect.get(value as object, key), `${path}.${key}`);
+  (value) =>
+    value == null ? undefined : present(value);
+const members = (checks: Record<string, Check>): Check => {
+  const entries = Object.entries(checks);
+  return (value) => {
+    if (!isMap(value)) return map(value);
+    for (const [key, check] of entries) {
+      const fault = check(value[key]);
+      if (fault) return { ...fault, path: `.${key}${fault.path}` };
+    }
+    return undefined;
   };
+};
 const isText = (value: unknown) => typeof value === "string";
 const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
-const isMap = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const text = must("a string", isText);
 const map = must("an object", isMap);
@@ -155,7 +166,7 @@ const shape = members({
     groups: must("a list of strings", isTexts),
     extra: must(
       "a map of lists of strings",
-      (value) => value == null || (isMap(value) && Object.values(value as object).every(isTexts)),
+      (value) => value == null || (isMap(value) && Object.values(value).every(isTexts)),
     ),
   }),
   object: optional(map),

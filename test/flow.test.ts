@@ -214,6 +214,11 @@ describe("an event", () => {
     };
     assert.equal(JSON.stringify(await handler(event, context())), admitted);
     assert.deepEqual(told, [{ label: "told" }, "2026-02-03T04:05:06.000Z", ["small"]]);
+    // What an invocation brings stands in the place of what is baked: what it leaves out is the rule's default.
+    const baked = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: { label: "baked", other: 1 } } } };
+    const again = endpoint(curious, baked, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
+    await again({ ...event, settings: {} }, context());
+    assert.deepEqual(told[3], { label: "seen" });
   });
 
   const wrongDirect: [string, object, string][] = [
