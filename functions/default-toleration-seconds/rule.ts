@@ -5,24 +5,30 @@ export default rule({
   summary: "Lets a pod stay five minutes on a node that is lost, unless the pod says otherwise.",
   order: 15,
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
-  matchConditions: {
-    "misses-a-toleration": `!has(object.spec.tolerations) || !["not-ready", "unreachable"].all(lost,
+  matchConditions: ({ replaceDefaults }) => ({
+    "concerns-its-tolerations": `!has(object.spec.tolerations) || !["not-ready", "unreachable"].all(lost,
       object.spec.tolerations.exists(t,
         (!has(t.key) || t.key == "" || t.key == "node.kubernetes.io/" + lost) &&
-        (!has(t.effect) || t.effect == "" || t.effect == "NoExecute")))`,
-  },
-  settings: { notReadySeconds: 300, unreachableSeconds: 300 },
+        (!has(t.effect) || t.effect == "" || t.effect == "NoExecute")))
+      ${replaceDefaults ? '|| request.operation == "CREATE" && object.spec.tolerations.exists(t, t.?tolerationSeconds.orValue(0) == 300)' : ""}`,
+  }),
+  settings: { notReadySeconds: 300, unreachableSeconds: 300, replaceDefaults: false },
 
-  mutate(pod: Pod, { settings }) {
-    const present = pod.spec?.tolerations ?? [];
-    const missing = [
+  mutate(pod: Pod, { request, settings }) {
+    const wanted = [
       stayFor(settings.notReadySeconds, "node.kubernetes.io/not-ready"),
       stayFor(settings.unreachableSeconds, "node.kubernetes.io/unreachable"),
-    ].filter((wanted) => !present.some((toleration) => covers(toleration, wanted)));
+    ];
+    const present = pod.spec?.tolerations ?? [];
+    const missing = wanted.filter((one) => !present.some((toleration) => covers(toleration, one)));
+    const replaces = settings.replaceDefaults && request.operation === "CREATE" && !pod.metadata?.annotations?.[keep];
+    const kept = replaces ? present.map((one) => wanted.find(({ key }) => isDefault(one, key)) ?? one) : present;
 
-    if (pod.spec && missing.length > 0) pod.spec.tolerations = [...present, ...missing];
+    if (pod.spec && (replaces || missing.length > 0)) pod.spec.tolerations = [...kept, ...missing];
   },
 });
+
+const keep = "default-toleration-seconds.postern.dev/keep";
 
 const stayFor = (tolerationSeconds: number, key: string): Toleration => {
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
@@ -31,3 +37,7 @@ const stayFor = (tolerationSeconds: number, key: string): Toleration => {
 /** An absent key or effect stands for all of them; upstream looks at nothing else. */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
+
+/** As the compiled-in plugin writes it; one of the pod's own that says the same looks no different. */
+const isDefault = ({ key, operator, effect, tolerationSeconds }: Toleration, wanted: string | undefined) =>
+  key === wanted && operator === "Exists" && effect === "NoExecute" && tolerationSeconds === 300;
