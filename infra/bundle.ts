@@ -60,7 +60,9 @@ export const bundle = async (
     throw new Complaint(`functions/${name} can't be bundled: ${failure.message}`);
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
-  if (contents.length > budget) throw new Complaint(overBudget(name, contents.length, budget, metafile));
+  // What postern.yaml puts in is the user's to spend.
+  const code = contents.length - Buffer.byteLength(JSON.stringify(share));
+  if (code > budget) throw new Complaint(overBudget(name, code, budget, metafile));
 
   const archive = zip("index.cjs", contents);
   await mkdir(join(outDir, name), { recursive: true });
@@ -89,20 +91,19 @@ module.exports = { handler: endpoint(rule, JSON.parse(${JSON.stringify(JSON.stri
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
-/** What a rule never gets to is nothing in its bundle: drafts where it only validates, the world where it needs none. */
-const spared = ({ phases, rule }: Listed): Plugin => {
-  const nothing = (names: string[]) => ({
-    contents: names.map((name) => `export const ${name} = undefined;`).join(""),
-  });
-  return {
-    name: "spared",
-    setup({ onLoad }) {
-      if (!phases.includes("mutate")) onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => nothing(["draft"]));
-      if (Object.keys(rule.needs ?? {}).length === 0)
-        onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => nothing(["bind", "recorded", "unconnected"]));
-    },
-  };
-};
+/** Left out of a bundle: drafts where a rule only validates, the world and its delays where it needs nothing of it. */
+const spared = ({ phases, rule }: Listed): Plugin => ({
+  name: "spared",
+  setup({ onLoad }) {
+    if (!phases.includes("mutate"))
+      onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
+    if (Object.keys(rule.needs ?? {}).length === 0)
+      onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
+        contents: `export const bind = undefined, recorded = undefined, unconnected = undefined;
+          export const inTime = (answer) => answer;`,
+      }));
+  },
+});
 
 /** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
 const forEntries = new Set([
@@ -135,5 +136,5 @@ const overBudget = (name: string, bytes: number, budget: number, { outputs }: Me
   const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
   const largest = inputs.sort(([, one], [, other]) => other.bytesInOutput - one.bytesInOutput).slice(0, 3);
   const list = largest.map(([file, { bytesInOutput }]) => `${file} (${bytesInOutput})`).join(", ");
-  return `functions/${name} has a bundle of ${bytes} bytes, over its budget of ${budget}; the largest inputs are ${list}`;
+  return `functions/${name} has a bundle of ${bytes} bytes without its settings, over its budget of ${budget}; the largest inputs are ${list}`;
 };

@@ -6,7 +6,7 @@ import { type Call, isDirect, read } from "./event.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
 import { doorkeeper } from "./key.ts";
-import { type Recorded, recorded, unconnected, type World } from "./needs.ts";
+import { inTime, type Recorded, recorded, unconnected, type World } from "./needs.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { merge } from "./settings.ts";
@@ -55,8 +55,14 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
     const event: unknown = step.event;
     const { functionName = share.rule, functionVersion = "$LATEST" } = step.context;
     const turn: Turn = {
-      ...{ started: clock(), rule: share.rule, function: functionName, version: functionVersion },
-      ...{ code: 200, refused: false, operations: 0, milliseconds: 0 },
+      started: clock(),
+      rule: share.rule,
+      function: functionName,
+      version: functionVersion,
+      code: 200,
+      refused: false,
+      operations: 0,
+      milliseconds: 0,
     };
     step.event = turn;
     if (isDirect(event)) {
@@ -86,7 +92,9 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
       const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
       const caller = admit(segment);
       if (!caller || name !== share.rule || !isPhase(phase) || variant !== undefined) throw nowhere();
-      Object.assign(turn, caller, { phase });
+      turn.cluster = caller.cluster;
+      turn.key = caller.key;
+      turn.phase = phase;
     }
     const { mode = "enforce", settings = rule.settings ?? {} } = clusterOf(turn.cluster) ?? {};
     turn.mode = mode;
@@ -122,7 +130,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
       turn.call?.timeout ?? Number.POSITIVE_INFINITY,
       context.getRemainingTimeInMillis?.() ?? 30_000,
     );
-    return inTime(decision, left - margin).then((inTime) => Object.assign(turn, inTime));
+    return inTime(decision, left - margin).then((made) => Object.assign(turn, made));
   };
 
   const reply = (step: Step) => {
@@ -156,19 +164,6 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
     .handler(ask);
   // Node 24 refuses handlers with a third parameter; middy's has two.
   return chain as unknown as (event: unknown, context: Context) => Promise<unknown>;
-};
-
-const inTime = async <T>(answer: Promise<T>, milliseconds: number): Promise<T> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const failure = () => reject(new Failure(504, "the rule did not answer in time"));
-    timer = setTimeout(failure, Math.max(0, milliseconds));
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 };
 
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";

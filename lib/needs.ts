@@ -150,6 +150,20 @@ export const bind = (needs: Needs, world: World): Record<string, unknown> => {
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering)]));
 };
 
+/** An answer that had to wait for the world, or a failure when the time is up: the API server waits no longer. */
+export const inTime = async <T>(answer: Promise<T>, milliseconds: number): Promise<T> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const failure = () => reject(new Failure(504, "the rule did not answer in time"));
+    timer = setTimeout(failure, Math.max(0, milliseconds));
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
 /** What a case says of the world: manifests, and the answers of everything else. */
 export interface Recorded {
   objects?: (KubernetesObject & { metadata: { name: string } })[];

@@ -104,7 +104,7 @@ export const check = (value: unknown): Review => {
   if (kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
   if (version === undefined) throw wrong("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
   const fault = shape(request);
-  if (fault) throw wrong(`request${fault.path}`, fault.expected);
+  if (fault) throw wrong(`request${fault[0]}`, fault[1]);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
   if (request[needed] == null) throw wrong(`request.${needed}`, `an object on ${request.operation}`);
   return { version, request };
@@ -112,32 +112,28 @@ export const check = (value: unknown): Review => {
 
 const versions = ["v1", "v1beta1"] as const;
 
-/** Where a value is wrong. Paths are put together on the way back: most reviews need none. */
-interface Fault {
-  path: string;
-  expected: string;
-}
+/** Where a value is wrong, and what was expected. Paths are put together on the way back: most reviews need none. */
+type Fault = readonly [path: string, expected: string];
 type Check = (value: unknown) => Fault | undefined;
 
 const must =
   (expected: string, test: (value: unknown) => boolean): Check =>
   (value) =>
-    test(value) ? undefined : { path: "", expected };
+    test(value) ? undefined : ["", expected];
 const optional =
   (present: Check): Check =>
   (value) =>
     value == null ? undefined : present(value);
-const members = (checks: Record<string, Check>): Check => {
-  const entries = Object.entries(checks);
-  return (value) => {
+const members =
+  (checks: Record<string, Check>): Check =>
+  (value) => {
     if (!isMap(value)) return map(value);
-    for (const [key, check] of entries) {
-      const fault = check(value[key]);
-      if (fault) return { ...fault, path: `.${key}${fault.path}` };
+    for (const key in checks) {
+      const fault = checks[key]?.(value[key]);
+      if (fault) return [`.${key}${fault[0]}`, fault[1]];
     }
     return undefined;
   };
-};
 const isText = (value: unknown) => typeof value === "string";
 const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
 const isMap = (value: unknown): value is Record<string, unknown> =>
@@ -176,8 +172,7 @@ const shape = members({
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** The response body for an outcome, in the version that was asked for, within what the API server accepts. */
-export const encode = ({ version, request }: Review, outcome: Outcome): string =>
-  JSON.stringify(respond({ version, request }, outcome));
+export const encode = (review: Review, outcome: Outcome): string => JSON.stringify(respond(review, outcome));
 
 /** As `encode`, but the AdmissionReview itself. */
 export const respond = ({ version, request }: Review, outcome: Outcome) => {
@@ -217,16 +212,15 @@ const limits = { warning: 256, warnings: 4096 };
  * says how many did not.
  */
 export const fitWarnings = (warnings: readonly string[]): string[] => {
-  const clean = [...new Set(warnings.map(printable))].filter((text) => text !== "");
-  const total = clean.reduce((sum, text) => sum + runes(text), 0);
-  if (total <= limits.warnings) return clean;
+  const clean = [...new Set(warnings.map(printable))].filter(Boolean);
+  if (runes(clean.join("")) <= limits.warnings) return clean;
 
   const kept: string[] = [];
   let left = limits.warnings - 40;
   for (const text of clean) {
     const short = cut(text, limits.warning);
-    if (runes(short) > left) break;
     left -= runes(short);
+    if (left < 0) break;
     kept.push(short);
   }
   const dropped = clean.length - kept.length;
