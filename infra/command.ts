@@ -132,5 +132,5 @@ export const table = (rows: (string | undefined)[][]): string => {
 
 export const print = (text: string) => void process.stdout.write(text);
 
-// Run by itself where postern.js had to find the Node for it.
-if (import.meta.main) await main(process.argv.slice(2));
+// Run by itself where postern.js had to find the Node for it. Not awaited: verbs import this module, and would wait too.
+if (import.meta.main) void main(process.argv.slice(2));

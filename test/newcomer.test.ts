@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
 
 // What the README tells a newcomer to do, done in a copy of the project, by its own command line.
@@ -94,6 +95,18 @@ describe("a newcomer", () => {
     assert.match((await postern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
   });
 
+  it("needs no Node but one that can find the other", async () => {
+    const run = promisify(execFile);
+    // What infra/postern.js starts where it runs on an older Node.
+    const { stdout } = await run(process.execPath, ["infra/command.ts", "key", "local"], {
+      cwd: copy,
+      timeout: 30_000,
+    });
+    assert.match(stdout, /^local\.[\w-]{86}\n$/);
+    const version = await run(process.execPath, ["infra/node.js", "--version"], { cwd: copy, timeout: 30_000 });
+    assert.equal(version.stdout.trim(), process.version);
+  });
+
   it("makes a rule that passes all checks at once, and sees an edit at the next review", async () => {
     const made = await postern("new", "require-owner-label");
     assert.deepEqual([made.code, made.stderr], [0, ""]);
@@ -124,6 +137,24 @@ describe("a newcomer", () => {
 
     assert.equal(await gateway.stop(), 0);
   });
+
+  const turnedOn: [string, string, string][] = [
+    [
+      "after the last rule, whatever follows",
+      "rules:\n    always-admit: # why\n\nclusters:\n  a:\n",
+      "rules:\n    always-admit: # why\n    forbid-it:\nclusters:\n  a:\n",
+    ],
+    ["where no rule is yet", "clusters:\n  a:\n", "clusters:\n  a:\nrules:\n  forbid-it:\n"],
+    ["where the list is empty", "rules:\n", "rules:\n  forbid-it:\n"],
+    ["where there is nothing", "", "rules:\n  forbid-it:\n"],
+  ];
+  for (const [name, before, wanted] of turnedOn)
+    it(`has a new rule turned on ${name}`, async () => {
+      await writeFile(join(copy, "other.yaml"), before);
+      assert.equal((await postern("new", "forbid-it", "--config", "other.yaml")).stderr, "");
+      assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), wanted);
+      await rm(join(copy, "functions/forbid-it"), { recursive: true });
+    });
 
   it("keeps the CA and the keys", async () => {
     const before = await postern("key", "local");

@@ -1,5 +1,5 @@
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
@@ -48,12 +48,19 @@ const make = async (folder: string, name: string, files: Files) => {
   });
 };
 
-/** Adds the rule to postern.yaml; comments and layout stay. */
+/** Adds the rule to postern.yaml as its author would, by a line: all else stays as it was written. */
 const turnOn = async (file: string, name: string) => {
-  const document = parseDocument(await readFile(file, "utf8"));
-  if (!isMap(document.get("rules"))) document.set("rules", document.createNode({}));
-  document.setIn(["rules", name], null);
-  await writeFile(file, document.toString({ nullStr: "", lineWidth: 0 }));
+  const text = await readFile(file, "utf8");
+  const rules = parseDocument(text).get("rules");
+  if (isMap(rules) && !rules.flow && rules.range) {
+    const [start, , end] = rules.range;
+    const indent = " ".repeat(start - text.lastIndexOf("\n", start) - 1);
+    await writeFile(file, `${text.slice(0, end).trimEnd()}\n${indent}${name}:\n${text.slice(end)}`);
+    return;
+  }
+  if (rules != null) throw new Complaint(`${basename(file)} has its rules in braces; add ${name} there by hand`);
+  const rest = text.replace(/^rules:.*\n?/m, "");
+  await writeFile(file, `${rest && `${rest.trimEnd()}\n`}rules:\n  ${name}:\n`);
 };
 
 const imports = `import type { Pod } from "kubernetes-types/core/v1.d.ts";
