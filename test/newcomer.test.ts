@@ -108,28 +108,28 @@ describe("a newcomer", () => {
   });
 
   it("makes a rule that passes all checks at once, and sees an edit at the next review", async () => {
-    const made = await postern("new", "require-owner-label");
+    const made = await postern("new", "require-newcomers-label");
     assert.deepEqual([made.code, made.stderr], [0, ""]);
-    assert.equal((await postern("test", "require-owner-label")).code, 0);
-    assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-owner-label/);
-    const rule = join(copy, "functions/require-owner-label/rule.ts");
+    assert.equal((await postern("test", "require-newcomers-label")).code, 0);
+    assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-newcomers-label/);
+    const rule = join(copy, "functions/require-newcomers-label/rule.ts");
     const first = await readFile(rule, "utf8");
     const [, shown] =
       /This is its\n`rule.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
     assert.equal(first, shown, "the README shows exactly this");
 
     const gateway = await serve("--watch");
-    const url = (await gateway.says(/https:\S+\/require-owner-label\/validate/)).trim();
+    const url = (await gateway.says(/https:\S+\/require-newcomers-label\/validate/)).trim();
     assert.match((await review(url)).body, /metadata.labels must have a label \\"owner\\"/);
-    await gateway.says(/local require-owner-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
+    await gateway.says(/local require-newcomers-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
-    await gateway.says(/reloaded: .*require-owner-label/);
+    await gateway.says(/reloaded: .*require-newcomers-label/);
     assert.match((await review(url)).body, /metadata.labels lacks the label/);
 
     await writeFile(rule, `${first}\nconst broken = ;\n`);
     await gateway.says(
-      /not reloaded, serving as before: functions\/require-owner-label\/rule.ts does not load: .*line 14/,
+      /not reloaded, serving as before: functions\/require-newcomers-label\/rule.ts does not load: .*line 14/,
     );
     assert.match((await review(url)).body, /metadata.labels lacks the label/);
     await writeFile(rule, first);
@@ -142,18 +142,18 @@ describe("a newcomer", () => {
     [
       "after the last rule, whatever follows",
       "rules:\n    always-admit: # why\n\nclusters:\n  a:\n",
-      "rules:\n    always-admit: # why\n    forbid-it:\nclusters:\n  a:\n",
+      "rules:\n    always-admit: # why\n    forbid-newcomers-thing:\nclusters:\n  a:\n",
     ],
-    ["where no rule is yet", "clusters:\n  a:\n", "clusters:\n  a:\nrules:\n  forbid-it:\n"],
-    ["where the list is empty", "rules:\n", "rules:\n  forbid-it:\n"],
-    ["where there is nothing", "", "rules:\n  forbid-it:\n"],
+    ["where no rule is yet", "clusters:\n  a:\n", "clusters:\n  a:\nrules:\n  forbid-newcomers-thing:\n"],
+    ["where the list is empty", "rules:\n", "rules:\n  forbid-newcomers-thing:\n"],
+    ["where there is nothing", "", "rules:\n  forbid-newcomers-thing:\n"],
   ];
   for (const [name, before, wanted] of turnedOn)
     it(`has a new rule turned on ${name}`, async () => {
       await writeFile(join(copy, "other.yaml"), before);
-      assert.equal((await postern("new", "forbid-it", "--config", "other.yaml")).stderr, "");
+      assert.equal((await postern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
       assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), wanted);
-      await rm(join(copy, "functions/forbid-it"), { recursive: true });
+      await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
     });
 
   it("keeps the CA and the keys", async () => {
@@ -227,11 +227,11 @@ describe("a newcomer", () => {
       "broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off",
       "broken.yaml:4 rules.nope is no rule; there is no folder functions/nope",
     ]);
-    await postern("new", "forbid-nothing");
-    await writeFile(join(copy, "functions/forbid-nothing/rule.ts"), "export default {{\n");
+    await postern("new", "forbid-newcomers-nothing");
+    await writeFile(join(copy, "functions/forbid-newcomers-nothing/rule.ts"), "export default {{\n");
     const unread = await postern("serve");
     assert.equal(unread.code, 2);
-    assert.match(unread.stderr, /^functions\/forbid-nothing\/rule.ts does not load: .* \(line 1\)\n$/);
-    await rm(join(copy, "functions/forbid-nothing"), { recursive: true });
+    assert.match(unread.stderr, /^functions\/forbid-newcomers-nothing\/rule.ts does not load: .* \(line 1\)\n$/);
+    await rm(join(copy, "functions/forbid-newcomers-nothing"), { recursive: true });
   });
 });
