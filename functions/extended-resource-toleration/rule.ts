@@ -7,9 +7,12 @@ export default rule({
   order: 18,
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    "requests-an-extended-resource": `(object.spec.containers + object.spec.?initContainers.orValue([]))
+    "requests-what-it-does-not-tolerate": `(object.spec.containers + object.spec.?initContainers.orValue([]))
       .exists(c, c.?resources.?requests.orValue({}).exists(name,
-        name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.")))`,
+        name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
+        !object.spec.?tolerations.orValue([]).exists(t,
+          t.?key.orValue("") == name && t.?operator.orValue("") == "Exists" && t.?effect.orValue("") == "NoSchedule" &&
+          t.?value.orValue("") == "" && !has(t.tolerationSeconds))))`,
   },
 
   mutate(pod: Pod) {

@@ -1,0 +1,76 @@
+import { execFile } from "node:child_process";
+import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+/** The API server that judges, and what it keeps its objects in. */
+export interface Binaries {
+  version: string;
+  apiserver: string;
+  etcd: string;
+}
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+
+/** The Kubernetes version that go.mod names, for instance v1.36.3. */
+const versionOf = async (): Promise<string> => {
+  const [, version] = /k8s\.io\/kubernetes (v[\d.]+)/.exec(await readFile(join(here, "go.mod"), "utf8")) ?? [];
+  if (version === undefined) throw new Error("test/cluster/go.mod names no version of k8s.io/kubernetes");
+  return version;
+};
+
+const cacheOf = (version: string) =>
+  join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern", `kubernetes-${version}`);
+
+/** The binaries that are there: where KUBEBUILDER_ASSETS says, or built before. */
+export const findBinaries = async (): Promise<Binaries | undefined> => {
+  const version = await versionOf();
+  const folder = process.env.KUBEBUILDER_ASSETS ?? cacheOf(version);
+  const [apiserver, etcd] = [join(folder, "kube-apiserver"), join(folder, "etcd")];
+  const there = await Promise.all(
+    [apiserver, etcd].map((file) =>
+      access(file).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  );
+  return there.every(Boolean) ? { version, apiserver, etcd } : undefined;
+};
+
+/** Builds both from the Go module proxy, by go.mod and go.sum; a few minutes, once for each version. */
+export const buildBinaries = async (): Promise<Binaries> => {
+  const version = await versionOf();
+  const folder = cacheOf(version);
+  const draft = `${folder}.${process.pid}`;
+  const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
+  const stamp = { gitVersion: version, gitMajor: major, gitMinor: minor };
+  const flags = Object.entries(stamp).map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`);
+  const go = (...args: string[]) =>
+    promisify(execFile)("go", args, {
+      cwd: here,
+      maxBuffer: 64 * 1024 * 1024,
+      env: { ...process.env, CGO_ENABLED: "0" },
+    });
+
+  await mkdir(draft, { recursive: true });
+  await go("build", "-o", join(draft, "etcd"), "go.etcd.io/etcd/server/v3");
+  await go(
+    "build",
+    "-ldflags",
+    `-s -w ${flags.join(" ")}`,
+    "-o",
+    join(draft, "kube-apiserver"),
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+  );
+  await rm(folder, { recursive: true, force: true });
+  await rename(draft, folder);
+  return { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
+};
+
+if (import.meta.main) {
+  const { version, apiserver } = (await findBinaries()) ?? (await buildBinaries());
+  process.stdout.write(`kube-apiserver ${version} is at ${apiserver}\n`);
+}

@@ -1,0 +1,51 @@
+import { Agent, request } from "node:https";
+
+/** What the API server said. */
+export interface Answer {
+  code: number;
+  /** The object, or the Status of a refusal. */
+  body: Record<string, unknown>;
+  warnings: string[];
+}
+
+export interface Call {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** With its query, for instance `/api/v1/namespaces/default/pods?dryRun=All`. */
+  path: string;
+  body?: unknown;
+  /** Of a PATCH; JSON otherwise. */
+  contentType?: string;
+}
+
+/** A user of a cluster. */
+export type Client = (call: Call) => Promise<Answer>;
+
+/** A user with a token, over connections that are kept. */
+export const clientOf = (server: string, ca: string, token: string): { client: Client; close(): void } => {
+  const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
+  const client: Client = ({ method, path, body, contentType = "application/json" }) =>
+    new Promise((resolve, reject) => {
+      const headers = { authorization: `Bearer ${token}`, "content-type": contentType, accept: "application/json" };
+      const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, async (response) => {
+        let text = "";
+        for await (const chunk of response) text += chunk;
+        const found = response.headersDistinct.warning ?? [];
+        const warnings = found.flatMap((header) =>
+          [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
+        );
+        resolve({ code: response.statusCode ?? 0, body: parsed(text), warnings });
+      });
+      sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
+      sent.on("error", reject);
+      sent.end(body === undefined ? undefined : JSON.stringify(body));
+    });
+  return { client, close: () => agent.destroy() };
+};
+
+const parsed = (text: string): Record<string, unknown> => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { text };
+  }
+};

@@ -1,0 +1,101 @@
+import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { openCertificate } from "../../infra/keys.ts";
+import type { Binaries } from "./binaries.ts";
+import { type Client, clientOf } from "./client.ts";
+import { freePorts, type Running, run } from "./process.ts";
+
+/** How a cluster differs from one with Kubernetes' defaults. */
+export interface Wishes {
+  /** Admission plugins by their compiled-in names. */
+  enable?: string[];
+  disable?: string[];
+  /** Further flags of kube-apiserver. */
+  flags?: string[];
+}
+
+/** An API server and its store. Nothing else runs: no controller, no scheduler, no node. */
+export interface Cluster {
+  server: string;
+  /** Somebody who may do everything. */
+  admin: Client;
+  /** A user by name, with these groups. */
+  as(user: "jane" | "system:node:n1"): Client;
+  stop(): Promise<void>;
+}
+
+const users = { admin: "system:masters", jane: "developers", "system:node:n1": "system:nodes" } as const;
+
+/** Boots in seconds, on ports of its own, with data and certificates of its own; `stop` leaves nothing behind. */
+export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes = {}): Promise<Cluster> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
+  const [store = 0, peer = 0, port = 0] = await freePorts(3);
+  const { ca } = await openCertificate(folder, "127.0.0.1");
+  const token = Object.fromEntries(Object.keys(users).map((user) => [user, randomBytes(16).toString("hex")]));
+  const lines = Object.entries(users).map(([user, group], index) => `${token[user]},${user},${index},"${group}"`);
+  await writeFile(join(folder, "tokens.csv"), `${lines.join("\n")}\n`, { mode: 0o600 });
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  await writeFile(join(folder, "sa.key"), privateKey.export({ type: "sec1", format: "pem" }), { mode: 0o600 });
+
+  const keeper = run(etcd, [
+    `--data-dir=${join(folder, "data")}`,
+    `--listen-client-urls=http://127.0.0.1:${store}`,
+    `--advertise-client-urls=http://127.0.0.1:${store}`,
+    `--listen-peer-urls=http://127.0.0.1:${peer}`,
+    "--unsafe-no-fsync",
+    "--log-level=error",
+  ]);
+  const server = run(apiserver, [
+    `--etcd-servers=http://127.0.0.1:${store}`,
+    "--bind-address=127.0.0.1",
+    `--secure-port=${port}`,
+    `--tls-cert-file=${join(folder, "server.crt")}`,
+    `--tls-private-key-file=${join(folder, "server.key")}`,
+    `--token-auth-file=${join(folder, "tokens.csv")}`,
+    `--service-account-key-file=${join(folder, "sa.key")}`,
+    `--service-account-signing-key-file=${join(folder, "sa.key")}`,
+    "--service-account-issuer=https://kubernetes.default.svc",
+    "--service-cluster-ip-range=10.0.0.0/24",
+    "--authorization-mode=AlwaysAllow",
+    // Nobody is there to make the account that each pod would be given.
+    `--disable-admission-plugins=${["ServiceAccount", ...(wishes.disable ?? [])].join(",")}`,
+    ...(wishes.enable ? [`--enable-admission-plugins=${wishes.enable.join(",")}`] : []),
+    ...(wishes.flags ?? []),
+  ]);
+
+  const url = `https://127.0.0.1:${port}`;
+  const clients = Object.fromEntries(
+    Object.keys(users).map((user) => [user, clientOf(url, ca, token[user] ?? "")]),
+  ) as Record<keyof typeof users, ReturnType<typeof clientOf>>;
+  const stop = async () => {
+    for (const { close } of Object.values(clients)) close();
+    await server.stop();
+    await keeper.stop();
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    await ready(clients.admin.client, server);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { server: url, admin: clients.admin.client, as: (user) => clients[user].client, stop };
+};
+
+/** Until it serves, and the namespace that everybody uses is there. */
+const ready = async (admin: Client, server: Running) => {
+  let gone = false;
+  server.ended.then(() => {
+    gone = true;
+  });
+  for (const end = Date.now() + 60_000; Date.now() < end && !gone; await wait(100)) {
+    const [health, namespace] = await Promise.all(
+      ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
+    );
+    if (health?.code === 200 && namespace?.code === 200) return;
+  }
+  throw new Error(`kube-apiserver did not become ready: ${server.tail()}`);
+};
