@@ -12,12 +12,14 @@ export interface Binaries {
   etcd: string;
 }
 
-const here = fileURLToPath(new URL(".", import.meta.url));
+/** Where go.mod is: for the newest version here, for older ones in a folder named for their minor, such as 1.35. */
+const here = fileURLToPath(new URL(`./${process.env.POSTERN_KUBERNETES ?? ""}`, import.meta.url));
 
 /** The Kubernetes version that go.mod names, for instance v1.36.3. */
 const versionOf = async (): Promise<string> => {
-  const [, version] = /k8s\.io\/kubernetes (v[\d.]+)/.exec(await readFile(join(here, "go.mod"), "utf8")) ?? [];
-  if (version === undefined) throw new Error("test/cluster/go.mod names no version of k8s.io/kubernetes");
+  const text = await readFile(join(here, "go.mod"), "utf8").catch(() => "");
+  const [, version] = /k8s\.io\/kubernetes (v[\d.]+)/.exec(text) ?? [];
+  if (version === undefined) throw new Error(`${here} has no go.mod that names a version of k8s.io/kubernetes`);
   return version;
 };
 
