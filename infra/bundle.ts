@@ -107,7 +107,7 @@ const spared = ({ phases, rule }: Listed): Plugin => ({
 
 /** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
 const forEntries = new Set([
-  ...["summary", "order", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
+  ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
   ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired"],
 ]);
 

@@ -7,7 +7,7 @@ import { type Decision, decide } from "#lib/decide.ts";
 import { type Recorded, recorded } from "#lib/needs.ts";
 import { check, type KubernetesObject, type Operation, type Outcome, type Review, type UserInfo } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
+import { frozen, merge } from "#lib/settings.ts";
 import { Complaint } from "./complaint.ts";
 import type { Listed } from "./registry.ts";
 
@@ -77,6 +77,7 @@ export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[
     if ("mutate" in entry === "validate" in entry) throw wrong("must say either mutate or validate");
     const expected = ["becomes", "admitted", "refused"].filter((key) => key in entry);
     if (expected.length !== 1) throw wrong("must say one of becomes, admitted and refused");
+    if ("validate" in entry && "becomes" in entry) throw wrong("can't become anything where it is validated");
   }
   return cases;
 };
@@ -117,7 +118,7 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
       requestKind: gvk,
       requestResource: gvr,
       ...(metadata.name && { name: metadata.name }),
-      namespace: entry.namespace ?? metadata.namespace ?? "default",
+      ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? metadata.namespace ?? "default" }),
       operation,
       userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
       object: operation === "DELETE" ? null : given,
@@ -127,6 +128,8 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
     },
   });
 };
+
+const clusterScoped = new Set(["nodes", "persistentvolumes", "volumeattributesclasses"]);
 
 /** Kinds that a case need not name. */
 const kinds: Record<string, string> = {
@@ -148,10 +151,11 @@ const kinds: Record<string, string> = {
 };
 
 /** The rule's decision on a review, under a case's settings and needs, in mode enforce. */
-export const decideCase = async ({ rule }: Listed, entry: Case, { request }: Review): Promise<Decision> =>
+export const decideCase = async ({ name, rule }: Listed, entry: Case, { request }: Review): Promise<Decision> =>
   decide(rule, phaseOf(entry), request, {
+    name,
     mode: "enforce",
-    settings: merge(rule.settings ?? {}, entry.settings),
+    settings: frozen(merge(rule.settings ?? {}, entry.settings)),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     world: recorded(entry.needs ?? {}),

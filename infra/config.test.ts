@@ -132,7 +132,7 @@ describe("a postern.yaml that is wrong", () => {
     [
       "a label that is no text",
       "rules:\n  plain:\n    exempt:\n      namespaceLabels:\n        tier: 1",
-      "postern.yaml:5 rules.plain.exempt.namespaceLabels.tier must be a text",
+      "postern.yaml:5 rules.plain.exempt.namespaceLabels.tier must be a label and its value, as Kubernetes has them",
     ],
     [
       "an exemption that is missing",
@@ -140,14 +140,9 @@ describe("a postern.yaml that is wrong", () => {
       "postern.yaml:2 rules.spares must say under exempt who is spared: namespaces, namespaceLabels, users or groups",
     ],
     [
-      "an exemption that is empty",
-      "rules:\n  spares: { exempt: { users: [], namespaceLabels: {} } }",
-      "postern.yaml:2 rules.spares must say under exempt who is spared: namespaces, namespaceLabels, users or groups",
-    ],
-    [
-      "a cluster that takes an exemption away",
-      "rules:\n  spares: { exempt: { users: [a] } }\nclusters:\n  one:\n    rules:\n      spares: { exempt: {} }",
-      "postern.yaml:6 clusters.one.rules.spares must say under exempt who is spared: namespaces, namespaceLabels, users or groups",
+      "an exemption of what is no namespace",
+      "rules:\n  spares:\n    exempt:\n      namespaces:\n        - shop\n        - Not_One",
+      'postern.yaml:6 rules.spares.exempt.namespaces.1 must be the name of a namespace, not "Not_One"',
     ],
     [
       "settings as a list",
@@ -376,7 +371,11 @@ clusters:
   it("needs no exemption for a rule that is off", () => {
     assert.equal(setup("rules: { spares: { mode: off } }", "spares").mode, "off");
   });
-  for (const exempt of ["namespaces: [a]", "namespaceLabels: { a: b }", "users: [a]", "groups: [a]"])
+  it("takes what a cluster settles for what the rest of postern.yaml leaves open", () => {
+    const settled = "clusters: { one: { rules: { spares: { exempt: { users: [] } } } } }";
+    assert.deepEqual(setup(`rules: { spares: }\n${settled}`, "spares", "one").exempt, { users: [] });
+  });
+  for (const exempt of ["users: []", "namespaces: [a]", "namespaceLabels: { a: b }", "users: [a]", "groups: [a]"])
     it(`exempts by ${exempt}`, () => assert.ok(setup(`rules: { spares: { exempt: { ${exempt} } } }`, "spares").exempt));
 
   const versions: [string, number[]][] = [

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Document, isMap, LineCounter, parseDocument } from "yaml";
+import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type Mistake, merge, mistakes } from "#lib/settings.ts";
@@ -23,6 +23,13 @@ export interface Setup {
   timeoutSeconds?: number;
   exempt?: Exempt;
   settings: object;
+}
+
+/** The same on its way: where it was said, and whether its settings have the wrong shape. */
+interface Said extends Setup {
+  place: Path;
+  settingsPlace?: Path | undefined;
+  wrong: boolean;
 }
 
 export interface Cluster {
@@ -62,11 +69,16 @@ export const parseConfig = (text: string, catalogue: Listed[], name = "postern.y
   const lineOf = (path: Path): number => {
     let node: unknown = document.contents;
     let offset = 0;
+    const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);
     for (const key of path) {
-      if (!isMap(node)) break;
-      const pair = node.items.find((item) => String(item.key) === String(key));
+      if (isSeq(node)) {
+        node = node.items[Number(key)];
+        offset = startOf(node);
+        continue;
+      }
+      const pair = isMap(node) ? node.items.find((item) => String(item.key) === String(key)) : undefined;
       if (pair === undefined) break;
-      offset = (pair.key as { range?: [number] }).range?.[0] ?? offset;
+      offset = startOf(pair.key);
       node = pair.value;
     }
     return lines.linePos(offset).line;
@@ -90,7 +102,9 @@ const plain = (document: Document, name: string): unknown => {
 };
 
 const modes: unknown[] = ["enforce", "warn", "audit", "off"];
-const clusterName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
+const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
 const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Config => {
   const complain = (path: Path, sentence: string) => void found.push({ path, sentence });
@@ -121,9 +135,14 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     ]);
     const labels = map(namespaceLabels, [...path, "namespaceLabels"]);
     for (const [key, label] of Object.entries(labels))
-      if (typeof label !== "string") complain([...path, "namespaceLabels", key], "must be a text");
+      if (typeof label !== "string" || !labelKey.test(key) || !labelValue.test(label))
+        complain([...path, "namespaceLabels", key], "must be a label and its value, as Kubernetes has them");
+    const names = texts(namespaces, [...path, "namespaces"]);
+    for (const [index, one] of (names ?? []).entries())
+      if (!dnsLabel.test(one))
+        complain([...path, "namespaces", index], `must be the name of a namespace, not "${one}"`);
     return definedOnly({
-      namespaces: texts(namespaces, [...path, "namespaces"]),
+      namespaces: names,
       namespaceLabels: namespaceLabels === undefined ? undefined : (labels as Record<string, string>),
       users: texts(users, [...path, "users"]),
       groups: texts(groups, [...path, "groups"]),
@@ -131,7 +150,8 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
   };
 
   /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
-  const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Setup): Setup => {
+  const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Said): Said => {
+    let settingsPlace = before?.settingsPlace;
     const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "settings"]);
     if (said.mode !== undefined && !modes.includes(said.mode))
       complain([...path, "mode"], `must be one of ${modes.join(", ")}`);
@@ -144,10 +164,9 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     const wrong = said.settings == null ? [] : mistakes(rule.settings ?? {}, said.settings, []);
     for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
     const settings = merge(before?.settings ?? rule.settings ?? {}, said.settings);
-    const unfit = wrong.length > 0 ? undefined : rule.checkSettings?.(settings);
-    if (unfit !== undefined) complain(said.settings === undefined ? path : settingsPath, unfit);
+    if (said.settings !== undefined) settingsPlace = settingsPath;
 
-    const { settings: _, ...general } = before ?? { mode: "enforce" as const };
+    const { settings: _, ...general } = before ?? { mode: "enforce" as const, wrong: false };
     return {
       ...general,
       // Checked above; a wrong one never leaves here.
@@ -158,10 +177,13 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
         exempt: exempt(said.exempt, [...path, "exempt"]),
       }),
       settings,
+      place: path,
+      settingsPlace,
+      wrong: general.wrong || wrong.length > 0,
     };
   };
 
-  const setups = (value: unknown, path: Path, general: Map<string, Setup>): Map<string, Setup> => {
+  const setups = (value: unknown, path: Path, general: Map<string, Said>): Map<string, Said> => {
     const rules = new Map(general);
     for (const [name, said] of Object.entries(map(value, path))) {
       const listed = catalogue.find((one) => one.name === name);
@@ -170,27 +192,41 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
         complain(here, `is no rule; there is no folder functions/${name}`);
         continue;
       }
-      const result = setup(listed, said, here, general.get(name));
-      rules.set(name, result);
-      const exempted = Object.values(result.exempt ?? {}).some((one) => Object.keys(one).length > 0);
-      if (listed.rule.exemptionRequired && !exempted && result.mode !== "off")
-        complain(here, "must say under exempt who is spared: namespaces, namespaceLabels, users or groups");
+      rules.set(name, setup(listed, said, here, general.get(name)));
     }
     return rules;
+  };
+
+  /** What only the whole can tell: what one place leaves open, another may settle, and what is off needs nothing. */
+  const settle = (rules: Map<string, Said>): Map<string, Setup> =>
+    new Map(
+      [...rules].map(([name, { place, settingsPlace = place, wrong, ...result }]) => {
+        const rule = catalogue.find((one) => one.name === name)?.rule;
+        const on = result.mode !== "off" && !wrong;
+        const unfit = on ? rule?.checkSettings?.(result.settings) : undefined;
+        if (unfit !== undefined) once(settingsPlace, unfit);
+        if (on && rule?.exemptionRequired && result.exempt === undefined)
+          once(place, "must say under exempt who is spared: namespaces, namespaceLabels, users or groups");
+        return [name, result];
+      }),
+    );
+  const once = (path: Path, sentence: string) => {
+    const said = found.some((one) => one.sentence === sentence && one.path.join() === path.join());
+    if (!said) complain(path, sentence);
   };
 
   const { rules, clusters } = map(given, [], ["rules", "clusters"]);
   const general = setups(rules, ["rules"], new Map());
   const named = Object.entries(map(clusters ?? { local: {} }, ["clusters"])).map(([name, value]): [string, Cluster] => {
     const path = ["clusters", name];
-    if (!clusterName.test(name))
+    if (!dnsLabel.test(name))
       complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
     const said = map(value, path, ["rules", "keyVersion"]);
     return [
       name,
       {
         keyVersions: keyVersions(said.keyVersion, [...path, "keyVersion"], complain),
-        rules: setups(said.rules, [...path, "rules"], general),
+        rules: settle(setups(said.rules, [...path, "rules"], general)),
       },
     ];
   });

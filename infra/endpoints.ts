@@ -224,7 +224,8 @@ const url: Door = {
         { Description: name, Value: { "Fn::GetAtt": [`${id}Url`, "FunctionUrl"] } },
       ]),
     ),
-  failures: [],
+  // A function that crashed wrote no line of its own; it is found as the throttled ones are.
+  failures: [{ Id: "crashes", ReturnData: false, Period: 60, Expression: ofStage("Errors") }],
 };
 
 /** Three for the whole stage: we failed, we were throttled, we are slow. Each rings at three bad minutes out of five. */
@@ -247,8 +248,6 @@ const alarms = ({ failures }: Door): Resources => {
         ...sources,
       ],
     }),
-    // Metrics Insights knows no OR and no prefix, so the stage's functions are found by their tag; an account's
-    // CloudWatch sees tags once "resource tags for telemetry" is turned on in its settings.
     ThrottlesAlarm: resource("AWS::CloudWatch::Alarm", {
       ...rings,
       AlarmDescription: "Lambda refused to run functions: raise their concurrency.",
@@ -257,7 +256,7 @@ const alarms = ({ failures }: Door): Resources => {
         {
           Id: "throttles",
           Period: 60,
-          Expression: `SELECT SUM(Throttles) FROM SCHEMA("AWS/Lambda", FunctionName) WHERE tag.postern = '${stage}'`,
+          Expression: ofStage("Throttles"),
         },
       ],
     }),
@@ -273,6 +272,14 @@ const alarms = ({ failures }: Door): Resources => {
     }),
   };
 };
+
+/**
+ * The sum of one of Lambda's metrics over the stage's functions. Metrics Insights knows no OR and no prefix, so they are
+ * found by their tag; an account's CloudWatch sees tags once "resource tags for telemetry" is turned on in its settings.
+ */
+function ofStage(name: string): string {
+  return `SELECT SUM(${name}) FROM SCHEMA("AWS/Lambda", FunctionName) WHERE tag.postern = '${stage}'`;
+}
 
 function metric(id: string, namespace: string, name: string, dimension: string, value: Json): Metric {
   const of = { Namespace: namespace, MetricName: name, Dimensions: [{ Name: dimension, Value: value }] };

@@ -243,6 +243,18 @@ describe("the gateway", () => {
       assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     });
 
+  it("lets a client send all of what is too large before it listens", async () => {
+    const { port, path } = await opened();
+    const { socket, heard, closed } = await raw(port);
+    const body = Buffer.alloc(20 * 1024 * 1024, "x");
+    socket.pause();
+    socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n`);
+    await new Promise((resolve) => socket.write(body, resolve));
+    socket.resume();
+    await closed;
+    assert.match(heard(), /^HTTP\/1\.1 413 /);
+  });
+
   it("holds no more of a body than it takes", async () => {
     const { gateway, path } = await opened();
     const before = process.memoryUsage().arrayBuffers;
@@ -436,6 +448,21 @@ describe("the gateway", () => {
     await closing;
     agent.destroy();
     idle.destroy();
+  });
+
+  it("closes at once though a client holds connections in reserve", async () => {
+    const { gateway, port, path } = await opened();
+    const [reserve, busy] = [await raw(port), await raw(port)];
+    busy.socket.write(`POST ${path} HTTP/1.1\r\n`);
+    await new Promise((resolve) => busy.socket.write("", resolve));
+    const closing = gateway.close();
+    await reserve.closed;
+    const body = reviewOf("good");
+    const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
+    busy.socket.write(`${headers.join("\r\n")}\r\n\r\n${body}`);
+    await busy.closed;
+    assert.match(busy.heard(), /^HTTP\/1\.1 200 /);
+    await closing;
   });
 
   it("says in a sentence that its port is in use", async () => {

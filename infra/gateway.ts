@@ -4,6 +4,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import { isIP } from "node:net";
+import { networkInterfaces } from "node:os";
+import type { TLSSocket } from "node:tls";
 import type { Context } from "aws-lambda";
 import { failureStatus } from "#lib/failure.ts";
 import { Complaint } from "./complaint.ts";
@@ -25,6 +27,8 @@ export interface Gateway {
 const limits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
+  /** Bodies on their way, of all clients together, so that many slow ones can't fill the memory. */
+  held: 256 * 1024 * 1024,
   headers: 10_240,
   function: 10_000,
   /** The API server drops idle connections after 90 s; the one who asks should be the first to close. */
@@ -43,6 +47,7 @@ export const openGateway = async (
   sending = 10_000,
 ): Promise<Gateway> => {
   let handlers: ReadonlyMap<string, Handler> = new Map();
+  const held = { bytes: 0 };
   const server = createServer(
     {
       cert: certificate.cert,
@@ -56,7 +61,7 @@ export const openGateway = async (
       keepAliveTimeout: limits.idle,
     },
     (request, response) => {
-      answer(request, handlers).then(
+      answer(request, handlers, held).then(
         (reply) => send(response, reply, !server.listening),
         // The client is gone; there is nobody to answer.
         () => response.destroy(),
@@ -64,10 +69,16 @@ export const openGateway = async (
     },
   );
   server.maxConnections = limits.connections;
+  // The API server holds connections in reserve; Node counts those that brought no byte yet among the busy ones.
+  const connections = new Set<TLSSocket>();
+  server.on("secureConnection", (socket) => {
+    connections.add(socket);
+    socket.once("close", () => connections.delete(socket));
+  });
   await listen(server, host, port);
   const { port: bound } = server.address() as AddressInfo;
   return {
-    url: `https://${host.includes(":") ? `[${host}]` : host}:${bound}`,
+    url: `https://${named(host)}:${bound}`,
     serve: (fresh) => {
       handlers = fresh;
     },
@@ -75,9 +86,19 @@ export const openGateway = async (
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeIdleConnections();
+        for (const socket of connections) if (socket.bytesRead === 0) socket.destroySoon();
         setTimeout(() => server.closeAllConnections(), limits.function).unref();
       }),
   };
+};
+
+/** How others name this machine: one that listens everywhere has no name, but addresses. */
+const named = (host: string): string => {
+  const everywhere = host === "0.0.0.0" || host === "::";
+  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list);
+  const outer = everywhere ? addresses.find(({ internal, family }) => !internal && family === "IPv4")?.address : host;
+  const name = outer ?? "127.0.0.1";
+  return name.includes(":") ? `[${name}]` : name;
 };
 
 interface Reply {
@@ -96,29 +117,44 @@ const refusal = (code: number, message: string): Reply => {
 
 const tooLarge = refusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);
 
-const answer = async (request: IncomingMessage, handlers: ReadonlyMap<string, Handler>): Promise<Reply> => {
-  const body = await read(request);
-  if (body === undefined) return tooLarge;
+const answer = async (
+  request: IncomingMessage,
+  handlers: ReadonlyMap<string, Handler>,
+  held: { bytes: number },
+): Promise<Reply> => {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const [, , name = ""] = path.split("/");
   const handler = handlers.get(name);
   if (handler === undefined) return refusal(404, "there is nothing here");
+  const body = await read(request, held);
+  if (body === undefined) return tooLarge;
   const event = eventOf(request, path, query, name, body);
   if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
   // An endpoint answers in this shape, whatever it is asked.
   return (await handler(event, contextOf(name))) as Reply;
 };
 
-/** The body, or undefined where it is larger than API Gateway takes; more is never held. */
-const read = async (request: IncomingMessage): Promise<Buffer | undefined> => {
-  if (Number(request.headers["content-length"] ?? 0) > limits.body) return undefined;
+/**
+ * The body, or undefined where it is larger than API Gateway takes, or all that are on their way are. Such a one is
+ * heard out, or its client would never hear us, but not kept.
+ */
+const read = async (request: IncomingMessage, held: { bytes: number }): Promise<Buffer | undefined> => {
   const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of request) {
-    size += chunk.length;
-    if (size > limits.body) return undefined;
-    chunks.push(chunk);
+  let kept = 0;
+  let large = false;
+  try {
+    for await (const chunk of request) {
+      large ||= kept + chunk.length > limits.body || held.bytes + chunk.length > limits.held;
+      const more = large ? -kept : chunk.length;
+      held.bytes += more;
+      kept += more;
+      if (large) chunks.length = 0;
+      else chunks.push(chunk);
+    }
+  } finally {
+    held.bytes -= kept;
   }
+  if (large) return undefined;
   return chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
 };
 
@@ -171,10 +207,9 @@ const contextOf = (name: string): Context => {
 
 const send = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
   const bytes = Buffer.from(body);
-  // What is left of a body that was too large is not waited for.
-  const end = closing || statusCode === 413;
-  response.writeHead(statusCode, { ...headers, "content-length": bytes.length, ...(end && { connection: "close" }) });
-  response.end(bytes, () => end && response.socket?.destroySoon());
+  const close = (closing || statusCode === 413) && { connection: "close" };
+  response.writeHead(statusCode, { ...headers, "content-length": bytes.length, ...close });
+  response.end(bytes);
 };
 
 const listen = (server: Server, host: string, port: number): Promise<void> =>

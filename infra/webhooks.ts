@@ -156,7 +156,12 @@ const selector = (
 
 /** Line breaks and indentation are the rule's layout, unless a comment or a long text depends on them. */
 export const oneLine = (expression: string) =>
-  /\/\/|"""|'''/.test(expression) ? expression : expression.replace(/\s*\n\s*/g, " ").trim();
+  /\/\/|"""|'''/.test(expression)
+    ? expression
+    : expression
+        .replace(/\s*\n\s*(?=\.)/g, "")
+        .replace(/\s*\n\s*/g, " ")
+        .trim();
 
 /** Refuses entries that one request could wait for longer than the API server waits. */
 const checkChain = (webhooks: Webhook[]) => {

@@ -7,6 +7,8 @@ export type Mode = "enforce" | "warn" | "audit" | "off";
 
 /** What a decision depends on, besides the rule and the request. */
 export interface Circumstances {
+  /** The rule's, for those who see what it would have done. */
+  name: string;
   mode: Mode;
   settings: object;
   variant?: string | undefined;
@@ -46,13 +48,18 @@ export const decide = (
     variant: circumstances.variant,
     now: circumstances.now,
   });
-  const conclude = (verdict: Verdict) => conclusion(verdict, changes, request, circumstances.mode);
+  const conclude = (verdict: Verdict) => conclusion(verdict, changes, request, circumstances);
   return said instanceof Promise ? said.then(conclude) : conclude(said);
 };
 
 const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
 
-const conclusion = (verdict: Verdict, changes: () => Patch, request: Request, mode: Mode): Decision => {
+const conclusion = (
+  verdict: Verdict,
+  changes: () => Patch,
+  request: Request,
+  { name, mode }: Circumstances,
+): Decision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
   const status = typeof refuse === "string" ? sentence(refuse) : refuse;
   const patch = status === undefined ? changes() : [];
@@ -69,20 +76,15 @@ const conclusion = (verdict: Verdict, changes: () => Patch, request: Request, mo
       outcome: { allowed, warnings, audit, ...(status && { status }), ...(patch.length > 0 && { patch }) },
     };
   }
-  const instead = [
-    ...(status ? [`would be denied: ${status.message}`] : []),
-    ...(patch.length > 0 ? [`would be changed at ${patch.map(({ path }) => path).join(", ")}`] : []),
-  ];
+  // Somebody reads this beside what other rules say; the audit log has the name already.
+  if (!status && patch.length === 0) return { ...decision, outcome: { allowed: true, warnings, audit } };
+  const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
   return {
     ...decision,
     outcome:
       mode === "warn"
-        ? { allowed: true, warnings: [...instead, ...warnings], audit }
-        : {
-            allowed: true,
-            warnings,
-            audit: { ...audit, ...(instead[0] && { [status ? "would-deny" : "would-change"]: instead[0] }) },
-          },
+        ? { allowed: true, warnings: [`${name} would ${would}: ${what}`, ...warnings], audit }
+        : { allowed: true, warnings, audit: { ...audit, [`would-${would}`]: what } },
   };
 };
 

@@ -9,7 +9,7 @@ import { doorkeeper } from "./key.ts";
 import { inTime, type Recorded, recorded, unconnected, type World } from "./needs.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
-import { merge } from "./settings.ts";
+import { frozen, merge } from "./settings.ts";
 
 /** A rule's share of postern.yaml, baked into its bundle. */
 export interface Share {
@@ -47,6 +47,7 @@ const longestBody = 6 * 1024 * 1024;
  * event → key → body → decode → mode → rule → patch → encode → response.
  */
 export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
+  frozen([rule.settings, share.clusters]);
   const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
   const admit = doorkeeper(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
 
@@ -112,7 +113,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
     if (!/^application\/json\s*(;|$)/i.test(call.contentType))
       throw new Failure(415, `the content type is "${call.contentType}"; a review is application/json`);
     const body = call.body();
-    if (body.length > longestBody)
+    if (Buffer.byteLength(body) > longestBody)
       throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
     turn.review = decode(body);
   };
@@ -121,7 +122,14 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now, world } = turn as Required<Turn>;
     turn.request = review.request;
-    const decision = decide(rule, phase, review.request, { mode, settings: settings as object, variant, now, world });
+    const decision = decide(rule, phase, review.request, {
+      name: share.rule,
+      mode,
+      settings: settings as object,
+      variant,
+      now,
+      world,
+    });
     if (!(decision instanceof Promise)) {
       Object.assign(turn, decision);
       return undefined;

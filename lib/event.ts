@@ -46,10 +46,7 @@ export const read = (given: unknown): Call => {
   };
   const isVersion2 = event.version === "2.0" && event.requestContext !== undefined;
   if (!isVersion2 && typeof event.httpMethod !== "string")
-    throw new Failure(
-      400,
-      "this is neither a request of API Gateway, a function URL or a load balancer, nor { phase, review }",
-    );
+    throw new Failure(400, "this is neither an HTTP request as AWS hands it on, nor { phase, review }");
 
   return {
     method: text(isVersion2 ? http.method : event.httpMethod),

@@ -27,17 +27,13 @@ export const verdictOf = ({ code, mode, refused, operations }: Report): string =
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
 };
 
-const metrics = [
-  { Name: "Reviews", Unit: "Count" },
-  { Name: "Denials", Unit: "Count" },
-  { Name: "Errors", Unit: "Count" },
-  { Name: "Latency", Unit: "Milliseconds" },
-];
+const counts = ["Reviews", "Denials", "Errors"].map((Name) => ({ Name, Unit: "Count" }));
+const metrics = [...counts, { Name: "Latency", Unit: "Milliseconds" }];
 const dimensions = [["Stage"], ["Rule", "Phase", "Cluster", "Mode"], ["Function", "Version"]];
 
 const directives = JSON.stringify([
   { Namespace: "Postern", Dimensions: dimensions, Metrics: metrics },
-  { Namespace: "Postern", Dimensions: [["Cluster", "Key"]], Metrics: [{ Name: "Reviews", Unit: "Count" }] },
+  { Namespace: "Postern", Dimensions: [["Cluster", "Key"]], Metrics: counts.slice(0, 1) },
 ]);
 
 /**

@@ -55,11 +55,23 @@ export interface Entry<Settings> {
   sideEffects?: "None" | "NoneOnDryRun";
 }
 
+/** A compiled-in admission plugin. */
+export interface Twin<Settings> {
+  /** As `--enable-admission-plugins` takes it. */
+  plugin: string;
+  /** On in every API server that doesn't turn it off. */
+  defaultOn?: true;
+  /** Under which the rule does what the plugin does, where its defaults do something else. */
+  settings?: Partial<Settings>;
+}
+
 export interface Definition<Object, Settings extends object, N extends Needs> extends Entry<Settings> {
   /** One sentence, for the catalogue. */
   summary: string;
   /** The place in kube-apiserver's compiled-in chain, 1 to 41. Others stand where it calls webhooks: 37, by name. */
   order?: number;
+  /** The compiled-in plugin that the rule is a port of; postern parity sends both the same requests. */
+  twin?: Twin<Settings>;
   /** The defaults, which are also the shape that postern.yaml is checked against. */
   settings?: Settings;
   /** What is wrong with settings of the right shape, in a sentence. */

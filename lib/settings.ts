@@ -23,6 +23,13 @@ export const merge = (defaults: object, given: unknown): object => {
   return { ...defaults, ...Object.fromEntries(overridden) };
 };
 
+/** Settings are everybody's: a rule that puts one into an object and edits it there must not change the next review. */
+export const frozen = <T>(value: T): T => {
+  if (typeof value === "object" && value !== null)
+    for (const inner of Object.values(Object.freeze(value))) frozen(inner);
+  return value;
+};
+
 /** Fields that a file in upstream's own form carries, and that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 

@@ -98,6 +98,39 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
     // A validating twin is called for what its mutating half has just put right only if somebody spoiled it again.
     assert.deepEqual([...new Set(idle.map(({ rule, phase }) => `${rule}/${phase}`))], []);
   });
+
+  it("asks about a large pod, whatever its conditions cost", async () => {
+    const guarded = await servePostern(`rules:
+      allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
+      security-context-deny:`);
+    try {
+      await register(ours.admin, guarded.manifests("guarded"));
+      const image = `docker.io/library/${"a".repeat(200)}:1`;
+      const many = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
+      const pod = (spec: object) => ({ apiVersion: "v1", kind: "Pod", metadata: { name: "large" }, spec });
+      const post = (body: object) =>
+        ours.admin({ method: "POST", path: "/api/v1/namespaces/default/pods?dryRun=All", body });
+      const strange = pod({ initContainers: many, containers: [{ name: "a", image: "evil.example/x" }] });
+      const chosen = pod({
+        initContainers: many,
+        containers: [{ name: "a", image, securityContext: { runAsUser: 0 } }],
+      });
+      await noticed(
+        () => post(strange),
+        () => guarded.reports.length > 0,
+      );
+      for (const [body, refusal] of [
+        [strange, /evil.example/],
+        [chosen, /RunAsUser is forbidden/],
+      ] as const) {
+        const { code, body: said } = await post(body);
+        assert.equal(code, 403);
+        assert.match(String(said.message), refusal);
+      }
+    } finally {
+      await guarded.stop();
+    }
+  });
 });
 
 /** An answer without what any two servers differ in. */

@@ -221,6 +221,27 @@ describe("an event", () => {
     assert.deepEqual(told[3], { label: "seen" });
   });
 
+  it("can't have a rule change the settings of the next review", async () => {
+    const careless = rule({
+      summary: "Edits what it was given.",
+      match: [],
+      settings: { labels: { seen: "yes" } },
+      mutate(object: KubernetesObject, { settings, request }) {
+        object.metadata = { ...object.metadata, labels: settings.labels as Record<string, string> };
+        Object.assign(object.metadata.labels ?? {}, { [request.uid]: "was here" });
+      },
+    });
+    const lines: Report[] = [];
+    const handler = endpoint(careless, share, {
+      publicKeys: one.publicKey,
+      world: unconnected,
+      journal: (report) => void lines.push(report),
+    });
+    const answer = JSON.stringify(await handler({ phase: "mutate", review }, context()));
+    assert.match(answer, /"code":500/);
+    assert.deepEqual(careless.settings, { labels: { seen: "yes" } });
+  });
+
   const wrongDirect: [string, object, string][] = [
     ["without a phase that exists", { phase: "judge", review }, "phase must be mutate or validate"],
     ["without a review", { phase: "mutate", review: null }, "this is no AdmissionReview: the review must be an object"],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -156,6 +156,22 @@ describe("a newcomer", () => {
       await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
     });
 
+  it("has two rules turned on, one after the other", async () => {
+    await writeFile(join(copy, "other.yaml"), "rules:\n");
+    for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"]) {
+      assert.equal((await postern("new", name, "--config", "other.yaml")).stderr, "");
+      await rm(join(copy, "functions", name), { recursive: true });
+      await mkdir(join(copy, "functions", name));
+      await cp(join(here, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
+    }
+    assert.equal(
+      await readFile(join(copy, "other.yaml"), "utf8"),
+      "rules:\n  forbid-newcomers-one:\n  forbid-newcomers-two:\n",
+    );
+    for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"])
+      await rm(join(copy, "functions", name), { recursive: true });
+  });
+
   it("keeps the CA and the keys", async () => {
     const before = await postern("key", "local");
     const first = await serve();
@@ -202,6 +218,8 @@ describe("a newcomer", () => {
       2,
       /^--url must be an https:\/\/ address/,
     ],
+    ["a port that is too high", ["serve", "--port", "99999"], 2, /^--port takes a number up to 65535, not 99999\n$/],
+    ["a host that is none", ["serve", "--host", "a b"], 2, /^--host takes an address or a name, not "a b"\n$/],
     ["a port that is none", ["serve", "--port", "x"], 2, /^--port takes a whole number, not "x"\n$/],
     ["a missing postern.yaml", ["serve", "--config", "nope.yaml"], 2, /^nope.yaml can't be read: /],
   ];

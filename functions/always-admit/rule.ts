@@ -3,6 +3,7 @@ import { rule } from "#lib/rule.ts";
 export default rule({
   summary: "Admits everything, so that there is something harmless to deploy.",
   order: 1,
+  twin: { plugin: "AlwaysAdmit" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
   matchConditions: { never: "false" },
 

@@ -7,6 +7,7 @@ import { aggregate, fieldErrorBody, forbidden } from "#lib/status.ts";
 export default rule({
   summary: "Has every image pulled anew, so that only those who may pull an image can run it.",
   order: 10,
+  twin: { plugin: "AlwaysPullImages" },
   match: ({ ephemeralContainers }) => [
     {
       apiGroups: [""],
@@ -16,9 +17,9 @@ export default rule({
     },
   ],
   matchConditions: {
-    "may-do-without-a-pull": `${containersIn("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
+    "may-do-without-a-pull": `${isLarge("object")} || ${containersIn("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
       object.spec.?volumes.orValue([]).exists(v, has(v.image) && v.image.?pullPolicy.orValue("") != "Always")`,
-    "brings-an-image": `oldObject == null || ${containersIn("object")}.exists(c,
+    "brings-an-image": `oldObject == null || ${isLarge("object")} || ${containersIn("object")}.exists(c,
       !${containersIn("oldObject")}.exists(old, old.?image.orValue("") == c.?image.orValue("")))`,
   },
   settings: { ephemeralContainers: false },
@@ -66,6 +67,12 @@ const refusal = (request: Request, { field, value = "" }: { field: string; value
   const body = fieldErrorBody({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
   return forbidden(request, `${field}: ${body}`).message;
 };
+
+/** A condition that costs the API server too much counts as false: a large pod is judged here. */
+function isLarge(pod: "object") {
+  const lists = ["containers", "initContainers", "ephemeralContainers", "volumes"];
+  return `${lists.map((list) => `size(${pod}.spec.?${list}.orValue([]))`).join(" + ")} > 50`;
+}
 
 /** Every container of a pod, in CEL. */
 function containersIn(pod: "object" | "oldObject") {

@@ -4,6 +4,7 @@ import { rule } from "#lib/rule.ts";
 export default rule({
   summary: "Lets a pod stay five minutes on a node that is lost, unless the pod says otherwise.",
   order: 15,
+  twin: { plugin: "DefaultTolerationSeconds", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: ({ replaceDefaults }) => ({
     "concerns-its-tolerations": `!has(object.spec.tolerations) || !["not-ready", "unreachable"].all(lost,

@@ -5,14 +5,18 @@ import { rule } from "#lib/rule.ts";
 export default rule({
   summary: "Lets a pod onto the nodes that are kept for the extended resources it requests.",
   order: 18,
+  twin: { plugin: "ExtendedResourceToleration" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    "requests-what-it-does-not-tolerate": `(object.spec.containers + object.spec.?initContainers.orValue([]))
+    // A condition that costs the API server too much counts as false: a large pod is judged here.
+    "requests-what-it-does-not-tolerate": `size(object.spec.containers) + size(object.spec.?initContainers.orValue([])) +
+      size(object.spec.?tolerations.orValue([])) > 50 || (object.spec.containers + object.spec.?initContainers.orValue([]))
       .exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
         !object.spec.?tolerations.orValue([]).exists(t,
           t.?key.orValue("") == name && t.?operator.orValue("") == "Exists" && t.?effect.orValue("") == "NoSchedule" &&
-          t.?value.orValue("") == "" && !has(t.tolerationSeconds))))`,
+          t.?value.orValue("") == ""))) ||
+      object.spec.?tolerations.orValue([]).exists(t, t.?effect.orValue("") == "NoSchedule" && has(t.tolerationSeconds))`,
   },
 
   mutate(pod: Pod) {

@@ -18,7 +18,9 @@ export default rule({
     },
   ],
   matchConditions: {
-    "chooses-for-itself": `${fieldIn(ofPods, "object.?spec.?securityContext")} ||
+    // A condition that costs the API server too much counts as false: a large pod is judged here.
+    "chooses-for-itself": `size(object.spec.containers) + size(object.spec.?initContainers.orValue([])) > 50 ||
+      ${fieldIn(ofPods, "object.?spec.?securityContext")} ||
       (object.spec.containers + object.spec.?initContainers.orValue([]))
         .exists(c, ${fieldIn(ofContainers, "c.?securityContext")})`,
   },

@@ -44,6 +44,7 @@ const explain = ({ phases, rule }: Listed) => {
     ...Object.fromEntries(perPhase),
     needs: Object.values(rule.needs ?? {}).map(({ verb, kind }) => [verb, kind?.resource].filter(Boolean).join(" ")),
     guards: rule.guards === true,
+    ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
     defaults: settings,
   };
 };

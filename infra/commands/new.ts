@@ -55,7 +55,7 @@ const turnOn = async (file: string, name: string) => {
   if (isMap(rules) && !rules.flow && rules.range) {
     const [start, , end] = rules.range;
     const indent = " ".repeat(start - text.lastIndexOf("\n", start) - 1);
-    await writeFile(file, `${text.slice(0, end).trimEnd()}\n${indent}${name}:\n${text.slice(end)}`);
+    await writeFile(file, `${text.slice(0, end).trimEnd()}\n${indent}${name}:\n${text.slice(end).replace(/^\n/, "")}`);
     return;
   }
   if (rules != null) throw new Complaint(`${basename(file)} has its rules in braces; add ${name} there by hand`);

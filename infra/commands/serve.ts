@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
 import type { Report } from "#lib/journal.ts";
 import { verdictOf } from "#lib/journal.ts";
@@ -28,6 +29,10 @@ export default {
     const file = options.text("config") ?? configFile;
     const state = join(dirname(file), ".postern");
     const host = options.text("host") ?? "";
+    const port = options.number("port") ?? 8443;
+    if (port > 65_535) throw new Complaint(`--port takes a number up to 65535, not ${port}`);
+    if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
+      throw new Complaint(`--host takes an address or a name, not "${host}"`);
     const signer = await openSigner(state);
     const surroundings = {
       publicKeys: signer.publicKey,
@@ -36,9 +41,11 @@ export default {
     };
 
     const workshop = await openWorkshop(file, surroundings);
-    const gateway = await openGateway(await openCertificate(state, host), host, options.number("port") ?? 8443);
+    const gateway = await openGateway(await openCertificate(state, host), host, port);
     gateway.serve(workshop.handlers);
-    print(welcome(workshop, signer, gateway.url, relative(process.cwd(), join(state, "ca.crt"))));
+    const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];
+    const config = options.text("config");
+    print(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
 
     const reload = async () => {
       try {
@@ -71,17 +78,21 @@ const interrupted = () =>
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, heard);
   });
 
-const welcome = ({ config, served }: Workshop, signer: Signer, url: string, ca: string): string => {
+const welcome = ({ config, served }: Workshop, signer: Signer, url: string, options: string[]): string => {
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const segment = signer.segment(cluster, keyVersions.at(-1) ?? 1);
     const rows = served.flatMap(({ name, phases }) =>
       phases.map((phase) => [name, phase, rules.get(name)?.mode ?? "off", `${url}/${segment}/${name}/${phase}`]),
     );
-    const register = `npx postern manifests --cluster ${cluster} --url ${url} --ca ${ca} | kubectl apply -f -`;
+    const words = ["npx", "postern", "manifests", "--cluster", cluster, "--url", url, ...options];
+    const register = `${words.map(quoted).join(" ")} | kubectl apply -f -`;
     return `Cluster ${cluster}\n\n${table([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
   });
   return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
 };
+
+/** As a shell reads it. */
+const quoted = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 const clock = () => new Date().toISOString().slice(11, 23);
 
@@ -97,5 +108,14 @@ const lineOf = (report: Report): string => {
     : [];
   const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? sentenceOf(error) : ""}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
-  return `${[clock(), cluster, [rule, phase].filter(Boolean).join("/"), ...what, verdict, ...patch, `${milliseconds.toFixed(2)} ms`].join(" ")}\n`;
+  const words = [
+    cluster,
+    [rule, phase].filter(Boolean).join("/"),
+    ...what,
+    verdict,
+    ...patch,
+    `${milliseconds.toFixed(2)} ms`,
+  ];
+  // Names are the caller's, and this is somebody's terminal.
+  return `${clock()} ${words.join(" ").replace(/\p{Cc}/gu, "?")}\n`;
 };

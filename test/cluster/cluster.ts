@@ -13,6 +13,8 @@ export interface Wishes {
   /** Admission plugins by their compiled-in names. */
   enable?: string[];
   disable?: string[];
+  /** Turned on when the store has been filled without them, and `fill` has added to it. */
+  late?: { enable: string[]; fill(as: Cluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
 }
@@ -23,7 +25,7 @@ export interface Cluster {
   /** Somebody who may do everything. */
   admin: Client;
   /** A user by name, with these groups. */
-  as(user: "jane" | "system:node:n1"): Client;
+  as(user: "admin" | "jane" | "system:node:n1"): Client;
   stop(): Promise<void>;
 }
 
@@ -48,24 +50,26 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     "--unsafe-no-fsync",
     "--log-level=error",
   ]);
-  const server = run(apiserver, [
-    `--etcd-servers=http://127.0.0.1:${store}`,
-    "--bind-address=127.0.0.1",
-    `--secure-port=${port}`,
-    `--tls-cert-file=${join(folder, "server.crt")}`,
-    `--tls-private-key-file=${join(folder, "server.key")}`,
-    `--token-auth-file=${join(folder, "tokens.csv")}`,
-    `--service-account-key-file=${join(folder, "sa.key")}`,
-    `--service-account-signing-key-file=${join(folder, "sa.key")}`,
-    "--service-account-issuer=https://kubernetes.default.svc",
-    "--service-cluster-ip-range=10.0.0.0/24",
-    "--authorization-mode=AlwaysAllow",
-    // Nobody is there to make the account that each pod would be given.
-    `--disable-admission-plugins=${["ServiceAccount", ...(wishes.disable ?? [])].join(",")}`,
-    ...(wishes.enable ? [`--enable-admission-plugins=${wishes.enable.join(",")}`] : []),
-    ...(wishes.flags ?? []),
-  ]);
+  const start = (late: string[] = []) =>
+    run(apiserver, [
+      `--etcd-servers=http://127.0.0.1:${store}`,
+      "--bind-address=127.0.0.1",
+      `--secure-port=${port}`,
+      `--tls-cert-file=${join(folder, "server.crt")}`,
+      `--tls-private-key-file=${join(folder, "server.key")}`,
+      `--token-auth-file=${join(folder, "tokens.csv")}`,
+      `--service-account-key-file=${join(folder, "sa.key")}`,
+      `--service-account-signing-key-file=${join(folder, "sa.key")}`,
+      "--service-account-issuer=https://kubernetes.default.svc",
+      "--service-cluster-ip-range=10.0.0.0/24",
+      "--authorization-mode=AlwaysAllow",
+      // Nobody is there to make the account that each pod would be given.
+      `--disable-admission-plugins=${["ServiceAccount", ...(wishes.disable ?? [])].join(",")}`,
+      ...enabling([...(wishes.enable ?? []), ...late]),
+      ...(wishes.flags ?? []),
+    ]);
 
+  let server = start();
   const url = `https://127.0.0.1:${port}`;
   const clients = Object.fromEntries(
     Object.keys(users).map((user) => [user, clientOf(url, ca, token[user] ?? "")]),
@@ -78,12 +82,20 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
   };
   try {
     await ready(clients.admin.client, server);
+    if (wishes.late) {
+      await wishes.late.fill((user) => clients[user].client);
+      await server.stop();
+      server = start(wishes.late.enable);
+      await ready(clients.admin.client, server);
+    }
   } catch (error) {
     await stop();
     throw error;
   }
   return { server: url, admin: clients.admin.client, as: (user) => clients[user].client, stop };
 };
+
+const enabling = (plugins: string[]) => (plugins.length > 0 ? [`--enable-admission-plugins=${plugins.join(",")}`] : []);
 
 /** Until it serves, and the namespace that everybody uses is there. */
 const ready = async (admin: Client, server: Running) => {

@@ -2,14 +2,17 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
+import { endpoint } from "#lib/endpoint.ts";
 import type { Report } from "#lib/journal.ts";
-import { unconnected } from "#lib/needs.ts";
-import { chooseCluster } from "../../infra/config.ts";
-import { openGateway } from "../../infra/gateway.ts";
-import { openCertificate, openSigner } from "../../infra/keys.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { unconnected, type World } from "#lib/needs.ts";
+import { phases, type Rule } from "#lib/rule.ts";
+import { chooseCluster, parseConfig, servedRules, shareOf } from "../../infra/config.ts";
+import { type Handler, openGateway } from "../../infra/gateway.ts";
+import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
 import { configurations } from "../../infra/webhooks.ts";
 import { openWorkshop } from "../../infra/workshop.ts";
+import { signing } from "../signing.ts";
 import type { Client } from "./client.ts";
 
 /** Postern as `npm start` runs it, for a postern.yaml of a test's own. */
@@ -46,19 +49,135 @@ export const servePostern = async (yaml: string) => {
   };
 };
 
-type Manifests = ReturnType<typeof configurations>;
+/** A rule of a test's own, as if it had a folder. */
+export const listed = (name: string, rule: Rule): Listed => ({ name, folder: "", phases: phases(rule), rule });
+
+/** What surrounds rules that a test serves. */
+export interface Host {
+  certificate: ServerCertificate;
+  world?(cluster: string): World;
+  /** Stands before an endpoint. */
+  before?(name: string, handler: Handler): Handler;
+}
+
+/** Who a webhook entry says it is, and what it is called. */
+export interface Caller {
+  name?: string;
+  cluster?: string;
+  signer?: ReturnType<typeof signing>;
+}
+
+/** These rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
+export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
+  const own = signing(1);
+  const reports: Report[] = [];
+  const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
+  let config = parseConfig(yaml, rules);
+
+  /** From the next request on. */
+  const serve = (text: string, publicKeys = own.publicKey) => {
+    config = parseConfig(text, rules);
+    const { world = unconnected, before = (_, handler) => handler } = host;
+    const journal = (report: Report) => void reports.push(report);
+    const handlers = servedRules(config, rules).map(({ name, ...rest }) => {
+      const handler = endpoint(rest.rule, shareOf(config, { name, ...rest }), { publicKeys, world, journal });
+      return [name, before(name, handler)] as const;
+    });
+    gateway.serve(new Map(handlers));
+  };
+  const manifests = ({ name = "postern", cluster: wanted, signer = own }: Caller = {}) => {
+    const [chosen, cluster] = chooseCluster(config, wanted);
+    const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
+    const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
+    return configurations(rules, cluster, { name, address, ca: host.certificate.ca, harden: false });
+  };
+  serve(yaml);
+  return { reports, serve, manifests, url: gateway.url, stop: () => gateway.close() };
+};
+
+export type Manifests = ReturnType<typeof configurations>;
 const collection = "/apis/admissionregistration.k8s.io/v1";
 
 /** As kubectl apply would; the API server's own validation has its say. */
 export const register = async (admin: Client, manifests: Manifests, query = ""): Promise<void> => {
   for (const body of manifests) {
-    const kind =
-      body.kind === "MutatingWebhookConfiguration"
-        ? "mutatingwebhookconfigurations"
-        : "validatingwebhookconfigurations";
-    const { code, body: said } = await admin({ method: "POST", path: `${collection}/${kind}${query}`, body });
+    const { code, body: said } = await admin({ method: "POST", path: `${placeOf(body)}${query}`, body });
     if (code !== 201) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
   }
+};
+
+const placeOf = ({ kind }: { kind: string }) => `${collection}/${kind.toLowerCase()}s`;
+
+/** As `kubectl apply --server-side` would, whatever was there before; resolves once the API server calls by them. */
+export const apply = async (admin: Client, manifests: Manifests, herald: Herald): Promise<void> => {
+  const announced = manifests.map((manifest) => herald.announce(manifest));
+  for (const { body } of announced) {
+    const { code, body: said } = await admin({
+      method: "PATCH",
+      path: `${placeOf(body)}/${body.metadata.name}?fieldManager=postern&force=true`,
+      contentType: "application/apply-patch+yaml",
+      body,
+    });
+    if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
+  }
+  await until("the API server did not call by the new webhooks", async () => {
+    const said = await herald.ask(admin);
+    return announced.every(({ word }) => said?.includes(word));
+  });
+};
+
+/** As kubectl delete would; resolves once the API server calls by them no more. */
+export const remove = async (admin: Client, manifests: Manifests, herald: Herald): Promise<void> => {
+  for (const body of manifests) await admin({ method: "DELETE", path: `${placeOf(body)}/${body.metadata.name}` });
+  await until("the API server still calls by webhooks that are gone", async () => {
+    const said = await herald.ask(admin);
+    const gone = ({ kind, metadata }: Manifests[number]) =>
+      !said?.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
+    return said !== undefined && manifests.every(gone);
+  });
+};
+
+/** Adds an entry to a configuration that gives it away: it answers a request that nobody else makes with a warning. */
+export interface Herald {
+  announce(manifest: Manifests[number]): { body: Manifests[number]; word: string };
+  /** The words of all configurations that the API server calls by now; undefined where it does not say. */
+  ask(admin: Client): Promise<string[] | undefined>;
+}
+
+/** A herald whose entries call `url`, with the word as the path's end, for a warning that says it. */
+export const herald = (url: string, ca: string): Herald => {
+  let count = 0;
+  const announce = (manifest: Manifests[number]) => {
+    count += 1;
+    const word = `${manifest.kind}/${manifest.metadata.name}/${count}`;
+    const entry: Manifests[number]["webhooks"][number] = {
+      name: "herald.postern.dev",
+      clientConfig: { url: `${url}/${word}`, caBundle: Buffer.from(ca).toString("base64") },
+      rules: [
+        { apiGroups: ["coordination.k8s.io"], apiVersions: ["v1"], resources: ["leases"], operations: ["CREATE"] },
+      ],
+      matchConditions: [{ name: "asks-the-herald", expression: 'object.metadata.name == "herald"' }],
+      failurePolicy: "Ignore",
+      matchPolicy: "Exact",
+      sideEffects: "None",
+      timeoutSeconds: 5,
+      admissionReviewVersions: ["v1"],
+    };
+    return { body: { ...manifest, webhooks: [...manifest.webhooks, entry] }, word };
+  };
+  const ask = async (admin: Client) => {
+    const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "herald" } };
+    const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases?dryRun=All";
+    const { code, warnings } = await admin({ method: "POST", path, body });
+    return code === 201 ? warnings : undefined;
+  };
+  return { announce, ask };
+};
+
+/** Until it is so, or the sentence that says it is not. */
+export const until = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
+  for (const end = Date.now() + 20_000; Date.now() < end; await wait(50)) if (await so()) return;
+  throw new Error(otherwise);
 };
 
 /** Until the API server, which takes a second to notice, calls the webhooks for what `probe` does. */

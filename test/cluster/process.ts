@@ -11,10 +11,11 @@ export interface Running {
 }
 
 /**
- * Its standard input is ours: when we end, however that comes, the pipe closes and the shell around it ends it.
+ * Its standard input is ours: when we end, however that comes, the pipe closes and the shell around it ends it. At once:
+ * nothing that it keeps is wanted any more, and an API server that refuses everything waits for itself as it ends.
  */
 export const run = (program: string, args: string[]): Running => {
-  const guard = '"$@" </dev/null & child=$!; cat >/dev/null; kill "$child"; wait "$child"';
+  const guard = '"$@" </dev/null & child=$!; cat >/dev/null; kill -9 "$child"; wait "$child"';
   const child: ChildProcess = spawn("sh", ["-c", guard, "sh", program, ...args], { stdio: ["pipe", "pipe", "pipe"] });
   let printed = "";
   for (const stream of [child.stdout, child.stderr])
