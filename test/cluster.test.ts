@@ -4,6 +4,7 @@ import { readCatalogue } from "../infra/registry.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import type { Answer, Call } from "./cluster/client.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
+import { portsAmong } from "./cluster/parity.ts";
 import { noticed, register, servePostern } from "./cluster/postern.ts";
 import { scenarios } from "./cluster/scenarios.ts";
 
@@ -13,19 +14,12 @@ const binaries = await findBinaries();
 const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
 if (process.env.POSTERN_REQUIRE_ALL && !binaries) throw new Error(missing);
 
-const defaultOn = ["TaintNodesByCondition", "DefaultTolerationSeconds", "StorageObjectInUseProtection"];
-const optional = [
-  "AlwaysAdmit",
-  "AlwaysPullImages",
-  "LimitPodHardAntiAffinityTopology",
-  "ExtendedResourceToleration",
-  "DenyServiceExternalIPs",
-];
-const twins = [
-  ...["always-admit", "always-pull-images", "default-toleration-seconds", "deny-service-external-ips"],
-  ...["extended-resource-toleration", "limit-pod-hard-anti-affinity-topology"],
-  ...["storage-object-in-use-protection", "taint-nodes-by-condition"],
-];
+// A server that refuses everything has its own way to be compared, in parity.test.ts.
+const ports = portsAmong(await readCatalogue()).filter(({ rule }) => !rule.exemptionRequired);
+const plugins = ports.map(({ rule }) => rule.twin);
+const defaultOn = plugins.filter(({ defaultOn }) => defaultOn).map(({ plugin }) => plugin);
+const optional = plugins.filter(({ defaultOn }) => !defaultOn).map(({ plugin }) => plugin);
+const twins = ports.map(({ name }) => name);
 
 describe("on a real API server", { skip: binaries ? false : missing }, () => {
   let upstream: Cluster;

@@ -1,0 +1,317 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc, { type Arbitrary } from "fast-check";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { inPhase, type Phase, type Rule, rule, type Twin } from "#lib/rule.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import type { Listed } from "../../infra/registry.ts";
+import type { Binaries } from "./binaries.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
+import { type Sequence, sequencesFor, spoil } from "./generator.ts";
+import { clear, play, type Turn, type Users } from "./player.ts";
+import { listed, noticed, register, serveRules } from "./postern.ts";
+
+/** What to find out. */
+export interface Question {
+  /** How many, to each server. */
+  requests: number;
+  /** The same seed asks the same. */
+  seed: number;
+  /** Other settings of the rule than those with which it is its twin's equal. */
+  settings?: object;
+}
+
+/** An unexplained difference. */
+export interface Difference {
+  /** Where the rule's matchConditions had been taken away. */
+  withoutConditions: boolean;
+  /** Whether the same requests showed it again. */
+  recurs: boolean;
+  /** The requests that show it, the last one differently answered. */
+  calls: string[];
+  /** What upstream says with `-`, what we say with `+`. */
+  diff: string;
+}
+
+/** A rule beside its twin. */
+export interface Parity {
+  rule: string;
+  plugin: string;
+  requests: number;
+  equal: number;
+  /** How often each known difference was met. */
+  known: Record<string, number>;
+  unexplained: number;
+  /** Of the webhooks, for these requests; with the rule's matchConditions and without. */
+  calls: { made: number; withoutConditions: number };
+  differences: Difference[];
+}
+
+export type Port = Listed & { rule: Rule & { twin: Twin<object> } };
+
+/** The rules that are ports of a plugin. */
+export const portsAmong = (catalogue: Listed[]): Port[] =>
+  catalogue.filter((listed): listed is Port => listed.rule.twin !== undefined);
+
+/** Sequences at a time, on each server. */
+const abreast = 8;
+const shrinkingTime = 20_000;
+/** An unexplained difference is shrunk and shown; the others are mostly the same one again. */
+const shown = 3;
+
+/** Asks a server with the compiled-in plugin and one without it that calls Postern the same, and compares. */
+export const parityOf = async (port: Port, binaries: Binaries, question: Question): Promise<Parity> => {
+  const { twin } = port.rule;
+  const stops: (() => Promise<unknown>)[] = [];
+  try {
+    const folder = await mkdtemp(join(tmpdir(), "postern-parity-"));
+    stops.push(() => rm(folder, { recursive: true, force: true }));
+    const certificate = await openCertificate(folder, "127.0.0.1");
+    const sequence = sequencesFor(matchesOf(port));
+    const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
+    const fill = (as: Users) => playAll(numbered.filter(isKept).map(creation), as);
+    const late = tooEarly.has(twin.plugin);
+    const booted = await Promise.allSettled([
+      bootCluster(binaries, {
+        flags,
+        ...(!twin.defaultOn && !late && { enable: [twin.plugin] }),
+        ...(late && { late: { enable: [twin.plugin], fill: (as) => fill(as) } }),
+      }),
+      bootCluster(binaries, { flags, ...(twin.defaultOn && { disable: [twin.plugin] }) }),
+    ]);
+    for (const result of booted) if (result.status === "fulfilled") stops.push(result.value.stop);
+    const [upstream, ours] = booted.map((result) => {
+      if (result.status === "rejected") throw result.reason;
+      return result.value;
+    }) as [Cluster, Cluster];
+
+    const { matchConditions: _, ...unconditional } = port.rule;
+    const spoilt = await serve([], certificate, question.settings);
+    stops.push(spoilt.stop);
+    const asItIs = await serve([port], certificate, question.settings);
+    stops.push(asItIs.stop);
+    const bare = await serve([{ ...port, rule: unconditional }], certificate, question.settings);
+    stops.push(bare.stop);
+
+    const property = propertyOf(sequence, upstream, ours);
+    if (late) await fill(ours.as);
+    const outcome: Parity = {
+      ...{ rule: port.name, plugin: twin.plugin, requests: question.requests },
+      ...{ equal: 0, known: {}, unexplained: 0, calls: { made: 0, withoutConditions: 0 }, differences: [] },
+    };
+
+    // A server that refuses everything lets nobody register a webhook, and would call none.
+    await Promise.all([late || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
+    const [wanted, actual] = await Promise.all([playAndClear(numbered, upstream), playAndClear(numbered, ours)]);
+    outcome.calls.made = asItIs.calls();
+    const verdicts = numbered.map(({ name }, index) => verdictsOf(wanted[index] ?? [], actual[index] ?? [], name));
+    for (const verdict of verdicts.flat())
+      if (verdict.verdict === "equal") outcome.equal += 1;
+      else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
+      else outcome.unexplained += 1;
+    outcome.differences.push(...(await explain(verdicts, property, question, false)));
+
+    await bare.callFrom(ours);
+    const again = await playAndClear(numbered, ours);
+    outcome.calls.withoutConditions = bare.calls();
+    // What differs with them as well has been told already.
+    const onlyNow = numbered.map(({ name }, index) =>
+      verdicts[index]?.some(isDifferent) ? [] : verdictsOf(wanted[index] ?? [], again[index] ?? [], name),
+    );
+    outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
+    outcome.differences.push(...(await explain(onlyNow, property, question, true)));
+    return outcome;
+  } finally {
+    for (const stop of stops.reverse()) await stop();
+  }
+};
+
+/** With these on, an empty store is never filled, and no sequence makes an object; every other object is made before. */
+const tooEarly = new Set(["AlwaysDeny"]);
+const isKept = (_: Numbered, index: number) => index % 2 === 0;
+const creation = ({ sequence, name }: Numbered): Numbered => {
+  const steps = sequence.steps.slice(0, 1).map((step) => ({ ...step, dryRun: false }));
+  return { name, sequence: { ...sequence, generateName: false, steps } };
+};
+
+/** Some services keep their addresses until all is compared, and some pods are privileged. */
+const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
+
+/** A webhook of somebody else's, called after all rules, that makes containers run what lies on the node. */
+const spoiler = listed(
+  "spoiler",
+  rule({
+    summary: "Changes back what a rule has put right, where the pod's author asks for it.",
+    match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
+    matchConditions: { "is-wanted": `"${spoil}" in object.?metadata.?annotations.orValue({})` },
+    mutate(pod: Pod) {
+      for (const { container } of containersOf(pod)) container.imagePullPolicy = "Never";
+    },
+  }),
+);
+
+/** Tells that its webhook configurations are the ones in use. */
+const beacon = listed(
+  "beacon",
+  rule({
+    summary: "Is called for one name only.",
+    match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+    matchConditions: { "is-lit": 'object.metadata.name == "beacon"' },
+    mutate() {},
+    validate() {},
+  }),
+);
+
+const serve = async (ports: Port[], certificate: ServerCertificate, settings: object | undefined) => {
+  const setups = ports.map(({ name, rule }) => {
+    // Whoever must be exempt is somebody who never asks; and nobody else is.
+    const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
+    return [name, { failurePolicy: "Fail", exempt, settings: { ...rule.twin.settings, ...settings } }];
+  });
+  const rules = { ...Object.fromEntries(setups), beacon: {}, spoiler: {} };
+  const served = await serveRules([beacon, ...ports, spoiler], JSON.stringify({ rules }), { certificate });
+  const names = new Set(ports.map(({ name }) => name));
+  const { reports, stop } = served;
+  return {
+    stop,
+    /** How often a user's request came to the ports. */
+    calls: () =>
+      reports.filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")).length,
+    /** Has these webhooks called by a cluster, and none but these. */
+    callFrom: async ({ admin }: Cluster) => {
+      // Where nobody but the beacon would be called, the beacon may not be reached either.
+      const manifests = served.manifests().filter(({ webhooks }) => webhooks.length > 1);
+      for (const { kind } of manifests)
+        await admin({ method: "DELETE", path: `${webhooks}/${kind.toLowerCase()}s/postern` });
+      await register(admin, manifests);
+      const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "beacon" } };
+      await noticed(
+        () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body }),
+        () => manifests.every(({ kind }) => reports.some((one) => one.rule === "beacon" && kind === kindOf(one.phase))),
+      );
+    },
+  };
+};
+
+const users = new Set<string>(["admin", "jane", "system:node:n1"]);
+const webhooks = "/apis/admissionregistration.k8s.io/v1";
+const kindOf = (phase: Phase | undefined) =>
+  phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
+
+interface Numbered {
+  sequence: Sequence;
+  name: string;
+}
+
+/** All sequences on one server, some at a time. */
+const playAndClear = async (numbered: Numbered[], { as }: Cluster): Promise<Turn[][]> => {
+  const { played, remains } = await playAll(numbered, as);
+  for (const path of remains) await clear(path, as);
+  return played;
+};
+
+const playAll = async (numbered: Numbered[], as: Users) => {
+  const played: Turn[][] = [];
+  const remains: string[] = [];
+  let next = 0;
+  const worker = async () => {
+    for (let index = next++; index < numbered.length; index = next++) {
+      const { sequence, name } = numbered[index] as Numbered;
+      const outcome = await play(sequence, name, as);
+      played[index] = outcome.turns;
+      remains.push(...outcome.remains);
+    }
+  };
+  await Promise.all(Array.from({ length: abreast }, worker));
+  return { played, remains };
+};
+
+type Verdict = Comparison & { turns?: Turn[]; wanted?: Comparable; actual?: Comparable };
+const isDifferent = ({ verdict }: Verdict) => verdict === "different";
+
+const verdictsOf = (wanted: Turn[], actual: Turn[], sequence: string): Verdict[] =>
+  wanted.map((turn, index) => {
+    const [one, other] = [turn, actual[index] ?? turn].map((turn) => comparable(turn, sequence)) as [
+      Comparable,
+      Comparable,
+    ];
+    const comparison = compare(one, other);
+    if (comparison.verdict !== "different") return comparison;
+    return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
+  });
+
+type Property = ReturnType<typeof propertyOf>;
+
+const matchesOf = ({ phases, rule }: Port) =>
+  phases.flatMap((phase) => inPhase(rule.match, phase, rule.settings ?? {}) ?? []);
+
+/** That a sequence is answered alike; each time about an object of another name. */
+const propertyOf = (sequence: Arbitrary<Sequence>, upstream: Cluster, ours: Cluster) => {
+  let count = 0;
+  return fc.asyncProperty(sequence, async (sequence) => {
+    const name = `t${count++}`;
+    const [wanted, actual] = await Promise.all(
+      [upstream, ours].map((cluster) => playAndClear([{ sequence, name }], cluster)),
+    );
+    const difference = verdictsOf(wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
+    if (difference) throw new Differs(difference);
+  });
+};
+
+class Differs extends Error {
+  readonly verdict: Verdict;
+  constructor(verdict: Verdict) {
+    super("the answers differ");
+    this.verdict = verdict;
+  }
+}
+
+/** As many sequences as have so many requests together; the last one may be cut short. */
+const sample = (arbitrary: Arbitrary<Sequence>, { requests, seed }: Question): Sequence[] => {
+  let left = requests;
+  return fc.sample(arbitrary, { seed, numRuns: requests }).flatMap((sequence) => {
+    const steps = sequence.steps.slice(0, Math.max(0, left));
+    left -= steps.length;
+    return steps.length > 0 ? [{ ...sequence, steps }] : [];
+  });
+};
+
+/** The first few differences, each as the smallest sequence that still shows one. */
+const explain = async (
+  verdicts: Verdict[][],
+  property: Property,
+  { seed }: Question,
+  withoutConditions: boolean,
+): Promise<Difference[]> => {
+  const found = verdicts.flatMap((of, index) => {
+    const verdict = of.find(isDifferent);
+    return verdict ? [{ verdict, index }] : [];
+  });
+  const differences: Difference[] = [];
+  for (const { verdict, index } of found.slice(0, shown)) {
+    const { errorInstance } = await fc.check(property, {
+      ...{ seed, path: String(index), numRuns: 1 },
+      ...{ interruptAfterTimeLimit: shrinkingTime, markInterruptAsFailure: false },
+    });
+    const again = errorInstance instanceof Differs;
+    if (!again && errorInstance) throw errorInstance;
+    differences.push(differenceOf(again ? errorInstance.verdict : verdict, withoutConditions, again));
+  }
+  return differences;
+};
+
+const differenceOf = (verdict: Verdict, withoutConditions: boolean, recurs: boolean): Difference => {
+  const { turns = [], wanted, actual } = verdict;
+  const calls = turns.map(({ call: { method, path, body, contentType, user } }) =>
+    [method, path, `as ${user}`, ...(contentType ? [`(${contentType})`] : []), shownBody(body)].join(" ").trim(),
+  );
+  return { withoutConditions, recurs, calls, diff: wanted && actual ? diffOf(wanted, actual) : "" };
+};
+
+/** Without what the server adds to each object and nobody looks for. */
+const shownBody = (body: unknown) =>
+  JSON.stringify(body, (key, value) => (unremarkable.has(key) ? undefined : value)) ?? "";
+const unremarkable = new Set(["managedFields", "uid", "resourceVersion", "creationTimestamp"]);

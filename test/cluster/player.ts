@@ -1,0 +1,138 @@
+import type { Answer, Call, Client } from "./client.ts";
+import { type Edit, type Fields, kinds, type Sequence, type Step, type User } from "./generator.ts";
+
+/** Somebody to be, on one API server. */
+export type Users = (user: User) => Client;
+
+/** What an API server was sent, and what it said. */
+export interface Turn {
+  call: Call & { user: User };
+  answer: Answer;
+  /** What the object was called at last; the suffix of a generated name is the server's own. */
+  name: string;
+}
+
+/** Sends a sequence, about an object of this name. What is left at the end `remains`. */
+export const play = async (
+  sequence: Sequence,
+  name: string,
+  as: Users,
+): Promise<{ turns: Turn[]; remains: string[] }> => {
+  const { kind, generateName, steps } = sequence;
+  const { apiVersion, namespaced } = kinds[kind];
+  const prefix = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
+  const collection = `${prefix}${namespaced ? "/namespaces/default" : ""}/${kind}`;
+  const turns: Turn[] = [];
+  let current = generateName ? `${name}-none` : name;
+  const made = new Set<string>();
+
+  const read = async (step: Step & { verb: "replace" }) => {
+    const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
+    const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
+    return code === 200 ? body : undefined;
+  };
+  for (const step of steps) {
+    const object = `${collection}/${current}`;
+    const call = await callOf(step, { collection, object, name, current, generateName, read, first: steps[0] });
+    // A connection that is closed is an answer as well.
+    // The API server closes the connection where it panics.
+    const answer = await as(step.user)(call).catch((error: Error): Answer => {
+      return { code: 0, body: { message: error.message }, warnings: [] };
+    });
+    const { name: called } = Object(answer.body.metadata);
+    if (answer.code === 201 && answer.body.kind === kinds[kind].kind && !step.dryRun) {
+      current = called;
+      made.add(called);
+    }
+    turns.push({ call: { ...call, user: step.user }, answer, name: current });
+  }
+  const remains: string[] = [];
+  for (const one of made) {
+    const { code } = await as("admin")({ method: "GET", path: `${collection}/${one}` });
+    if (code === 200) remains.push(`${collection}/${one}`);
+  }
+  return { turns, remains };
+};
+
+/** Takes away what a sequence left, whatever keeps it. */
+export const clear = async (path: string, as: Users): Promise<void> => {
+  const contentType = "application/merge-patch+json";
+  await as("admin")({ method: "PATCH", path, body: { metadata: { finalizers: null } }, contentType });
+  await as("admin")({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` });
+};
+
+interface Place {
+  collection: string;
+  object: string;
+  name: string;
+  current: string;
+  generateName: boolean;
+  first: Step | undefined;
+  read(step: Step & { verb: "replace" }): Promise<Fields | undefined>;
+}
+
+const callOf = async (step: Step, place: Place): Promise<Call> => {
+  const { collection, object, current, generateName, name } = place;
+  const query = (parameters: Record<string, string> = {}) => {
+    const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
+    return all && `?${all}`;
+  };
+  const subresource = "subresource" in step && step.subresource ? `/${step.subresource}` : "";
+  switch (step.verb) {
+    case "create": {
+      const path = `${subresource ? `${object}${subresource}` : collection}${query()}`;
+      const given = generateName && !subresource ? { generateName: `${name}-` } : { name: current };
+      return { method: "POST", path, body: called(step.body, name, given) };
+    }
+    case "replace": {
+      const before = (await place.read(step)) ?? called(bodyOf(place.first), name, { name: current });
+      return { method: "PUT", path: `${object}${subresource}${query()}`, body: edited(before, step.edits) };
+    }
+    case "patch": {
+      const contentType = `application/${step.type}-patch+json`;
+      return { method: "PATCH", path: `${object}${subresource}${query()}`, body: step.body, contentType };
+    }
+    case "apply": {
+      const path = `${object}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
+      const body = called(step.body, name, { name: current });
+      return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
+    }
+    case "delete":
+      return { method: "DELETE", path: `${object}${query({ gracePeriodSeconds: "0" })}` };
+    case "deletecollection": {
+      const selector = { labelSelector: `${sequenceLabel}=${name}`, gracePeriodSeconds: "0" };
+      return { method: "DELETE", path: `${collection}${query(selector)}` };
+    }
+  }
+};
+
+/** By which a sequence finds its own objects, among those of others. */
+const sequenceLabel = "parity.postern.dev/sequence";
+
+const bodyOf = (step: Step | undefined): Fields => (step && "body" in step ? Object(step.body) : {});
+
+const called = (body: Fields, sequence: string, given: Fields): Fields => {
+  const metadata = Object(body.metadata);
+  const labels = { ...metadata.labels, [sequenceLabel]: sequence };
+  return { ...body, metadata: { ...metadata, labels, ...given } };
+};
+
+const edited = (object: Fields, edits: Edit[]): Fields => {
+  const copy = structuredClone(object);
+  for (const edit of edits) set(copy, edit);
+  return copy;
+};
+
+/** As deep as the object goes; what isn't there is made. */
+const set = (target: object, { path: [first, ...rest], ...edit }: Edit): void => {
+  const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
+  if (rest.length > 0) {
+    const inner = Reflect.get(target, key);
+    const isThere = typeof inner === "object" && inner !== null;
+    const outer = isThere ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
+    if (!isThere) Reflect.set(target, key, outer);
+    set(outer, { path: rest, ...edit });
+  } else if ("value" in edit) Reflect.set(target, key, structuredClone(edit.value));
+  else if (Array.isArray(target)) target.splice(Number(key), 1);
+  else Reflect.deleteProperty(target, key);
+};
