@@ -6,13 +6,15 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Share } from "#lib/endpoint.ts";
+import type { GroupShare } from "#lib/group.ts";
+import { rule } from "#lib/rule.ts";
 import { bundle } from "./bundle.ts";
 import { type Listed, readRule } from "./registry.ts";
 
 const folders: string[] = [];
 
 /** A rule that warns of its own settings, in a folder of its own. */
-const telltale = async (name = "telltale"): Promise<Listed> => {
+const telltale = async (name = "telltale", phase = "validate"): Promise<Listed> => {
   const root = await mkdtemp(join(tmpdir(), "postern-bundle-"));
   folders.push(root);
   const folder = join(root, "functions", name);
@@ -24,7 +26,7 @@ const telltale = async (name = "telltale"): Promise<Listed> => {
       summary: "Tells its settings.",
       match: [],
       settings: { any: {} },
-      validate: (_, { settings }) => ({ audit: { settings: JSON.stringify(settings) } }),
+      ${phase}: (_, { settings }) => ({ audit: { settings: JSON.stringify(settings) } }),
     });`;
   for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "", "README.md": "" }))
     await writeFile(join(folder, file), text);
@@ -76,6 +78,29 @@ describe("bundle", () => {
     assert.deepEqual(one, other);
     for (const place of [...folders, process.cwd(), "node_modules", "sourceMappingURL", "@license"])
       assert.ok(!first?.includes(place), place);
+  });
+
+  it("of a group asks each of its members, and may have 3 KB more for each", async () => {
+    const members = await Promise.all(["scribe", "notary"].map((name) => telltale(name, "mutate")));
+    const face = rule({ summary: "Both.", match: [], mutate() {} });
+    const together: Listed = { name: "together", folder: "", phases: ["mutate"], rule: face, members };
+    const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+    const settings = Object.fromEntries(
+      members.map(({ name }) => [name, { mode: "enforce" as const, settings: { any: { name } }, match, exempt: {} }]),
+    );
+    const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings } };
+    const share: GroupShare = { rule: "together", clusters, alone: settings };
+    await bundle(together, share, out("together"));
+    const { handler } = createRequire(import.meta.url)(out("together/together/index.cjs"));
+    const { response } = await handler({ phase: "mutate", cluster: "local", review }, {});
+    assert.deepEqual(response.auditAnnotations, {
+      "scribe.settings": '{"any":{"name":"scribe"}}',
+      "notary.settings": '{"any":{"name":"notary"}}',
+    });
+    await assert.rejects(
+      bundle(together, share, out("narrow"), 20_000),
+      /^Error: the group together has a bundle of \d+ bytes/,
+    );
   });
 
   it("has another hash for other settings", async () => {

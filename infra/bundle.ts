@@ -26,8 +26,9 @@ export interface Bundle {
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world. */
-const budgetOf = ({ rule }: Listed) => (Object.keys(rule.needs ?? {}).length > 0 ? 60 : 20) * 1024;
+/** Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 3 more for each of a group. */
+const budgetOf = ({ rule, members = [] }: Listed) =>
+  ((Object.keys(rule.needs ?? {}).length > 0 ? 60 : 20) + 3 * members.length) * 1024;
 
 /**
  * Bundles a rule with its share of postern.yaml into `<outDir>/<name>/index.cjs`, and that into `<outDir>/<name>.zip`.
@@ -40,9 +41,10 @@ export const bundle = async (
   outDir: string,
   budget = budgetOf(listed),
 ): Promise<Bundle> => {
-  const { name, folder, phases, rule } = listed;
+  const { name, phases, rule } = listed;
+  const rules = listed.members ?? [listed];
   const { outputFiles, metafile } = await build({
-    stdin: { contents: entry(join(folder, "rule.ts"), share), resolveDir: root, sourcefile: "entry.js" },
+    stdin: { contents: entry(listed, share), resolveDir: root, sourcefile: "entry.js" },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -53,16 +55,16 @@ export const bundle = async (
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [spared(listed), decisionOnly(join(folder, "rule.ts"))],
+    plugins: [spared(listed), decisionOnly(rules.map(fileOf))],
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
-    throw new Complaint(`functions/${name} can't be bundled: ${failure.message}`);
+    throw new Complaint(`${placeOf(listed)} can't be bundled: ${failure.message}`);
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // What postern.yaml puts in is the user's to spend.
   const code = contents.length - Buffer.byteLength(JSON.stringify(share));
-  if (code > budget) throw new Complaint(overBudget(name, code, budget, metafile));
+  if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
 
   const archive = zip("index.cjs", contents);
   await mkdir(join(outDir, name), { recursive: true });
@@ -83,11 +85,24 @@ export const bundle = async (
  * The share is parsed, not written as a literal: there `"__proto__"` would set a prototype. `module.exports` instead of
  * an export spares esbuild's export helpers.
  */
-const entry = (ruleFile: string, share: Share) => `
-import rule from ${specifier(ruleFile)};
+const entry = (listed: Listed, share: Share) => {
+  const parsed = `JSON.parse(${JSON.stringify(JSON.stringify(share))})`;
+  if (!listed.members)
+    return `
+import rule from ${specifier(fileOf(listed))};
 import { endpoint } from ${specifier(join(root, "lib/endpoint.ts"))};
-module.exports = { handler: endpoint(rule, JSON.parse(${JSON.stringify(JSON.stringify(share))})) };
+module.exports = { handler: endpoint(rule, ${parsed}) };
 `;
+  return `
+${listed.members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`).join("\n")}
+import { group } from ${specifier(join(root, "lib/group.ts"))};
+const members = { ${listed.members.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} };
+module.exports = { handler: group(members, ${parsed}) };
+`;
+};
+
+const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
+const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
@@ -112,11 +127,11 @@ const forEntries = new Set([
 ]);
 
 /** Of `export default rule({ … })`, what decides: its functions, its settings and its needs. */
-const decisionOnly = (file: string): Plugin => ({
+const decisionOnly = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]rule\.ts$/ }, async ({ path }) => {
-      if (path !== file) return undefined;
+      if (!files.includes(path)) return undefined;
       const { code } = await transform(await readFile(path, "utf8"), { loader: "ts", target: "node24" });
       const { body } = parse(code, { ecmaVersion: "latest", sourceType: "module" });
       const exported = body.find((statement) => statement.type === "ExportDefaultDeclaration")?.declaration;
@@ -132,9 +147,9 @@ const decisionOnly = (file: string): Plugin => ({
   },
 });
 
-const overBudget = (name: string, bytes: number, budget: number, { outputs }: Metafile): string => {
+const overBudget = (place: string, bytes: number, budget: number, { outputs }: Metafile): string => {
   const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
   const largest = inputs.sort(([, one], [, other]) => other.bytesInOutput - one.bytesInOutput).slice(0, 3);
   const list = largest.map(([file, { bytesInOutput }]) => `${file} (${bytesInOutput})`).join(", ");
-  return `functions/${name} has a bundle of ${bytes} bytes without its settings, over its budget of ${budget}; the largest inputs are ${list}`;
+  return `${place} has a bundle of ${bytes} bytes without its settings, over its budget of ${budget}; the largest inputs are ${list}`;
 };

@@ -60,7 +60,7 @@ describe("a postern.yaml that is wrong", () => {
   const table: [string, string, string][] = [
     ["a word", "hello", "postern.yaml:1 must be a map"],
     ["a list", "\n- rules", "postern.yaml:1 must be a map"],
-    ["an unknown key", "rules:\nrule:", "postern.yaml:2 rule is unknown; one of rules, clusters is expected"],
+    ["an unknown key", "rules:\nrule:", "postern.yaml:2 rule is unknown; one of rules, clusters, groups is expected"],
     ["rules as a list", "rules:\n  - plain", "postern.yaml:1 rules must be a map"],
     [
       "an unknown rule",
@@ -313,7 +313,7 @@ describe("a postern.yaml that is wrong", () => {
 describe("a postern.yaml", () => {
   for (const text of ["", "rules:", "{}", "rules: {}", "clusters:"])
     it(`that says ${JSON.stringify(text)} has one cluster, local, and no rules`, () => {
-      assert.deepEqual(parse(text).clusters, new Map([["local", { keyVersions: [1], rules: new Map() }]]));
+      assert.deepEqual(parse(text).clusters, new Map([["local", { keyVersions: [1], rules: new Map(), groups: [] }]]));
     });
 
   it("fills in a rule's defaults", () => {

@@ -6,7 +6,8 @@ import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type Mistake, merge, mistakes } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
-import type { Listed } from "./registry.ts";
+import { asRule, disagreements, type Group, groupShareOf } from "./groups.ts";
+import { isName, type Listed } from "./registry.ts";
 
 /** Requests that a rule's entry never sees. Any one exempts. */
 export interface Exempt {
@@ -37,10 +38,13 @@ export interface Cluster {
   keyVersions: number[];
   /** By rule; a rule that postern.yaml doesn't name for this cluster isn't here. */
   rules: Map<string, Setup>;
+  /** The same in every cluster, for their Lambdas are. */
+  groups: Group[];
 }
 
 export interface Config {
   clusters: Map<string, Cluster>;
+  groups: Group[];
 }
 
 export const configFile = fileURLToPath(new URL("../postern.yaml", import.meta.url));
@@ -215,7 +219,25 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     if (!said) complain(path, sentence);
   };
 
-  const { rules, clusters } = map(given, [], ["rules", "clusters"]);
+  const group = (name: string, value: unknown, taken: Map<string, string>): Group => {
+    const path = ["groups", name];
+    if (!isName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
+    if (catalogue.some((listed) => listed.name === name)) complain(path, "is the name of a rule, too");
+    const names = texts(value ?? [], path) ?? [];
+    if (names.length === 0) complain(path, "must be a list of rules, with at least one");
+    const members = names.flatMap((one, index) => {
+      const listed = catalogue.find((rule) => rule.name === one);
+      const unfit = listed ? unfitFor(listed, taken.get(one)) : `is no rule; there is no folder functions/${one}`;
+      if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
+      taken.set(one, name);
+      return listed && unfit === undefined ? [listed] : [];
+    });
+    return { name, members: catalogue.filter((listed) => members.includes(listed)) };
+  };
+
+  const { rules, clusters, groups } = map(given, [], ["rules", "clusters", "groups"]);
+  const taken = new Map<string, string>();
+  const together = Object.entries(map(groups, ["groups"])).map(([name, value]) => group(name, value, taken));
   const general = setups(rules, ["rules"], new Map());
   const named = Object.entries(map(clusters ?? { local: {} }, ["clusters"])).map(([name, value]): [string, Cluster] => {
     const path = ["clusters", name];
@@ -227,11 +249,28 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
       {
         keyVersions: keyVersions(said.keyVersion, [...path, "keyVersion"], complain),
         rules: settle(setups(said.rules, [...path, "rules"], general)),
+        groups: together,
       },
     ];
   });
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
-  return { clusters: new Map(named) };
+  // What is wrong with a rule by itself comes first.
+  if (found.length === 0)
+    for (const one of together) {
+      for (const { name } of one.members)
+        if (!named.some(([, { rules }]) => rules.has(name)))
+          complain(["groups", one.name], `has ${name}, which is not named under rules`);
+      for (const [, cluster] of named)
+        for (const sentence of disagreements(one, cluster)) once(["groups", one.name], sentence);
+    }
+  return { clusters: new Map(named), groups: together };
+};
+
+/** Why a rule can't be in a group, or in another one. */
+const unfitFor = ({ phases, rule }: Listed, other: string | undefined): string | undefined => {
+  if (other !== undefined) return `is in ${other} already`;
+  if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
+  return rule.authorizedBy && "is decided by the API server's own authorizer, which a group can't ask";
 };
 
 const keyVersions = (value: unknown, path: Path, complain: (path: Path, sentence: string) => void): number[] => {
@@ -243,12 +282,18 @@ const keyVersions = (value: unknown, path: Path, complain: (path: Path, sentence
   return versions;
 };
 
-/** The rules that are served: named for some cluster, whatever the mode. */
-export const servedRules = (config: Config, catalogue: Listed[]): Listed[] =>
-  catalogue.filter(({ name }) => [...config.clusters.values()].some(({ rules }) => rules.has(name)));
+/** What is served: each rule that is named for some cluster, whatever the mode, and each group in its members' place. */
+export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): Listed[] =>
+  catalogue.flatMap((listed) => {
+    const group = groups.find(({ members }) => members.includes(listed));
+    const isNamed = [...clusters.values()].some(({ rules }) => rules.has(listed.name));
+    const isAlone = group === undefined || listed.phases.includes("validate");
+    return [...(group?.members[0] === listed ? [asRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
+  });
 
 /** What goes into a rule's bundle. A cluster that doesn't use the rule is admitted as if it were off there. */
-export const shareOf = (config: Config, { name, rule }: Listed): Share => {
+export const shareOf = (config: Config, { name, rule, members }: Listed): Share => {
+  if (members) return groupShareOf({ name, members }, config.clusters);
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: rule.settings ?? {} };
     return [cluster, { keyVersions, mode, settings }] as const;

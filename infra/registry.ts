@@ -10,6 +10,8 @@ export interface Listed {
   folder: string;
   phases: Phase[];
   rule: Rule;
+  /** Of a group: what it is made of. It has no folder. */
+  members?: Listed[];
 }
 
 export const catalogueFolder = fileURLToPath(new URL("../functions/", import.meta.url));
@@ -27,10 +29,13 @@ export const readCatalogue = async (catalogue = catalogueFolder): Promise<Listed
 
 const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
 
+/** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
+export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
+
 /** One folder as a rule; `version` makes Node load it anew. */
 export const readRule = async (folder: string, name: string): Promise<Listed> => {
   const here = `functions/${name}`;
-  if (!/^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name))
+  if (!isName(name))
     throw new Complaint(
       `${here} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
     );

@@ -5,8 +5,9 @@ import { phases, type Rule, rule } from "#lib/rule.ts";
 import { condition } from "../test/cel.ts";
 import { Complaint } from "./complaint.ts";
 import { parseConfig } from "./config.ts";
+import { oneLine } from "./entry.ts";
 import type { Listed } from "./registry.ts";
-import { configurations, oneLine, type Registration, type Webhook } from "./webhooks.ts";
+import { configurations, type Registration, type Webhook } from "./webhooks.ts";
 
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;

@@ -4,8 +4,10 @@ import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { endpoint, type Host } from "#lib/endpoint.ts";
+import { group } from "#lib/group.ts";
 import { type Config, readConfig, servedRules, shareOf } from "./config.ts";
 import type { Handler } from "./gateway.ts";
+import { groupShareOf } from "./groups.ts";
 import { catalogueFolder, type Listed, readCatalogue } from "./registry.ts";
 
 /** The rules as they stand in the folders and in postern.yaml, each as the endpoint that Lambda would run. */
@@ -19,8 +21,16 @@ export const openWorkshop = async (file: string, host: Host): Promise<Workshop> 
   const catalogue = await readCatalogue();
   const config = await readConfig(file, catalogue);
   const served = servedRules(config, catalogue);
-  const handlers = served.map((listed) => [listed.name, endpoint(listed.rule, shareOf(config, listed), host)] as const);
+  const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host)] as const);
   return { config, served, handlers: new Map(handlers) };
+};
+
+/** The endpoint of a rule or a group, for whoever doesn't take it out of a bundle. */
+export const handlerOf = (config: Config, listed: Listed, host: Host): Handler => {
+  const { name, rule, members } = listed;
+  if (!members) return endpoint(rule, shareOf(config, listed), host);
+  const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
+  return group(rules, groupShareOf({ name, members }, config.clusters), host);
 };
 
 let generation = 0;

@@ -1,3 +1,4 @@
+import type { Failure } from "./failure.ts";
 import { bind, type World } from "./needs.ts";
 import { draft } from "./patch.ts";
 import type { KubernetesObject, Outcome, Patch, Request, Status } from "./review.ts";
@@ -22,6 +23,17 @@ export interface Decision {
   outcome: Outcome;
   refused: boolean;
   operations: number;
+  /** Of a group: those who had something to say. */
+  members?: Finding[];
+}
+
+/** What a member of a group decided. */
+export interface Finding {
+  rule: string;
+  mode: Mode;
+  refused: boolean;
+  operations: number;
+  error?: Failure | undefined;
 }
 
 /**

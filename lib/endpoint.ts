@@ -46,7 +46,7 @@ const longestBody = 6 * 1024 * 1024;
  * A rule as a Lambda handler. The way of one review, straight and once:
  * event → key → body → decode → mode → rule → patch → encode → response.
  */
-export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
+export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge = decide) => {
   frozen([rule.settings, share.clusters]);
   const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
   const admit = doorkeeper(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
@@ -122,7 +122,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda()) => {
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now, world } = turn as Required<Turn>;
     turn.request = review.request;
-    const decision = decide(rule, phase, review.request, {
+    const decision = judge(rule, phase, review.request, {
       name: share.rule,
       mode,
       settings: settings as object,
@@ -184,7 +184,7 @@ const clock = () => {
 };
 
 /** Lambda: keys in the environment, one line a review to CloudWatch. */
-const lambda = (): Host => {
+export const lambda = (): Host => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",

@@ -18,6 +18,8 @@ export interface Call {
 export interface Direct {
   phase: unknown;
   variant?: unknown;
+  /** One rule of a group. */
+  member?: unknown;
   cluster?: unknown;
   review: unknown;
   settings?: unknown;

@@ -1,4 +1,4 @@
-import type { Mode } from "./decide.ts";
+import type { Finding, Mode } from "./decide.ts";
 import type { Request } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
@@ -14,6 +14,10 @@ export interface Report {
   code: number;
   refused: boolean;
   operations: number;
+  /** Of a group: those who had something to say. */
+  members?: Finding[] | undefined;
+  /** Of a member: for which group it spoke. */
+  group?: string;
   milliseconds: number;
   error?: Error | undefined;
   function: string;
@@ -41,7 +45,7 @@ const directives = JSON.stringify([
  * showed a valid key are logged without metrics: a stranger can't raise an alarm.
  */
 export const line = (report: Report, stage: string, time: number): string => {
-  const { request } = report;
+  const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<Request> = report.request ?? {};
   const entry = JSON.stringify({
     Rule: report.rule,
     Phase: report.phase,
@@ -51,22 +55,23 @@ export const line = (report: Report, stage: string, time: number): string => {
     Version: report.version,
     Key: report.key,
     Stage: stage,
-    Reviews: 1,
-    Denials: report.refused ? 1 : 0,
+    // Each review and each denial is counted once: of a group, by its line and by the one of the member.
+    Reviews: report.group ? 0 : 1,
+    Denials: report.refused && !report.members ? 1 : 0,
     Errors: report.code === 200 ? 0 : 1,
     Latency: report.milliseconds,
     verdict: verdictOf(report),
     code: report.code,
     variant: report.variant,
     operations: report.operations,
-    operation: request?.operation,
-    group: request?.resource.group,
-    resource: request?.resource.resource,
-    subResource: request?.subResource,
-    namespace: request?.namespace,
-    name: request?.name,
-    uid: request?.uid,
-    dryRun: request?.dryRun,
+    operation,
+    group: resource?.group,
+    resource: resource?.resource,
+    subResource,
+    namespace,
+    name,
+    uid,
+    dryRun,
     error: report.error && whole(report.error),
   });
   return !report.cluster || !report.mode

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { draft } from "./patch.ts";
+import { applied, draft } from "./patch.ts";
 import type { Patch } from "./review.ts";
 
 /** RFC 6902 by the letter, in the plainest way, to judge what `draft` made. */
@@ -301,6 +301,7 @@ describe("a draft", () => {
         const patch = edited(original, (value) => {
           for (const s of steps) take(value, s);
         });
+        assert.deepEqual(applied(original, patch), apply(original, patch));
         // Through JSON, since that is how it travels.
         assert.deepEqual(
           apply(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))),
@@ -308,6 +309,25 @@ describe("a draft", () => {
         );
       }),
       { numRuns: 2000 },
+    );
+  });
+
+  it("is applied without a change to the object, and shares what it doesn't touch", () => {
+    const original = frozen(pod());
+    const patch = edited(original, (value) => {
+      value.spec.containers.splice(0, 1);
+      value.spec.containers[0].image = "i";
+      delete value.metadata.labels["a/b"];
+    });
+    const result = applied(original, patch) as typeof original;
+    assert.deepEqual(result, {
+      metadata: { labels: { "c~d": "2" } },
+      spec: { containers: [{ name: "b", image: "i" }, { name: "c" }], nodeName: "n" },
+    });
+    assert.equal(result.spec.containers[1], original.spec.containers[2]);
+    assert.throws(
+      () => applied({}, [{ op: "remove", path: "/a/b" }]),
+      /^TypeError: there is nothing at \/a\/b to remove$/,
     );
   });
 

@@ -104,6 +104,31 @@ const put = (copy: Container, key: string, value: unknown): boolean => {
   return true;
 };
 
+/** The object that a patch of ours makes of another, which stays as it is; branches that nothing touches are shared. */
+export const applied = (object: unknown, patch: Patch): unknown =>
+  patch.reduce<unknown>((before, change) => {
+    const steps = change.path.split("/").slice(1);
+    return at(before, steps, change);
+  }, object);
+
+const at = (before: unknown, [step, ...rest]: string[], change: Patch[number]): unknown => {
+  if (step === undefined) return change.op === "remove" ? undefined : change.value;
+  const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
+  if (Array.isArray(before)) {
+    const index = Number(key);
+    const isHere = rest.length === 0;
+    const inserted = isHere && change.op === "add";
+    const value = isHere && change.op === "remove" ? [] : [at(before[index], rest, change)];
+    return before.toSpliced(index, inserted ? 0 : 1, ...value);
+  }
+  if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);
+  const copy = { ...before };
+  const value = at(own(copy, key), rest, change);
+  if (value === undefined) delete copy[key];
+  else put(copy, key, value);
+  return copy;
+};
+
 /** Looks at nothing but what was written, here or below. */
 const difference = (node: Node, path: string): Patch => {
   const { original, copy, written, children = [] } = node;

@@ -6,9 +6,9 @@ import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig, servedRules, shareOf } from "../config.ts";
 import { writeDeployment } from "../endpoints.ts";
+import { timeoutOf } from "../entry.ts";
 import { openSigner } from "../keys.ts";
-import { readCatalogue } from "../registry.ts";
-import { timeoutOf } from "../webhooks.ts";
+import { type Listed, readCatalogue } from "../registry.ts";
 
 const folder = fileURLToPath(new URL("../../dist/", import.meta.url));
 
@@ -24,10 +24,13 @@ export default {
     if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
 
     // The longest that any cluster waits for a rule is the least that its function must have.
-    const waits = (name: string) => [...config.clusters.values()].map(({ rules }) => rules.get(name));
+    const waits = ({ members, ...listed }: Listed) =>
+      [...config.clusters.values()].flatMap(({ rules }) =>
+        (members ?? [listed]).map(({ name, rule }) => timeoutOf(rule, rules.get(name))),
+      );
     const bundles = await Promise.all(
       served.map(async (listed) => {
-        const timeoutSeconds = Math.max(...waits(listed.name).map((setup) => timeoutOf(listed.rule, setup)));
+        const timeoutSeconds = Math.max(...waits(listed));
         return { ...(await bundle(listed, shareOf(config, listed), folder)), timeoutSeconds };
       }),
     );

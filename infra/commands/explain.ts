@@ -3,8 +3,8 @@ import { type Conditions, inPhase } from "#lib/rule.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
+import { oneLine } from "../entry.ts";
 import { type Listed, readCatalogue } from "../registry.ts";
-import { oneLine } from "../webhooks.ts";
 
 export default {
   summary: "Says of a rule what it does, what it matches and needs, and how postern.yaml sets it up.",
@@ -16,9 +16,10 @@ export default {
     const catalogue = await readCatalogue();
     const listed = catalogue.find((one) => one.name === name);
     if (listed === undefined) throw new Complaint(`there is no rule "${name}"; postern rules lists them`);
-    const { clusters } = await readConfig(options.text("config") ?? configFile, catalogue);
+    const { clusters, groups } = await readConfig(options.text("config") ?? configFile, catalogue);
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
-    const explanation = { ...explain(listed), clusters: Object.fromEntries(setups) };
+    const group = groups.find(({ members }) => members.includes(listed))?.name;
+    const explanation = { ...explain(listed), ...(group && { group }), clusters: Object.fromEntries(setups) };
     if (options.text("output") === "json") print(`${JSON.stringify(explanation, null, 2)}\n`);
     else
       print(

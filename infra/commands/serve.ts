@@ -9,6 +9,7 @@ import { Complaint, sentenceOf } from "../complaint.ts";
 import { configFile } from "../config.ts";
 import { openGateway } from "../gateway.ts";
 import { openCertificate, openSigner, type Signer } from "../keys.ts";
+import type { Listed } from "../registry.ts";
 import { openWorkshop, type Workshop, watchWorkshop } from "../workshop.ts";
 
 export default {
@@ -81,9 +82,14 @@ const interrupted = () =>
 const welcome = ({ config, served }: Workshop, signer: Signer, url: string, options: string[]): string => {
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const segment = signer.segment(cluster, keyVersions.at(-1) ?? 1);
-    const rows = served.flatMap(({ name, phases }) =>
-      phases.map((phase) => [name, phase, rules.get(name)?.mode ?? "off", `${url}/${segment}/${name}/${phase}`]),
-    );
+    const modeOf = ({ name }: Listed) => rules.get(name)?.mode ?? "off";
+    const rows = served.flatMap(({ members, ...listed }) => {
+      const { name, phases } = listed;
+      const mode = members?.map((member) => `${member.name}: ${modeOf(member)}`).join(", ") ?? modeOf(listed);
+      const isGrouped = config.groups.some(({ members }) => members.some((member) => member.name === name));
+      const own = phases.filter((phase) => phase === "validate" || !isGrouped);
+      return own.map((phase) => [name, phase, mode, `${url}/${segment}/${name}/${phase}`]);
+    });
     const words = ["npx", "postern", "manifests", "--cluster", cluster, "--url", url, ...options];
     const register = `${words.map(quoted).join(" ")} | kubectl apply -f -`;
     return `Cluster ${cluster}\n\n${table([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
@@ -98,7 +104,7 @@ const clock = () => new Date().toISOString().slice(11, 23);
 
 /** One review as one line for a person. */
 const lineOf = (report: Report): string => {
-  const { request, cluster = "unknown", rule, phase, operations, milliseconds, code, error } = report;
+  const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
     ? [
         request.operation,
@@ -111,6 +117,7 @@ const lineOf = (report: Report): string => {
   const words = [
     cluster,
     [rule, phase].filter(Boolean).join("/"),
+    ...(group ? [`(${group})`] : []),
     ...what,
     verdict,
     ...patch,

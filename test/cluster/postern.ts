@@ -2,16 +2,15 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { endpoint } from "#lib/endpoint.ts";
 import type { Report } from "#lib/journal.ts";
 import { unconnected, type World } from "#lib/needs.ts";
 import { phases, type Rule } from "#lib/rule.ts";
-import { chooseCluster, parseConfig, servedRules, shareOf } from "../../infra/config.ts";
+import { chooseCluster, parseConfig, servedRules } from "../../infra/config.ts";
 import { type Handler, openGateway } from "../../infra/gateway.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys.ts";
 import { type Listed, readCatalogue } from "../../infra/registry.ts";
 import { configurations } from "../../infra/webhooks.ts";
-import { openWorkshop } from "../../infra/workshop.ts";
+import { handlerOf, openWorkshop } from "../../infra/workshop.ts";
 import { signing } from "../signing.ts";
 import type { Client } from "./client.ts";
 
@@ -79,9 +78,9 @@ export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
     config = parseConfig(text, rules);
     const { world = unconnected, before = (_, handler) => handler } = host;
     const journal = (report: Report) => void reports.push(report);
-    const handlers = servedRules(config, rules).map(({ name, ...rest }) => {
-      const handler = endpoint(rest.rule, shareOf(config, { name, ...rest }), { publicKeys, world, journal });
-      return [name, before(name, handler)] as const;
+    const handlers = servedRules(config, rules).map((listed) => {
+      const handler = handlerOf(config, listed, { publicKeys, world, journal });
+      return [listed.name, before(listed.name, handler)] as const;
     });
     gateway.serve(new Map(handlers));
   };

@@ -1,0 +1,261 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import type { Mode } from "./decide.ts";
+import { type GroupShare, group, type Membership } from "./group.ts";
+import { line, type Report } from "./journal.ts";
+import { get, unconnected } from "./needs.ts";
+import type { KubernetesObject } from "./review.ts";
+import { type Rule, rule } from "./rule.ts";
+
+const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
+
+/** Adds what it saw to a list of the object's, so that who was asked after whom can be read there. */
+const scribe = (name: string): Rule =>
+  rule({
+    summary: "Writes.",
+    match: [],
+    mutate(object: KubernetesObject & { seen?: string[] }) {
+      if (!object.seen?.includes(name)) object.seen = [...(object.seen ?? []), name];
+    },
+  });
+/** Writes nothing before another has. */
+const follower = (name: string, leader: string): Rule =>
+  rule({
+    summary: "Writes after another.",
+    match: [],
+    mutate(object: KubernetesObject & { seen?: string[] }) {
+      if (object.seen?.includes(leader) && !object.seen.includes(name)) object.seen.push(name);
+    },
+  });
+const refusing: Rule = rule({
+  summary: "Refuses.",
+  match: [],
+  settings: { why: "no" },
+  mutate: (_, { settings: { why } }) => ({ refuse: why, warnings: ["beware"], audit: { note: "seen" } }),
+});
+const failing: Rule = rule({
+  summary: "Fails.",
+  match: [],
+  mutate() {
+    throw new TypeError("broken");
+  },
+});
+
+const member = (change: Partial<Membership> = {}): Membership => ({
+  ...{ mode: "enforce", settings: {}, match: pods, exempt: {} },
+  ...change,
+});
+
+const asked = (members: Record<string, Rule>, memberships: Record<string, Membership>) => {
+  const reports: Report[] = [];
+  const mode: Mode = "enforce";
+  const share: GroupShare = {
+    rule: "together",
+    clusters: { one: { keyVersions: [1], mode, settings: memberships } },
+    alone: Object.fromEntries(
+      Object.entries(members).map(([name, { settings }]) => [name, member({ settings: settings ?? {} })]),
+    ),
+  };
+  const journal = (report: Report) => void reports.push(report);
+  const handler = group(members, share, { publicKeys: "", world: unconnected, journal });
+  const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
+    const review = {
+      kind: "AdmissionReview",
+      apiVersion: "admission.k8s.io/v1",
+      request: {
+        uid: "1",
+        kind: { group: "", version: "v1", kind: "Pod" },
+        resource: { group: "", version: "v1", resource: "pods" },
+        operation: "CREATE",
+        namespace: "shop",
+        userInfo: { username: "jane", groups: ["developers"] },
+        object: { metadata: { name: "a" } },
+        ...request,
+      },
+    };
+    const answer = (await handler({ phase: "mutate", review, ...event }, {} as Context)) as {
+      code?: number;
+      message?: string;
+      response?: { allowed: boolean; status?: object; patch?: string; warnings?: string[]; auditAnnotations?: object };
+    };
+    const { patch, ...said } = answer.response ?? {};
+    const { code, message } = answer;
+    return { code, message, ...said, patch: patch && JSON.parse(Buffer.from(patch, "base64").toString()) };
+  };
+  return { ask, reports };
+};
+
+const nothing = { patch: undefined, warnings: undefined, auditAnnotations: undefined };
+const told = (answer: object) => ({ ...nothing, ...answer });
+
+describe("a group", () => {
+  it("asks its members in their order, each about what those before it made", async () => {
+    const { ask } = asked({ b: scribe("b"), a: scribe("a") }, { b: member(), a: member() });
+    const { patch } = await ask();
+    assert.deepEqual(patch, [
+      { op: "add", path: "/seen", value: ["b"] },
+      { op: "add", path: "/seen/1", value: "a" },
+    ]);
+  });
+
+  it("asks those before a change once more, and no third time", async () => {
+    const rules = { third: follower("third", "second"), second: follower("second", "first"), first: scribe("first") };
+    const { ask } = asked(rules, { third: member(), second: member(), first: member() });
+    const { patch } = await ask();
+    // What comes of the second round would need another one.
+    assert.deepEqual(patch, [
+      { op: "add", path: "/seen", value: ["first"] },
+      { op: "add", path: "/seen/1", value: "second" },
+    ]);
+  });
+
+  it("asks those after what changes then as well", async () => {
+    const rules = { second: follower("second", "first"), first: scribe("first"), third: follower("third", "second") };
+    const { ask } = asked(rules, { second: member(), first: member(), third: member() });
+    const { patch } = await ask();
+    assert.deepEqual(
+      patch.map(({ value }: { value: unknown }) => value),
+      [["first"], "second", "third"],
+    );
+  });
+
+  it("refuses with whatever its first refusing member says, under that one's name, and asks nobody after it", async () => {
+    const rules = { a: scribe("a"), no: refusing, broken: failing };
+    const { ask, reports } = asked(rules, { a: member(), no: member({ settings: { why: "no!" } }), broken: member() });
+    const { allowed, status, patch, warnings, auditAnnotations } = await ask();
+    assert.deepEqual([allowed, patch, warnings], [false, undefined, ["beware"]]);
+    assert.deepEqual(status, { code: 403, reason: "Forbidden", message: "no: no!" });
+    assert.deepEqual(auditAnnotations, { "no.note": "seen" });
+    assert.deepEqual(
+      reports.map(({ rule, group, refused, mode }) => [rule, group, refused, mode]),
+      [
+        ["together", undefined, true, "enforce"],
+        ["no", "together", true, "enforce"],
+      ],
+    );
+  });
+
+  it("only tells what a member would do that warns or is audited, and what later ones see is without it", async () => {
+    const rules = { warns: scribe("warns"), audits: scribe("audits"), no: refusing, acts: scribe("acts") };
+    const { ask } = asked(rules, {
+      warns: member({ mode: "warn" }),
+      audits: member({ mode: "audit" }),
+      no: member({ mode: "warn", settings: { why: "no" } }),
+      acts: member(),
+    });
+    const answer = await ask();
+    assert.deepEqual(answer.patch, [{ op: "add", path: "/seen", value: ["acts"] }]);
+    assert.deepEqual(answer.warnings, ["warns would change: /seen", "no would deny: no", "beware"]);
+    assert.deepEqual(answer.auditAnnotations, { "audits.would-change": "/seen", "no.note": "seen" });
+  });
+
+  const unconcerned: [string, Partial<Membership>, object][] = [
+    ["that is off", { mode: "off" }, {}],
+    ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
+    ["that matches another operation", { match: [{ ...pods[0], operations: ["UPDATE"] } as never] }, {}],
+    ["whose exemption has the namespace", { exempt: { namespaces: ["a", "shop"] } }, {}],
+    ["whose exemption has the user", { exempt: { users: ["jane"] } }, {}],
+    ["whose exemption has one of the user's groups", { exempt: { groups: ["developers"] } }, {}],
+    ["for an object without a namespace, which its namespaces don't exempt", {}, { namespace: undefined }],
+  ];
+  for (const [name, change, request] of unconcerned) {
+    const isAsked = name.startsWith("for");
+    it(`${isAsked ? "asks a member" : "doesn't ask a member"} ${name}`, async () => {
+      const memberships = { one: member(), other: member({ exempt: { namespaces: ["shop"] }, ...change }) };
+      const { ask } = asked({ one: scribe("one"), other: scribe("other") }, memberships);
+      const { patch } = await ask(request);
+      assert.deepEqual(patch.length, isAsked ? 2 : 1);
+    });
+  }
+
+  it("answers nothing where nobody is concerned", async () => {
+    const { ask } = asked({ a: scribe("a") }, { a: member({ exempt: { users: ["jane"] } }) });
+    assert.deepEqual(told(await ask()), { ...nothing, uid: "1", allowed: true, code: undefined, message: undefined });
+  });
+
+  it("fails as a whole where a member that is enforced fails, and says which", async () => {
+    const { ask } = asked({ a: scribe("a"), broken: failing }, { a: member(), broken: member() });
+    const { code, message } = await ask();
+    assert.deepEqual([code, message], [500, "broken: the rule failed: TypeError: broken"]);
+  });
+
+  it("goes on where one fails that only warns, and journals it", async () => {
+    const { ask, reports } = asked(
+      { broken: failing, a: scribe("a") },
+      { broken: member({ mode: "warn" }), a: member() },
+    );
+    const { allowed, patch } = await ask();
+    assert.deepEqual([allowed, patch.length], [true, 1]);
+    const [, own] = reports;
+    assert.deepEqual([own?.rule, own?.code, own?.mode], ["broken", 500, "warn"]);
+    assert.match(own?.error?.message ?? "", /^broken: the rule failed: TypeError: broken$/);
+  });
+
+  it("counts each review and each denial once over its lines", async () => {
+    const { ask, reports } = asked(
+      { warns: refusing, no: refusing },
+      { warns: member({ mode: "warn", settings: { why: "hm" } }), no: member({ settings: { why: "no" } }) },
+    );
+    await ask();
+    const lines = reports.map((report) => JSON.parse(line(report, "prod", 0)));
+    assert.deepEqual(
+      lines.map(({ Rule, Mode, Reviews, Denials, Errors, verdict }) => [Rule, Mode, Reviews, Denials, Errors, verdict]),
+      [
+        ["together", "enforce", 1, 0, 0, "denied"],
+        ["warns", "warn", 0, 1, 0, "would be denied"],
+        ["no", "enforce", 0, 1, 0, "denied"],
+      ],
+    );
+  });
+
+  it("hands a member its needs, whatever others call theirs", async () => {
+    const reading = (kind: "nodes" | "secrets") =>
+      rule({
+        summary: "Reads.",
+        match: [],
+        needs: { thing: get(kind) },
+        async mutate(object: KubernetesObject, { thing }) {
+          const found = await thing("x");
+          object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [kind]: String(found?.kind) } };
+        },
+      });
+    const { ask } = asked({ a: reading("nodes"), b: reading("secrets") }, { a: member(), b: member() });
+    const objects = [
+      { apiVersion: "v1", kind: "Node", metadata: { name: "x" } },
+      { apiVersion: "v1", kind: "Secret", metadata: { name: "x" } },
+    ];
+    const { patch } = await ask({}, { needs: { objects } });
+    assert.deepEqual(
+      patch.map(({ value }: { value: unknown }) => value),
+      [{ nodes: "Node" }, "Secret"],
+    );
+  });
+
+  describe("invoked directly", () => {
+    const rules = { a: scribe("a"), no: refusing };
+
+    it("answers for the member that is named, with other settings if they are given", async () => {
+      const { ask } = asked(rules, { a: member({ mode: "warn" }), no: member({ settings: { why: "baked" } }) });
+      const status = (message: string) => ({ code: 403, reason: "Forbidden", message });
+      assert.deepEqual((await ask({}, { cluster: "one", member: "no" })).status, status("baked"));
+      assert.deepEqual((await ask({}, { member: "no" })).status, status("no"));
+      assert.deepEqual((await ask({}, { member: "no", settings: { why: "given" } })).status, status("given"));
+      assert.deepEqual((await ask({}, { cluster: "one", member: "a" })).warnings, ["a would change: /seen"]);
+      assert.deepEqual((await ask({}, { member: "a" })).patch, [{ op: "add", path: "/seen", value: ["a"] }]);
+    });
+
+    it("refuses the name of somebody who is no member", async () => {
+      for (const name of ["b", "toString", "__proto__"]) {
+        const { code, message } = await asked(rules, {}).ask({}, { member: name });
+        assert.deepEqual([code, message], [400, `together has no member "${name}"; it has a, no`]);
+      }
+    });
+
+    it("asks all of them, enforced, where no cluster is named", async () => {
+      const { ask } = asked(rules, { a: member({ mode: "off" }), no: member({ mode: "off" }) });
+      const { status } = await ask({}, {});
+      assert.deepEqual(status, { code: 403, reason: "Forbidden", message: "no: no" });
+    });
+  });
+});
