@@ -4,6 +4,7 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
+import type { Connection } from "#lib/cluster/live.ts";
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
@@ -40,11 +41,12 @@ export const bundle = async (
   share: Share,
   outDir: string,
   budget = budgetOf(listed),
+  connections: Record<string, Connection> = {},
 ): Promise<Bundle> => {
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const { outputFiles, metafile } = await build({
-    stdin: { contents: entry(listed, share), resolveDir: root, sourcefile: "entry.js" },
+    stdin: { contents: entry(listed, share, connections), resolveDir: root, sourcefile: "entry.js" },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -63,7 +65,7 @@ export const bundle = async (
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // What postern.yaml puts in is the user's to spend.
-  const code = contents.length - Buffer.byteLength(JSON.stringify(share));
+  const code = contents.length - Buffer.byteLength(JSON.stringify(share) + JSON.stringify(connections));
   if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
 
   const archive = zip("index.cjs", contents);
@@ -85,21 +87,26 @@ export const bundle = async (
  * The share is parsed, not written as a literal: there `"__proto__"` would set a prototype. `module.exports` instead of
  * an export spares esbuild's export helpers.
  */
-const entry = (listed: Listed, share: Share) => {
-  const parsed = `JSON.parse(${JSON.stringify(JSON.stringify(share))})`;
-  if (!listed.members)
-    return `
-import rule from ${specifier(fileOf(listed))};
-import { endpoint } from ${specifier(join(root, "lib/endpoint.ts"))};
-module.exports = { handler: endpoint(rule, ${parsed}) };
-`;
-  return `
-${listed.members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`).join("\n")}
-import { group } from ${specifier(join(root, "lib/group.ts"))};
-const members = { ${listed.members.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} };
-module.exports = { handler: group(members, ${parsed}) };
-`;
+const entry = (listed: Listed, share: Share, connections: Record<string, Connection>) => {
+  const members = listed.members ?? [listed];
+  const rules = members.map(({ name }, index) => `"${name}": rule${index}`);
+  const [what, of] = listed.members ? ["group", `{ ${rules.join(", ")} }`] : ["endpoint", "rule0"];
+  const asks = Object.keys(listed.rule.needs ?? {}).length > 0;
+  const host = asks ? `, lambda(worlds(${parsed(connections)}))` : "";
+  return [
+    ...members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`),
+    `import { ${what} } from ${specifier(join(root, "lib", `${what}.ts`))};`,
+    ...(asks
+      ? [
+          `import { lambda } from ${specifier(join(root, "lib/endpoint.ts"))};`,
+          `import { worlds } from ${specifier(join(root, "lib/cluster/live.ts"))};`,
+        ]
+      : []),
+    `module.exports = { handler: ${what}(${of}, ${parsed(share)}${host}) };`,
+  ].join("\n");
 };
+
+const parsed = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
 
 const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
 const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);
@@ -112,11 +119,15 @@ const spared = ({ phases, rule }: Listed): Plugin => ({
   setup({ onLoad }) {
     if (!phases.includes("mutate"))
       onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
-    if (Object.keys(rule.needs ?? {}).length === 0)
-      onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
-        contents: `export const bind = undefined, recorded = undefined, unconnected = undefined;
-          export const inTime = (answer) => answer;`,
-      }));
+    if (Object.keys(rule.needs ?? {}).length > 0) return;
+    onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({ contents: "export function recordedFor() {}" }));
+    onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
+      contents: `export const unconnected = undefined;
+        export function inTime(answer) { return answer; }
+        export function answersFor() {}
+        export function reconsidered() {}
+        export function worldFor() {}`,
+    }));
   },
 });
 

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
 import { parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
-import { type Recorded, recorded } from "#lib/needs.ts";
+import { type Recorded, recorded } from "#lib/recorded.ts";
 import { check, type KubernetesObject, type Operation, type Outcome, type Review, type UserInfo } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";

@@ -6,6 +6,7 @@ import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type Mistake, merge, mistakes } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { type Connect, connectKeys, unfitConnect } from "./connections.ts";
 import { asRule, disagreements, type Group, groupShareOf } from "./groups.ts";
 import { isName, type Listed } from "./registry.ts";
 
@@ -40,6 +41,8 @@ export interface Cluster {
   rules: Map<string, Setup>;
   /** The same in every cluster, for their Lambdas are. */
   groups: Group[];
+  /** The way to its API, for rules that ask it something. */
+  connect?: Connect;
 }
 
 export interface Config {
@@ -219,6 +222,15 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     if (!said) complain(path, sentence);
   };
 
+  const connect = (value: unknown, path: Path): Connect => {
+    const said = map(value, path, [...connectKeys]);
+    for (const [key, one] of Object.entries(said))
+      if (typeof one !== "string" || one === "") complain([...path, key], "must be a text");
+    const unfit = unfitConnect(said as Connect);
+    if (unfit !== undefined && Object.values(said).every((one) => typeof one === "string")) complain(path, unfit);
+    return said as Connect;
+  };
+
   const group = (name: string, value: unknown, taken: Map<string, string>): Group => {
     const path = ["groups", name];
     if (!isName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
@@ -243,10 +255,11 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     const path = ["clusters", name];
     if (!dnsLabel.test(name))
       complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
-    const said = map(value, path, ["rules", "keyVersion"]);
+    const said = map(value, path, ["rules", "keyVersion", "connect"]);
     return [
       name,
       {
+        ...(said.connect != null && { connect: connect(said.connect, [...path, "connect"]) }),
         keyVersions: keyVersions(said.keyVersion, [...path, "keyVersion"], complain),
         rules: settle(setups(said.rules, [...path, "rules"], general)),
         groups: together,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Circumstances, decide, type Mode } from "./decide.ts";
-import { list, recorded, unconnected } from "./needs.ts";
+import { list, unconnected } from "./needs.ts";
+import { recorded } from "./recorded.ts";
 import type { KubernetesObject, Outcome, Request } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";
 

@@ -1,5 +1,5 @@
 import type { Failure } from "./failure.ts";
-import { bind, type World } from "./needs.ts";
+import { answersFor, reconsidered, type World } from "./needs.ts";
 import { draft } from "./patch.ts";
 import type { KubernetesObject, Outcome, Patch, Request, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
@@ -53,14 +53,16 @@ export const decide = (
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
   const { value, changes } = phase === "mutate" ? draft(object) : { value: object, changes: () => [] };
   const said = judge.call(rule, value, {
-    ...(rule.needs && circumstances.world && bind(rule.needs, circumstances.world)),
+    ...answersFor(rule, circumstances),
     request,
     oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     settings: circumstances.settings,
     variant: circumstances.variant,
     now: circumstances.now,
   });
-  const conclude = (verdict: Verdict) => conclusion(verdict, changes, request, circumstances);
+  const conclude = (verdict: Verdict) =>
+    reconsidered(verdict, circumstances, (world) => decide(rule, phase, request, { ...circumstances, world })) ??
+    conclusion(verdict, changes, request, circumstances);
   return said instanceof Promise ? said.then(conclude) : conclude(said);
 };
 

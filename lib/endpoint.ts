@@ -6,7 +6,8 @@ import { type Call, isDirect, read } from "./event.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
 import { doorkeeper } from "./key.ts";
-import { inTime, type Recorded, recorded, unconnected, type World } from "./needs.ts";
+import { inTime, unconnected, type World, worldFor } from "./needs.ts";
+import { recordedFor } from "./recorded.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { frozen, merge } from "./settings.ts";
@@ -21,7 +22,8 @@ export interface Share {
 export interface Host {
   /** One or two Ed25519 public keys, base64url, comma between. */
   publicKeys: string;
-  world(cluster: string): World;
+  /** For so many milliseconds. */
+  world(cluster: string, milliseconds: number): World;
   journal(report: Report): void;
 }
 
@@ -31,7 +33,7 @@ interface Turn extends Report {
   call?: Call;
   review?: Review;
   settings?: unknown;
-  world?: World;
+  world?: World | undefined;
   now?: Date;
   outcome?: Outcome;
 }
@@ -73,7 +75,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       turn.phase = phase;
       turn.variant = variant as string | undefined;
       turn.settings = settings;
-      if (rule.needs && typeof needs === "object" && needs !== null) turn.world = recorded(needs as Recorded);
+      turn.world = recordedFor(rule, needs);
       if (now !== undefined) turn.now = new Date(String(now));
       if (Number.isNaN(turn.now?.getTime()))
         throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
@@ -101,7 +103,6 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     turn.mode = mode;
     turn.settings = turn.settings === undefined ? settings : merge(rule.settings ?? {}, turn.settings);
     turn.now ??= new Date();
-    if (rule.needs) turn.world ??= host.world(turn.cluster ?? "");
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
   };
 
@@ -120,8 +121,11 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
 
   /** The rule decides, in time. */
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
-    const { phase, mode, review, settings, variant, now, world } = turn as Required<Turn>;
+    const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
+    const left =
+      Math.min(turn.call?.timeout ?? Number.POSITIVE_INFINITY, context.getRemainingTimeInMillis?.() ?? 30_000) - margin;
+    const world = worldFor(rule, turn, host, left);
     const decision = judge(rule, phase, review.request, {
       name: share.rule,
       mode,
@@ -134,11 +138,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       Object.assign(turn, decision);
       return undefined;
     }
-    const left = Math.min(
-      turn.call?.timeout ?? Number.POSITIVE_INFINITY,
-      context.getRemainingTimeInMillis?.() ?? 30_000,
-    );
-    return inTime(decision, left - margin).then((made) => Object.assign(turn, made));
+    return inTime(decision, left).then((made) => Object.assign(turn, made));
   };
 
   const reply = (step: Step) => {
@@ -184,11 +184,11 @@ const clock = () => {
 };
 
 /** Lambda: keys in the environment, one line a review to CloudWatch. */
-export const lambda = (): Host => {
+export const lambda = (world: Host["world"] = unconnected): Host => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",
-    world: unconnected,
+    world,
     // At once, for Lambda may freeze us after the answer; and without the stream that process.stdout would set up.
     journal: (report) => print(`${line(report, stage, Date.now())}\n`),
   };

@@ -14,6 +14,7 @@ import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { Failure } from "./failure.ts";
 import type { KubernetesObject, UserInfo } from "./review.ts";
+import type { Rule, Verdict } from "./rule.ts";
 
 /** The kinds that a rule can read by their plural alone. */
 interface Kinds {
@@ -35,6 +36,8 @@ interface Kinds {
 export interface Resource {
   group: string;
   resource: string;
+  /** v1, unless said otherwise. */
+  version?: string;
 }
 
 const groups: Partial<Record<keyof Kinds, string>> = {
@@ -49,6 +52,7 @@ export interface Access {
   user: UserInfo;
   verb: string;
   group?: string;
+  version?: string;
   resource: string;
   subresource?: string;
   namespace?: string;
@@ -60,6 +64,8 @@ export interface HttpsRequest {
   method?: "GET" | "POST";
   headers?: Record<string, string>;
   body?: string;
+  /** PEM; only where Node's own roots don't suffice. */
+  ca?: string;
 }
 
 export interface HttpsResponse {
@@ -67,18 +73,42 @@ export interface HttpsResponse {
   body: string;
 }
 
+/** What the authorizer says. */
+export interface Permission {
+  allowed: boolean;
+  reason?: string;
+  /** Why it could not be asked everything. */
+  evaluationError?: string;
+}
+
+/** One of the resources of a group and version, as discovery lists them. */
+export interface Served {
+  resource: string;
+  kind: string;
+  namespaced: boolean;
+}
+
+/** How old an answer may be, in seconds; 0 has it read for this review. */
+export interface Freshness {
+  maxAge: number;
+}
+
 /** The answers of the world to what rules declare. Nothing else lets a rule out. */
 export interface World {
-  get(kind: Resource, name: string, namespace?: string): Promise<KubernetesObject | undefined>;
-  list(kind: Resource, namespace?: string): Promise<KubernetesObject[]>;
+  get(kind: Resource, name: string, namespace?: string, freshness?: Freshness): Promise<KubernetesObject | undefined>;
+  list(kind: Resource, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
   create(kind: Resource, object: KubernetesObject): Promise<"created" | "exists">;
-  may(access: Access): Promise<boolean>;
+  may(access: Access): Promise<Permission>;
+  /** The resources of a group and version such as `apps/v1`; undefined where it isn't served. */
+  discover(groupVersion: string): Promise<Served[] | undefined>;
   https(request: HttpsRequest): Promise<HttpsResponse>;
+  /** A world in which everything is read again; undefined where all that was read is of now. */
+  anew?(): World | undefined;
 }
 
 /** A declared capability: what it is, and how it is bound to a world. */
 export interface Need<Answer> {
-  readonly verb: keyof World;
+  readonly verb: Exclude<keyof World, "anew">;
   readonly kind?: Resource;
   bind(world: World): Answer;
 }
@@ -95,17 +125,22 @@ const resource = (kind: keyof Kinds | Resource): Resource =>
 /** Reads one object by name; undefined where there is none. */
 export const get = <K extends keyof Kinds | Resource>(
   kind: K,
+  freshness?: Freshness,
 ): Need<(name: string, namespace?: string) => Promise<Named<K> | undefined>> => ({
   verb: "get",
   kind: resource(kind),
-  bind: (world) => (name, namespace) => world.get(resource(kind), name, namespace) as Promise<Named<K> | undefined>,
+  bind: (world) => (name, namespace) =>
+    world.get(resource(kind), name, namespace, freshness) as Promise<Named<K> | undefined>,
 });
 
 /** Reads the objects of a namespace, or of the cluster. */
-export const list = <K extends keyof Kinds | Resource>(kind: K): Need<(namespace?: string) => Promise<Named<K>[]>> => ({
+export const list = <K extends keyof Kinds | Resource>(
+  kind: K,
+  freshness?: Freshness,
+): Need<(namespace?: string) => Promise<Named<K>[]>> => ({
   verb: "list",
   kind: resource(kind),
-  bind: (world) => (namespace) => world.list(resource(kind), namespace) as Promise<Named<K>[]>,
+  bind: (world) => (namespace) => world.list(resource(kind), namespace, freshness) as Promise<Named<K>[]>,
 });
 
 /** Creates an object of this kind; one that is there already is no error. */
@@ -118,9 +153,15 @@ export const create = <K extends keyof Kinds | Resource>(
 });
 
 /** Asks the cluster's authorizer what a user may do. */
-export const accessReview = (): Need<(access: Access) => Promise<boolean>> => ({
+export const accessReview = (): Need<(access: Access) => Promise<Permission>> => ({
   verb: "may",
   bind: (world) => (access) => world.may(access),
+});
+
+/** Finds out which resources there are of a kind, as the API server would. */
+export const discovery = (): Need<(groupVersion: string) => Promise<Served[] | undefined>> => ({
+  verb: "discover",
+  bind: (world) => (groupVersion) => world.discover(groupVersion),
 });
 
 /** Calls an HTTPS service outside the cluster. */
@@ -145,13 +186,46 @@ export const bind = (needs: Needs, world: World): Record<string, unknown> => {
     list: once("list", world.list),
     create: world.create,
     may: once("may", world.may),
+    discover: once("discover", world.discover),
     https: world.https,
   };
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering)]));
 };
 
+// What follows is called for every rule, and left out of bundles of those that need nothing: these are functions that
+// look into what they are given, so that nothing of a call is left but its place.
+
+/** What a rule may ask, bound for one review. */
+export function answersFor({ needs }: Rule, { world }: { world?: World | undefined }) {
+  return needs && world && bind(needs, world);
+}
+
+/**
+ * What a cache said may be of a few seconds ago: enough to admit or to fill in, as the rule states, but nobody is refused
+ * for it. What refuses is asked again with all that it reads read anew.
+ */
+export function reconsidered<T>(
+  verdict: Verdict,
+  { world }: { world?: World | undefined },
+  decide: (world: World) => T,
+): T | undefined {
+  const refuses = typeof verdict === "string" || verdict?.refuse !== undefined;
+  const fresh = refuses ? world?.anew?.() : undefined;
+  return fresh && decide(fresh);
+}
+
+/** The world that a review is of: the one it brings, or the cluster's, for so many milliseconds. */
+export function worldFor(
+  { needs }: Rule,
+  { world, cluster = "" }: { world?: World | undefined; cluster?: string | undefined },
+  host: { world(cluster: string, milliseconds: number): World },
+  milliseconds: number,
+): World | undefined {
+  return needs && (world ?? host.world(cluster, milliseconds));
+}
+
 /** An answer that had to wait for the world, or a failure when the time is up: the API server waits no longer. */
-export const inTime = async <T>(answer: Promise<T>, milliseconds: number): Promise<T> => {
+export async function inTime<T>(answer: Promise<T>, milliseconds: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const failure = () => reject(new Failure(504, "the rule did not answer in time"));
@@ -162,72 +236,12 @@ export const inTime = async <T>(answer: Promise<T>, milliseconds: number): Promi
   } finally {
     clearTimeout(timer);
   }
-};
-
-/** What a case says of the world: manifests, and the answers of everything else. */
-export interface Recorded {
-  objects?: (KubernetesObject & { metadata: { name: string } })[];
-  may?: (Access & { allowed: boolean })[];
-  https?: (HttpsRequest & { answer: HttpsResponse })[];
 }
-
-/** A world that is written down; what isn't there can't be read by guess. */
-export const recorded = ({ objects = [], may = [], https = [] }: Recorded): World => {
-  const present = new Map<string, KubernetesObject>();
-  const place = ({ group, resource }: Resource, namespace = "", name = "") =>
-    [group, resource, namespace, name].join("/");
-  for (const object of objects) {
-    const [group = "", kind = ""] = [
-      object.apiVersion?.includes("/") ? object.apiVersion.split("/")[0] : "",
-      object.kind,
-    ];
-    present.set(place({ group, resource: plural(kind) }, object.metadata.namespace, object.metadata.name), object);
-  }
-  const unanswered = (question: unknown) =>
-    new Failure(500, `no answer is recorded to ${JSON.stringify(question)}; the case's needs must hold one`);
-  return {
-    get: async (kind, name, namespace) => present.get(place(kind, namespace, name)),
-    list: async (kind, namespace) => {
-      const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
-      return [...present].filter(([key]) => key.startsWith(prefix)).map(([, object]) => object);
-    },
-    create: async (kind, object) => {
-      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
-      if (present.has(key)) return "exists";
-      present.set(key, object);
-      return "created";
-    },
-    may: async (access) => {
-      const { allowed } = may.find((answer) => covers(access, answer)) ?? { allowed: undefined };
-      if (allowed === undefined) throw unanswered(access);
-      return allowed;
-    },
-    https: async (request) => {
-      const found = https.find(({ answer: _, ...asked }) => covers(request, asked));
-      if (found === undefined) throw unanswered(request);
-      return found.answer;
-    },
-  };
-};
 
 /** A world that nobody connected. */
 export const unconnected = (cluster: string): World => {
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
-  return { get: fail, list: fail, create: fail, may: fail, https: fail };
-};
-
-/** Every member that the record names is the same in the question. */
-const covers = (question: object, record: object): boolean =>
-  Object.entries(record).every(
-    ([key, value]) => key === "allowed" || JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value),
-  );
-
-/** As Kubernetes forms it for every kind it serves. */
-export const plural = (kind: string) => {
-  const lower = kind.toLowerCase();
-  if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))
-    return lower === "endpoints" ? lower : `${lower}es`;
-  return lower.endsWith("y") && !/[aeiou]y$/.test(lower) ? `${lower.slice(0, -1)}ies` : `${lower}s`;
+  return { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail };
 };

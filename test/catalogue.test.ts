@@ -123,6 +123,12 @@ function laws(listed: Listed, cases: Case[]) {
       new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`),
       "opens with the rule's summary",
     );
+    const { twin } = listed.rule;
+    if (twin?.defaultOn) {
+      assert.ok(twin.worthwhile, "says what it is good for where its twin is on");
+      const [intro = ""] = readme.split("\n## ");
+      assert.ok(intro.replaceAll("\n", " ").includes(twin.worthwhile), "its README begins with that, too");
+    }
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
   });

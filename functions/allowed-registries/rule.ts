@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { fullName, parseImage } from "#lib/objects/image.ts";
-import { containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
+import { containersIn, containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
 import { rule } from "#lib/rule.ts";
 import { allows, isEntry, plainly } from "./registries.ts";
 
@@ -53,15 +53,12 @@ const usesOf = (pod: Pod) => [
   ...imageVolumesOf(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
 ];
 
-const lists = ["initContainers", "containers", "ephemeralContainers", "volumes"];
-
 /** A condition that costs the API server too much counts as false: what is large is judged here. */
-const isLarge = `${lists.map((list) => `size(object.spec.?${list}.orValue([]))`).join(" + ")} > 50`;
+const isLarge = `size(${containersIn("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
 
 /** The same list, in CEL. */
-const imagesIn = (object: string) =>
-  `((${["initContainers", "containers", "ephemeralContainers"].map((kind) => `${object}.spec.?${kind}.orValue([])`).join(" + ")})
-    .map(c, c.?image.orValue("")) +
+const imagesIn = (object: "object" | "oldObject") =>
+  `(${containersIn(object)}.map(c, c.?image.orValue("")) +
     ${object}.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue("")))`;
 
 const shown = (reference: string) =>

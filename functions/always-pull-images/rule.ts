@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
+import { containersIn, containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
 import type { Request } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { aggregate, fieldErrorBody, forbidden } from "#lib/status.ts";
@@ -70,11 +70,5 @@ const refusal = (request: Request, { field, value = "" }: { field: string; value
 
 /** A condition that costs the API server too much counts as false: a large pod is judged here. */
 function isLarge(pod: "object") {
-  const lists = ["containers", "initContainers", "ephemeralContainers", "volumes"];
-  return `${lists.map((list) => `size(${pod}.spec.?${list}.orValue([]))`).join(" + ")} > 50`;
-}
-
-/** Every container of a pod, in CEL. */
-function containersIn(pod: "object" | "oldObject") {
-  return `(${pod}.spec.containers + ${pod}.spec.?initContainers.orValue([]) + ${pod}.spec.?ephemeralContainers.orValue([]))`;
+  return `size(${containersIn(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
 }

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersIn, containersOf } from "#lib/objects/pod.ts";
 import { rule } from "#lib/rule.ts";
 import { lacking, type Resources, type Settings, wrongWith } from "./amounts.ts";
 
@@ -12,7 +12,7 @@ export default rule({
   summary: "Gives containers the requests and limits that they don't set themselves.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: ({ requests, limits }: Settings) => ({
-    "some-container-lacks-one": `(object.spec.?initContainers.orValue([]) + object.spec.?containers.orValue([])).exists(c,
+    "some-container-lacks-one": `${containersIn("object", ["initContainers", "containers"])}.exists(c,
       ${JSON.stringify(Object.keys({ ...requests, ...limits }))}.exists(r, !(r in c.?resources.?limits.orValue({})) &&
         (r in ${JSON.stringify(Object.keys(limits))} || !(r in c.?resources.?requests.orValue({})))))`,
   }),

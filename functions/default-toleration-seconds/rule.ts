@@ -4,7 +4,12 @@ import { rule } from "#lib/rule.ts";
 export default rule({
   summary: "Lets a pod stay five minutes on a node that is lost, unless the pod says otherwise.",
   order: 15,
-  twin: { plugin: "DefaultTolerationSeconds", defaultOn: true },
+  twin: {
+    plugin: "DefaultTolerationSeconds",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself, with 300 seconds, unless it was told not to: it is for other seconds, by replaceDefaults.",
+  },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: ({ replaceDefaults }) => ({
     "concerns-its-tolerations": `!has(object.spec.tolerations) || !["not-ready", "unreachable"].all(lost,

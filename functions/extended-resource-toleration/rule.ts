@@ -1,6 +1,8 @@
 import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersIn, containersOf } from "#lib/objects/pod.ts";
 import { rule } from "#lib/rule.ts";
+
+const requesting = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Lets a pod onto the nodes that are kept for the extended resources it requests.",
@@ -9,9 +11,8 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A condition that costs the API server too much counts as false: a large pod is judged here.
-    "requests-what-it-does-not-tolerate": `size(object.spec.containers) + size(object.spec.?initContainers.orValue([])) +
-      size(object.spec.?tolerations.orValue([])) > 50 || (object.spec.containers + object.spec.?initContainers.orValue([]))
-      .exists(c, c.?resources.?requests.orValue({}).exists(name,
+    "requests-what-it-does-not-tolerate": `size(${requesting}) + size(object.spec.?tolerations.orValue([])) > 50 ||
+      ${requesting}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
         !object.spec.?tolerations.orValue([]).exists(t,
           t.?key.orValue("") == name && t.?operator.orValue("") == "Exists" && t.?effect.orValue("") == "NoSchedule" &&

@@ -1,11 +1,13 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersIn, containersOf } from "#lib/objects/pod.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden } from "#lib/status.ts";
 
 /** The fields that are refused, and what upstream calls them, in its order. */
 const ofContainers = { seLinuxOptions: "SELinuxOptions", runAsUser: "RunAsUser" };
 const ofPods = { supplementalGroups: "SupplementalGroups", ...ofContainers, fsGroup: "FSGroup" };
+
+const judged = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Lets no pod choose its user, its groups or its SELinux options.",
@@ -19,10 +21,9 @@ export default rule({
   ],
   matchConditions: {
     // A condition that costs the API server too much counts as false: a large pod is judged here.
-    "chooses-for-itself": `size(object.spec.containers) + size(object.spec.?initContainers.orValue([])) > 50 ||
+    "chooses-for-itself": `size(${judged}) > 50 ||
       ${fieldIn(ofPods, "object.?spec.?securityContext")} ||
-      (object.spec.containers + object.spec.?initContainers.orValue([]))
-        .exists(c, ${fieldIn(ofContainers, "c.?securityContext")})`,
+      ${judged}.exists(c, ${fieldIn(ofContainers, "c.?securityContext")})`,
   },
   settings: { createOnly: false },
   guards: true,

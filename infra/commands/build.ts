@@ -5,6 +5,7 @@ import { bundle } from "../bundle.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig, servedRules, shareOf } from "../config.ts";
+import { readConnections } from "../connections.ts";
 import { writeDeployment } from "../endpoints.ts";
 import { timeoutOf } from "../entry.ts";
 import { openSigner } from "../keys.ts";
@@ -28,10 +29,13 @@ export default {
       [...config.clusters.values()].flatMap(({ rules }) =>
         (members ?? [listed]).map(({ name, rule }) => timeoutOf(rule, rules.get(name))),
       );
+    const asks = served.some(({ rule }) => Object.keys(rule.needs ?? {}).length > 0);
+    const connections = asks ? Object.fromEntries(await readConnections(config, file, "aws")) : {};
     const bundles = await Promise.all(
       served.map(async (listed) => {
         const timeoutSeconds = Math.max(...waits(listed));
-        return { ...(await bundle(listed, shareOf(config, listed), folder)), timeoutSeconds };
+        const ways = Object.keys(listed.rule.needs ?? {}).length > 0 ? connections : {};
+        return { ...(await bundle(listed, shareOf(config, listed), folder, undefined, ways)), timeoutSeconds };
       }),
     );
     await sweep(bundles.map(({ name }) => name));

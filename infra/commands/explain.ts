@@ -46,6 +46,7 @@ const explain = ({ phases, rule }: Listed) => {
     needs: Object.values(rule.needs ?? {}).map(({ verb, kind }) => [verb, kind?.resource].filter(Boolean).join(" ")),
     guards: rule.guards === true,
     ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
+    ...(rule.twin?.worthwhile && { worthwhile: rule.twin.worthwhile }),
     defaults: settings,
   };
 };

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { parse, stringify } from "yaml";
 import type { Phase } from "#lib/rule.ts";
@@ -7,6 +7,7 @@ import { Complaint, sentenceOf } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
 import { openSigner } from "../keys.ts";
 import { readCatalogue } from "../registry.ts";
+import { accessEntries, roles } from "../rights.ts";
 import { configurations } from "../webhooks.ts";
 
 export default {
@@ -28,6 +29,11 @@ export default {
       value: "TEXT",
       says: "write this where the key would stand, so that the output may be committed",
     },
+    eks: {
+      type: "string",
+      value: "FILE",
+      says: "write the access entries of the EKS cluster there, for CloudFormation",
+    },
     config: common.config,
     output: common.output,
   },
@@ -44,12 +50,20 @@ export default {
     const base = await baseOf(options.text("url"), options.text("urls"));
     const ca = options.text("ca");
 
-    const documents = configurations(catalogue, cluster, {
-      name: options.text("name") ?? "postern",
+    const name = options.text("name") ?? "postern";
+    const webhooks = configurations(catalogue, cluster, {
+      name,
       address: (rule: string, phase: Phase) => `${base(rule)}/${segment}/${rule}/${phase}`,
       ca: ca === undefined ? undefined : await certificate(ca),
       harden: options.flag("harden"),
     });
+    // What is read is allowed before anybody is asked who reads it.
+    const documents = [...roles(catalogue, cluster, name), ...webhooks];
+    const eks = options.text("eks");
+    if (eks !== undefined) {
+      if (cluster.connect?.eks === undefined) throw new Complaint(`clusters.${clusterName} has no connect.eks`);
+      await writeFile(eks, `${JSON.stringify(accessEntries(catalogue, cluster, name), null, 2)}\n`);
+    }
     if (documents.length === 0)
       throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
     if (options.text("output") === "json")

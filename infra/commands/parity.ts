@@ -1,14 +1,16 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { RuleHearing } from "../../test/cluster/cases.ts";
 import type { Difference, Parity } from "../../test/cluster/parity.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { chooseCluster, readConfig } from "../config.ts";
+import { allAsSaid, hearingsSection, hearingsTable } from "../hearings.ts";
 import { catalogueFolder, readCatalogue } from "../registry.ts";
 
 export default {
-  summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and compares.",
+  summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and every rule its cases.",
   usage: "[RULE…]",
   options: {
     seed: { type: "string", value: "N", says: "ask what was asked with this seed (another one each time)" },
@@ -28,24 +30,21 @@ export default {
 
     // Only this verb needs what tests are made of.
     const { findBinaries } = await import("../../test/cluster/binaries.ts");
+    const { hearCases } = await import("../../test/cluster/cases.ts");
     const { parityOf, portsAmong } = await import("../../test/cluster/parity.ts");
     const catalogue = await readCatalogue();
     const ports = portsAmong(catalogue);
-    for (const word of words) {
+    for (const word of words)
       if (!catalogue.some(({ name }) => name === word))
         throw new Complaint(`there is no rule "${word}"; postern rules lists them`);
-      if (!ports.some(({ name }) => name === word))
-        throw new Complaint(
-          `${word} is a port of no compiled-in plugin; those are ${ports.map(({ name }) => name).join(", ")}`,
-        );
-    }
     const config = options.text("config");
     const setups = config === undefined ? undefined : chooseCluster(await readConfig(config, catalogue), undefined)[1];
     const binaries = await findBinaries();
     if (!binaries) throw new Complaint("kube-apiserver and etcd are not here: npm run cluster builds them", 3);
 
     const found: Parity[] = [];
-    const chosen = ports.filter(({ name }) => words.length === 0 || words.includes(name));
+    const isChosen = ({ name }: { name: string }) => words.length === 0 || words.includes(name);
+    const chosen = ports.filter(isChosen);
     const longest = Math.max(...chosen.map(({ name }) => name.length));
     // Each row when it is known: all take minutes.
     const row = (cells: (string | number)[]) =>
@@ -53,41 +52,57 @@ export default {
       print(
         `${cells.map((cell, at) => (at === 0 ? String(cell).padEnd(longest) : String(cell).padStart(headings[at]?.length ?? 0))).join("  ")}\n`,
       );
-    if (!json) print(`Kubernetes ${binaries.version}, seed ${seed}\n\n`);
-    row(headings);
+    if (!json) print(`Kubernetes ${binaries.version}${chosen.length > 0 ? `, seed ${seed}\n` : ""}\n`);
+    if (chosen.length > 0) row(headings);
     for (const port of chosen) {
       const settings = setups?.rules.get(port.name)?.settings;
       const one = await parityOf(port, binaries, { requests, seed, ...(settings && { settings }) });
       row(rowOf(one));
       found.push(one);
     }
+    const cases = await hearCases(binaries, catalogue.filter(isChosen));
     print(
       json
-        ? `${JSON.stringify({ kubernetes: binaries.version, seed, rules: found }, null, 2)}\n`
-        : remarks(found, seed),
+        ? `${JSON.stringify({ kubernetes: binaries.version, seed, rules: found, cases }, null, 2)}\n`
+        : hearingsTable(cases) +
+            remarks(found, [
+              "--seed",
+              seed,
+              "--requests",
+              requests,
+              ...(config === undefined ? [] : ["--config", config]),
+            ]),
     );
-    if (options.flag("write")) await writeReport(found, binaries.version, seed);
-    return found.some(({ unexplained }) => unexplained > 0) ? 1 : 0;
+    if (options.flag("write")) await writeReport(found, cases, binaries.version, seed);
+    return found.some(({ unexplained }) => unexplained > 0) || !allAsSaid(cases) ? 1 : 0;
   },
 } satisfies Command;
 
-const headings = ["RULE", "REQUESTS", "EQUAL", "KNOWN", "UNEXPLAINED", "CALLS", "WITHOUT CONDITIONS"];
+const headings = ["RULE", "REQUESTS", "EQUAL", "KNOWN", "UNEXPLAINED", "CALLS", "WITHOUT CONDITIONS", "SAVED"];
 const rowOf = ({ rule, requests, equal, known, unexplained, calls }: Parity) => {
-  return [rule, requests, equal, sum(known), unexplained, calls.made, calls.withoutConditions];
+  return [rule, requests, equal, sum(known), unexplained, calls.made, calls.withoutConditions, saved(calls)];
 };
+
+/** The share of the calls that the conditions spare. */
+const saved = ({ made, withoutConditions }: Parity["calls"]) =>
+  withoutConditions > 0 ? `${Math.round(100 * (1 - made / withoutConditions))}%` : "-";
 
 const file = join(catalogueFolder, "README.md");
 const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
 
-/** The section of functions/README.md; whatever stands around it stays. */
-const writeReport = async (found: Parity[], version: string, seed: number): Promise<void> => {
-  const present = await readFile(file, "utf8");
-  const [before = "", rest] = present.split(begin);
-  const after = rest?.split(end)[1] ?? "\n";
-  await writeFile(file, `${before.trimEnd()}\n\n${begin}\n\n${section(found, version, seed)}\n\n${end}${after}`);
+const writeReport = async (found: Parity[], cases: RuleHearing[], version: string, seed: number): Promise<void> => {
+  const both = `${section(found, version, seed)}\n\n${hearingsSection(cases)}`;
+  await writeFile(file, withSection(await readFile(file, "utf8"), both));
 };
 
-const section = (found: Parity[], version: string, seed: number): string => {
+/** The page with this as its section on parity, in the old one's place or at the end; whatever stands around it stays. */
+export const withSection = (page: string, section: string): string => {
+  const [before = "", rest] = page.split(begin);
+  const after = rest?.split(end)[1] ?? "\n";
+  return `${before.trimEnd()}\n\n${begin}\n\n${section}\n\n${end}${after}`;
+};
+
+export const section = (found: Parity[], version: string, seed: number): string => {
   const columns = [
     "rule",
     "requests",
@@ -96,6 +111,7 @@ const section = (found: Parity[], version: string, seed: number): string => {
     "unexplained",
     "calls",
     "calls without conditions",
+    "saved",
   ];
   const rows = [columns, columns.map((_, at) => (at === 0 ? "---" : "---:")), ...found.map(rowOf)];
   const reasons = [...new Set(found.flatMap(({ known }) => Object.keys(known)))].map((reason) => {
@@ -104,21 +120,26 @@ const section = (found: Parity[], version: string, seed: number): string => {
   });
   return [
     "## Parity",
-    `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, and how often it would be without its\nmatchConditions; the answers are the same.`,
+    `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, how often it is called for the same answers\nwithout its matchConditions, and the share of calls that they save.`,
     rows.map((row) => `| ${row.join(" | ")} |`).join("\n"),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
 };
 
 /** What there is to say below the table. */
-const remarks = (found: Parity[], seed: number): string => {
+const remarks = (found: Parity[], asked: (string | number)[]): string => {
   const reasons = [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
   return [
     ...(reasons.length > 0 ? ["\nKnown differences:\n", ...reasons.map((reason) => `- ${reason}\n`)] : []),
-    ...found.flatMap(({ rule, requests, differences }) =>
+    ...found.flatMap(({ failedConditions }) =>
+      Object.entries(failedConditions).map(
+        ([webhook, count]) =>
+          `\nThe API server could not evaluate the matchConditions of ${webhook} ${count === 1 ? "once" : `${count} times`}; each counts as unexplained.\n`,
+      ),
+    ),
+    ...found.flatMap(({ rule, differences }) =>
       differences.map(
-        (difference) =>
-          `\n${told(rule, difference)}\nTo ask again: npx postern parity ${rule} --seed ${seed} --requests ${requests}\n`,
+        (difference) => `\n${told(rule, difference)}\nTo ask again: npx postern parity ${rule} ${asked.join(" ")}\n`,
       ),
     ),
   ].join("");

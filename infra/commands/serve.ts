@@ -1,5 +1,7 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
+import { worlds } from "#lib/cluster/live.ts";
+import type { Host } from "#lib/endpoint.ts";
 import type { Report } from "#lib/journal.ts";
 import { verdictOf } from "#lib/journal.ts";
 import { unconnected } from "#lib/needs.ts";
@@ -7,6 +9,7 @@ import { nameOf } from "#lib/status.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { configFile } from "../config.ts";
+import { readConnections } from "../connections.ts";
 import { openGateway } from "../gateway.ts";
 import { openCertificate, openSigner, type Signer } from "../keys.ts";
 import type { Listed } from "../registry.ts";
@@ -35,13 +38,19 @@ export default {
     if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
       throw new Complaint(`--host takes an address or a name, not "${host}"`);
     const signer = await openSigner(state);
+    let world: Host["world"] = unconnected;
     const surroundings = {
       publicKeys: signer.publicKey,
-      world: unconnected,
+      world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
       journal: (report: Report) => print(lineOf(report)),
     };
 
-    const workshop = await openWorkshop(file, surroundings);
+    const open = async () => {
+      const opened = await openWorkshop(file, surroundings);
+      world = worlds(Object.fromEntries(await readConnections(opened.config, file, "here")));
+      return opened;
+    };
+    const workshop = await open();
     const gateway = await openGateway(await openCertificate(state, host), host, port);
     gateway.serve(workshop.handlers);
     const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];
@@ -50,7 +59,7 @@ export default {
 
     const reload = async () => {
       try {
-        const fresh = await openWorkshop(file, surroundings);
+        const fresh = await open();
         gateway.serve(fresh.handlers);
         print(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
       } catch (error) {

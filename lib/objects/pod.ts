@@ -17,6 +17,16 @@ const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 export const containersOf = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): Placed[] =>
   of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
 
+/** The same containers as a list in CEL. The API server shows a pod without regular ones, which is invalid, with null. */
+export const containersIn = (pod: "object" | "oldObject", of: readonly (typeof kinds)[number][] = kinds): string => {
+  const lists = of.map((kind) =>
+    kind === "containers"
+      ? `(${pod}.spec.?containers.orValue(null) == null ? [] : ${pod}.spec.containers)`
+      : `${pod}.spec.?${kind}.orValue([])`,
+  );
+  return `(${lists.join(" + ")})`;
+};
+
 /** The images that a pod mounts, and where they stand: `spec.volumes[0].image`. */
 export const imageVolumesOf = ({ spec }: Pod) =>
   (spec?.volumes ?? []).flatMap(({ image }: ImageVolume, index) =>

@@ -1,4 +1,5 @@
 import { Agent, request } from "node:https";
+import type { UserInfo } from "#lib/review.ts";
 
 /** What the API server said. */
 export interface Answer {
@@ -15,6 +16,8 @@ export interface Call {
   body?: unknown;
   /** Of a PATCH; JSON otherwise. */
   contentType?: string;
+  /** Whom the API server takes the client for. */
+  impersonate?: UserInfo;
 }
 
 /** A user of a cluster. */
@@ -23,9 +26,12 @@ export type Client = (call: Call) => Promise<Answer>;
 /** A user with a token, over connections that are kept. */
 export const clientOf = (server: string, ca: string, token: string): { client: Client; close(): void } => {
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
-  const client: Client = ({ method, path, body, contentType = "application/json" }) =>
+  const client: Client = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
-      const headers = { authorization: `Bearer ${token}`, "content-type": contentType, accept: "application/json" };
+      const headers = {
+        ...{ authorization: `Bearer ${token}`, "content-type": contentType, accept: "application/json" },
+        ...(impersonate && impersonating(impersonate)),
+      };
       const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, async (response) => {
         let text = "";
         for await (const chunk of response) text += chunk;
@@ -40,6 +46,11 @@ export const clientOf = (server: string, ca: string, token: string): { client: C
       sent.end(body === undefined ? undefined : JSON.stringify(body));
     });
   return { client, close: () => agent.destroy() };
+};
+
+const impersonating = ({ username = "", groups = [], extra = {} }: UserInfo) => {
+  const more = Object.entries(extra).map(([key, values]) => [`impersonate-extra-${key}`, values]);
+  return { "impersonate-user": username, "impersonate-group": groups, ...Object.fromEntries(more) };
 };
 
 const parsed = (text: string): Record<string, unknown> => {

@@ -13,10 +13,14 @@ export interface Wishes {
   /** Admission plugins by their compiled-in names. */
   enable?: string[];
   disable?: string[];
-  /** Turned on when the store has been filled without them, and `fill` has added to it. */
+  /** Turned on, also where they are disabled, when the store has been filled without them, and `fill` has added to it. */
   late?: { enable: string[]; fill(as: Cluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
+  /** Whether users may do only what RBAC gives them; all may do everything otherwise. */
+  rbac?: boolean;
+  /** Further users, and the groups of each. */
+  users?: Record<string, string[]>;
 }
 
 /** An API server and its store. Nothing else runs: no controller, no scheduler, no node. */
@@ -25,20 +29,32 @@ export interface Cluster {
   /** Somebody who may do everything. */
   admin: Client;
   /** A user by name, with these groups. */
-  as(user: "admin" | "jane" | "system:node:n1"): Client;
+  as(user: keyof typeof users): Client;
+  /** PEM, of the server's certificate. */
+  ca: string;
+  /** What a user shows to be that user. */
+  tokenOf(user: string): string;
+  /** Ends the API server and starts it again on the data that is there; these users have other tokens then. */
+  restart(renewed?: string[]): Promise<void>;
   stop(): Promise<void>;
 }
 
-const users = { admin: "system:masters", jane: "developers", "system:node:n1": "system:nodes" } as const;
+const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1": ["system:nodes"] } as const;
 
 /** Boots in seconds, on ports of its own, with data and certificates of its own; `stop` leaves nothing behind. */
 export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes = {}): Promise<Cluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store = 0, peer = 0, port = 0] = await freePorts(3);
   const { ca } = await openCertificate(folder, "127.0.0.1");
-  const token = Object.fromEntries(Object.keys(users).map((user) => [user, randomBytes(16).toString("hex")]));
-  const lines = Object.entries(users).map(([user, group], index) => `${token[user]},${user},${index},"${group}"`);
-  await writeFile(join(folder, "tokens.csv"), `${lines.join("\n")}\n`, { mode: 0o600 });
+  const groups: Record<string, readonly string[]> = { ...users, ...wishes.users };
+  const tokens = new Map<string, string>();
+  const giveTokens = async (to: string[]) => {
+    for (const user of to) tokens.set(user, randomBytes(16).toString("hex"));
+    const lines = [...tokens].map(([user, token], index) => `${token},${user},${index},"${groups[user]?.join(",")}"`);
+    await writeFile(join(folder, "tokens.csv"), `${lines.join("\n")}\n`, { mode: 0o600 });
+  };
+  const tokenOf = (user: string) => tokens.get(user) ?? "";
+  await giveTokens(Object.keys(groups));
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   await writeFile(join(folder, "sa.key"), privateKey.export({ type: "sec1", format: "pem" }), { mode: 0o600 });
 
@@ -62,9 +78,9 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
       `--service-account-signing-key-file=${join(folder, "sa.key")}`,
       "--service-account-issuer=https://kubernetes.default.svc",
       "--service-cluster-ip-range=10.0.0.0/24",
-      "--authorization-mode=AlwaysAllow",
+      `--authorization-mode=${wishes.rbac ? "RBAC" : "AlwaysAllow"}`,
       // Nobody is there to make the account that each pod would be given.
-      `--disable-admission-plugins=${["ServiceAccount", ...(wishes.disable ?? [])].join(",")}`,
+      `--disable-admission-plugins=${["ServiceAccount", ...(wishes.disable ?? [])].filter((one) => !late.includes(one)).join(",")}`,
       ...enabling([...(wishes.enable ?? []), ...late]),
       ...(wishes.flags ?? []),
     ]);
@@ -72,8 +88,14 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
   let server = start();
   const url = `https://127.0.0.1:${port}`;
   const clients = Object.fromEntries(
-    Object.keys(users).map((user) => [user, clientOf(url, ca, token[user] ?? "")]),
+    Object.keys(users).map((user) => [user, clientOf(url, ca, tokenOf(user))]),
   ) as Record<keyof typeof users, ReturnType<typeof clientOf>>;
+  const restart = async (renewed: string[] = [], late = wishes.late?.enable) => {
+    await server.stop();
+    await giveTokens(renewed);
+    server = start(late);
+    await ready(clients.admin.client, server);
+  };
   const stop = async () => {
     for (const { close } of Object.values(clients)) close();
     await server.stop();
@@ -84,15 +106,14 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     await ready(clients.admin.client, server);
     if (wishes.late) {
       await wishes.late.fill((user) => clients[user].client);
-      await server.stop();
-      server = start(wishes.late.enable);
-      await ready(clients.admin.client, server);
+      await restart([], wishes.late.enable);
     }
   } catch (error) {
     await stop();
     throw error;
   }
-  return { server: url, admin: clients.admin.client, as: (user) => clients[user].client, stop };
+  const as = (user: keyof typeof users) => clients[user].client;
+  return { server: url, ca, admin: clients.admin.client, as, tokenOf, restart: (renewed) => restart(renewed), stop };
 };
 
 const enabling = (plugins: string[]) => (plugins.length > 0 ? [`--enable-admission-plugins=${plugins.join(",")}`] : []);

@@ -1,3 +1,4 @@
+import { runtimeClasses } from "./generator.ts";
 import type { Turn } from "./player.ts";
 
 /** Fields in which any two servers differ: that they are there is compared, what they say is not. */
@@ -15,10 +16,9 @@ const ownToServer: Record<string, string> = {
   clusterIP: "drawn at random",
   clusterIPs: "drawn at random",
   nodePort: "drawn at random",
+  healthCheckNodePort: "drawn at random",
+  time: "when a manager of fields last changed them",
 };
-
-/** Left out: the times in it, and who changed what on the way, which is told of a webhook as of a plugin. */
-const leftOut = new Set(["managedFields"]);
 
 /** Drawn at random or not, these say something by themselves. */
 const telling = new Set(["None", ""]);
@@ -31,37 +31,63 @@ export interface Comparable {
 }
 
 export const comparable = ({ answer, name }: Turn, sequence: string): Comparable => {
-  const said = JSON.stringify(answer.body, (key, value) => {
-    if (leftOut.has(key)) return undefined;
-    return Object.hasOwn(ownToServer, key) && value !== undefined && !telling.has(value) ? "?" : value;
-  });
+  const said = JSON.stringify(answer.body, (key, value) =>
+    Object.hasOwn(ownToServer, key) && value !== undefined && !telling.has(value) ? "?" : value,
+  );
   const plain = anonymous(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
     // Go's diffs put in spaces of another width, in half of all processes, so that nobody reads them by machine.
     .replaceAll("\u00a0", " ");
-  const body = inOrder(JSON.parse(plain));
+  const body = Object.values(inOneOrder).reduce((body, arrange) => arrange(body), JSON.parse(plain));
   return { code: answer.code, warnings: answer.warnings.map((text) => anonymous(text, name, sequence)), body };
 };
 
-/** What API validation finds in a map, and what a patch has twice, is told in an order that Go leaves to chance. */
-const inOrder = (body: Record<string, unknown>) => {
-  // A list goes by names, of which the API server made some.
-  if (Array.isArray(body.items)) return { ...body, items: body.items.map(canonical).sort() };
-  const message = String(body.message);
-  const details: { causes?: Cause[] } = Object(body.details);
-  const texts = [...new Set(details.causes?.map(({ field, message }) => `${field}: ${message}`))];
-  const told = `[${texts.join(", ")}]`;
-  if (details.causes && texts.length > 1 && message.endsWith(told)) {
-    const causes = details.causes.toSorted((one, other) => (canonical(one) < canonical(other) ? -1 : 1));
-    return { ...body, message: message.slice(0, -told.length), details: { ...details, causes } };
-  }
-  const [start, ...errors] = message.split(": errors:\n");
-  return errors.length > 0 ? { ...body, message: [start, ...errors.join("\n").split("\n").sort()].join("\n") } : body;
+type Body = Record<string, unknown>;
+
+/** Every place where the order is chance's, not the plugin's: there it counts what is said, not when. */
+const inOneOrder: Record<string, (body: Body) => Body> = {
+  "a list goes by names, of which the API server made some": (body) =>
+    Array.isArray(body.items) ? { ...body, items: body.items.map(withManagers).toSorted(byText) } : body,
+
+  "managers of fields go by the second in which they came": (body) => withManagers(body),
+
+  "what API validation finds in a map, in Go's order of maps": (body) => {
+    const texts = [...new Set(causesOf(body)?.map(({ field, message }) => `${field}: ${message}`))];
+    const told = `[${texts.join(", ")}]`;
+    const message = String(body.message);
+    if (texts.length < 2 || !message.endsWith(told)) return body;
+    return { ...withSortedCauses(body), message: message.slice(0, -told.length) };
+  },
+
+  "the managers that a field is in conflict with, in Go's order of maps": (body) =>
+    causesOf(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? withSortedCauses(body) : body,
+
+  "what a strategic patch has twice, in Go's order of maps": (body) => {
+    const [start, ...errors] = String(body.message).split(": errors:\n");
+    return errors.length > 0 ? { ...body, message: [start, ...errors.join("\n").split("\n").sort()].join("\n") } : body;
+  },
 };
 
 interface Cause {
+  reason?: string;
   field?: string;
   message?: string;
 }
+
+const causesOf = ({ details }: Body): Cause[] | undefined => {
+  const { causes } = Object(details);
+  return Array.isArray(causes) ? causes : undefined;
+};
+
+const withSortedCauses = (body: Body): Body => {
+  const causes = causesOf(body)?.toSorted(byText);
+  return { ...body, details: { ...Object(body.details), causes } };
+};
+
+const withManagers = (object: Body): Body => {
+  const { managedFields } = Object(object.metadata);
+  if (!Array.isArray(managedFields)) return object;
+  return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(byText) } };
+};
 
 /** The suffix of a generated name is drawn at random. */
 const anonymous = (text: string, name: string, sequence: string) =>
@@ -73,15 +99,18 @@ const anonymous = (text: string, name: string, sequence: string) =>
 /** A difference that is meant to be, and why. */
 interface Known {
   reason: string;
-  /** The two as they are when it is taken away; undefined where it isn't there. */
-  applies(wanted: Comparable, actual: Comparable): boolean;
+  /** The rules whose README lists it. */
+  rules: string[];
+  /** Whether it is the only one between what upstream says and what we say. */
+  explains(wanted: Comparable, actual: Comparable): boolean;
 }
 
 /** Every difference that there may be. */
-export const knownDifferences: Known[] = [
+const knownDifferences: Known[] = [
   {
     reason: "what upstream answers as a bare 500 is 403 Forbidden here, with the same text",
-    applies: (wanted, actual) => {
+    rules: ["always-pull-images"],
+    explains: (wanted, actual) => {
       const [said, ours] = [Object(wanted.body), Object(actual.body)];
       return (
         wanted.code === 500 &&
@@ -94,26 +123,113 @@ export const knownDifferences: Known[] = [
     },
   },
   {
-    reason:
-      "API validation tells an empty list or map from none in its message, which an object that was patched does not",
-    applies: (wanted, actual) => wanted.code === 422 && same(withoutEmptiness(wanted), withoutEmptiness(actual)),
+    reason: "API validation shows an empty list or map as none in its messages once a webhook has patched the object",
+    rules: [
+      "always-pull-images",
+      "default-toleration-seconds",
+      "extended-resource-toleration",
+      "storage-object-in-use-protection",
+      "taint-nodes-by-condition",
+    ],
+    explains: (wanted, actual) => {
+      const [said, ours] = [apart(wanted), apart(actual)];
+      return (
+        wanted.code === 422 &&
+        same(said.rest, ours.rest) &&
+        said.diffs.length === ours.diffs.length &&
+        said.diffs.every((diff, index) => leadsToTheSame(diff, ours.diffs[index] ?? ""))
+      );
+    },
   },
   {
-    reason: "tolerations stand in another order, since a webhook speaks after all plugins",
-    applies: (wanted, actual) => wanted.code < 300 && same(sortedTolerations(wanted), sortedTolerations(actual)),
+    reason: "tolerations stand in another order where a RuntimeClass adds some, after the plugin and before the rule",
+    rules: ["default-toleration-seconds", "extended-resource-toleration"],
+    explains: (wanted, actual) => same(withSortedTolerations(wanted), withSortedTolerations(actual)),
+  },
+  {
+    reason:
+      "how long to stay on a lost node is said already where a RuntimeClass says it, after the plugin and before the rule",
+    rules: ["default-toleration-seconds"],
+    explains: (wanted, actual) => same(withSortedTolerations(wanted, saidByClass), withSortedTolerations(actual)),
   },
 ];
 
-/** Texts without what they show of an object where that is empty, and without what has changed in it. */
-const withoutEmptiness = (value: unknown) =>
-  JSON.parse(JSON.stringify(value), (_, value) =>
-    typeof value === "string" ? value.replace(/\n@@ -[\s\S]*/, "").replace(/(?<= value: )(\[\]|\{\})/g, "null") : value,
+/** An answer, and the diffs of objects at the end of its texts. What is empty is null there. */
+const apart = (answer: Comparable) => {
+  const diffs: string[] = [];
+  const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
+    if (typeof value !== "string") return value;
+    const [text = "", diff] = value.split(/\n(?=@@ -[\s\S]*$)/);
+    if (diff !== undefined) diffs.push(value.slice(text.length + 1));
+    return text.replace(/(?<= value: )(\[\]|\{\})/g, "null");
+  });
+  return { diffs, rest };
+};
+
+/** Whether two diffs that start from the same object lead to the same, but for what is empty in the first's. */
+const leadsToTheSame = (wanted: string, actual: string): boolean => {
+  const known = new Map([...oldLines(wanted), ...oldLines(actual)]);
+  const length = Math.max(0, ...known.keys());
+  const [one, other] = [wanted, actual].map((diff) => newLines(diff, known, length));
+  if (!one || !other || one.length !== other.length) return false;
+  return one.every((line, index) => [line, line.replace(/(\[\]|\{\})(?=,?$)/, "null")].includes(other[index] ?? ""));
+};
+
+/** The hunks of a unified diff: where in the old object they start, and their lines. */
+const hunksOf = (diff: string) =>
+  diff
+    .split(/^@@ /m)
+    .slice(1)
+    .map((hunk) => {
+      const [head = "", ...lines] = hunk.replace(/\n$/, "").split("\n");
+      const [, start = "1", length = "1"] = /^-(\d+)(?:,(\d+))?/.exec(head) ?? [];
+      // Where nothing of the old is shown, it is the line before.
+      return { start: Number(start) + (length === "0" ? 1 : 0), lines };
+    });
+
+/** What a diff shows of the old object, by the line. */
+const oldLines = (diff: string): [number, string][] =>
+  hunksOf(diff).flatMap(({ start, lines }) =>
+    lines
+      .filter((line) => !line.startsWith("+"))
+      .map((line, index): [number, string] => [start + index, line.slice(1)]),
   );
 
-const sortedTolerations = (value: unknown) =>
-  JSON.parse(JSON.stringify(value), (key, value) =>
-    key === "tolerations" && Array.isArray(value) ? value.map((one) => JSON.stringify(one)).sort() : value,
-  );
+/** The new object, down to a line of the old one; what stayed and is not shown stands for itself by its number. */
+const newLines = (diff: string, known: Map<number, string>, length: number): string[] => {
+  const lines: string[] = [];
+  let next = 1;
+  const keepUntil = (end: number) => {
+    for (; next < end; next++) lines.push(known.get(next) ?? String(next));
+  };
+  for (const hunk of hunksOf(diff)) {
+    keepUntil(hunk.start);
+    lines.push(...hunk.lines.filter((line) => !line.startsWith("-")).map((line) => line.slice(1)));
+    next += hunk.lines.filter((line) => !line.startsWith("+")).length;
+  }
+  keepUntil(length + 1);
+  return lines;
+};
+
+/** Of pods that have a RuntimeClass; each exchanged for another first. */
+const withSortedTolerations = (
+  answer: Comparable,
+  exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
+): unknown =>
+  JSON.parse(JSON.stringify(answer), (key, value) => {
+    if (key !== "spec" || typeof value.runtimeClassName !== "string" || !Array.isArray(value.tolerations)) return value;
+    const tolerations = value.tolerations
+      .map((one: unknown) => exchanged(one, value.runtimeClassName))
+      .toSorted(byText);
+    return { ...value, tolerations };
+  });
+
+/** What the plugin adds to a pod, and the rule doesn't, as the pod's class says it. */
+const saidByClass = (toleration: unknown, runtimeClass: string) => {
+  const { metadata, scheduling } = runtimeClasses.impatient;
+  const [said] = scheduling.tolerations;
+  return runtimeClass === metadata.name && same(toleration, { ...said, tolerationSeconds: 300 }) ? said : toleration;
+};
 
 const same = (one: unknown, other: unknown) => canonical(one) === canonical(other);
 
@@ -125,11 +241,13 @@ const canonical = (value: unknown): string =>
       : inner,
   );
 
+const byText = (one: unknown, other: unknown) => (canonical(one) < canonical(other) ? -1 : 1);
+
 export type Comparison = { verdict: "equal" } | { verdict: "known"; reason: string } | { verdict: "different" };
 
-export const compare = (wanted: Comparable, actual: Comparable): Comparison => {
+export const compare = (rule: string, wanted: Comparable, actual: Comparable): Comparison => {
   if (same(wanted, actual)) return { verdict: "equal" };
-  const known = knownDifferences.find(({ applies }) => applies(wanted, actual));
+  const known = knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
 };
 

@@ -16,8 +16,9 @@ export type Step = { user: User; dryRun: boolean } & (
   /** A PUT of what was read back, with these edits. */
   | { verb: "replace"; subresource?: string; edits: Edit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
-  | { verb: "apply"; manager: string; force: boolean; body: Fields }
-  | { verb: "delete" }
+  | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: Fields }
+  /** At once, or with the grace that the object has. */
+  | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
 );
 
@@ -43,12 +44,32 @@ export const kinds = {
   nodes: { apiVersion: "v1", kind: "Node", namespaced: false },
   volumeattributesclasses: { apiVersion: "storage.k8s.io/v1", kind: "VolumeAttributesClass", namespaced: false },
   deployments: { apiVersion: "apps/v1", kind: "Deployment", namespaced: true },
+  statefulsets: { apiVersion: "apps/v1", kind: "StatefulSet", namespaced: true },
 } as const;
 
 const every = Object.keys(kinds) as Kind[];
 
 /** Pods with this annotation are spoiled by another webhook, after all rules. */
 export const spoil = "parity.postern.dev/never-pull";
+
+/** What a RuntimeClass adds to its pods, the API server adds after most plugins and before it calls a webhook. */
+const runtimeClass = (name: string, toleration: object) => ({
+  apiVersion: "node.k8s.io/v1",
+  kind: "RuntimeClass",
+  metadata: { name },
+  handler: name,
+  scheduling: { tolerations: [{ operator: "Exists", ...toleration }] },
+});
+
+/** Have to be there. */
+export const runtimeClasses = {
+  sandboxed: runtimeClass("sandboxed", { key: "example.com/sandboxed", effect: "NoSchedule" }),
+  impatient: runtimeClass("impatient", {
+    key: "node.kubernetes.io/not-ready",
+    effect: "NoExecute",
+    tolerationSeconds: 30,
+  }),
+};
 
 /** Present and absent in this proportion. */
 const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
@@ -76,7 +97,7 @@ const at = (path: string, value: Arbitrary<unknown>): Arbitrary<Edit> =>
   }));
 const stored: readonly Kind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
 
-/** Of a Deployment's pods, which are replaced for ever. */
+/** Of a workload's pods, which are replaced for ever. */
 const lasting = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: Fields): Fields => spec;
 
 /** A pod has so many parts that if each were wrong now and then, hardly any would be right: one where nothing is, one where much is. */
@@ -157,6 +178,8 @@ const vocabulary = (odd: boolean) => {
       ...[
         { capabilities: { drop: ["ALL"] }, allowPrivilegeEscalation: false },
         { capabilities: { add: ["NET_ADMIN"] } },
+        { seLinuxOptions: { level: "s0:c1,c2" } },
+        { seLinuxOptions: {}, readOnlyRootFilesystem: true, runAsGroup: 0 },
       ],
       { seccompProfile: { type: "RuntimeDefault" } },
     ),
@@ -165,6 +188,15 @@ const vocabulary = (odd: boolean) => {
       { privileged: true, allowPrivilegeEscalation: false },
       { seccompProfile: { type: "Localhost" } },
     ),
+  );
+
+  const podSecurityContext = mostly(
+    one<Fields>(
+      ...[{}, { runAsUser: 1 }, { runAsUser: 0, runAsGroup: 0 }, { fsGroup: 1, fsGroupChangePolicy: "Always" }],
+      ...[{ supplementalGroups: [] }, { supplementalGroups: [1, 2] }, { seLinuxOptions: { user: "u" } }],
+      ...[{ runAsNonRoot: true }, { sysctls: [{ name: "kernel.shm_rmid_forced", value: "0" }] }],
+    ),
+    one<Fields>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
   );
 
   const containerOf = (name: string): Arbitrary<Fields> =>
@@ -176,7 +208,10 @@ const vocabulary = (odd: boolean) => {
         resources,
         livenessProbe: probe,
         readinessProbe: probe,
+        startupProbe: probe,
+        lifecycle: one({ preStop: { exec: { command: ["true"] } } }, { postStart: { sleep: { seconds: 1 } } }, {}),
         securityContext,
+        resizePolicy: one([{ resourceName: "cpu", restartPolicy: "NotRequired" }], []),
         env: list(whole({ name: one("A", "B"), value: one("x", "") })),
         ports: list(whole({ containerPort: mostly(one(80, 443), one(0)), protocol: maybe(one("UDP")) })),
       }),
@@ -184,6 +219,7 @@ const vocabulary = (odd: boolean) => {
   /** The names go by the place: `c0`, `c1`. */
   const containers = (letter: string, minLength: number, maxLength: number): Arbitrary<Fields[]> =>
     fc.oneof(
+      { withCrossShrink: true },
       ...Array.from({ length: maxLength - minLength + 1 }, (_, extra) => ({
         weight: maxLength - extra,
         arbitrary: fc.tuple(
@@ -195,7 +231,8 @@ const vocabulary = (odd: boolean) => {
     .tuple(containers("i", 1, 2), one(undefined, undefined, "Always"))
     .map(([found, restartPolicy]) => {
       // Only those that run on may be probed.
-      const unprobed = restartPolicy || odd ? {} : { livenessProbe: undefined, readinessProbe: undefined };
+      const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
+      const unprobed = restartPolicy || odd ? {} : Object.fromEntries(ofRunning.map((member) => [member, undefined]));
       return found.map((one) => defined({ ...one, ...unprobed, restartPolicy }));
     });
   const ephemeralContainer = fc.tuple(one("e0", "e1"), image, maybe(pullPolicy, 3));
@@ -215,6 +252,10 @@ const vocabulary = (odd: boolean) => {
               { configMap: { name: "a" } },
               { secret: { secretName: "a" } },
               { projected: {} },
+              { hostPath: { path: "/" } },
+              { persistentVolumeClaim: { claimName: "a" } },
+              { downwardAPI: { items: [{ path: "a", fieldRef: { fieldPath: "metadata.name" } }] } },
+              { csi: { driver: "example.com" } },
             ),
           ),
           fc.constant({ emptyDir: {}, hostPath: { path: "/" } }),
@@ -302,7 +343,8 @@ const vocabulary = (odd: boolean) => {
           priorityClassName: mostly(one("system-node-critical", undefined), one("none-such")),
           runtimeClassName: mostly(fc.constant(undefined), one("none-such")),
           hostNetwork: mostly(fc.constant(undefined), one(true)),
-          securityContext: one({ runAsUser: 1 }, { fsGroup: 1 }, {}),
+          securityContext: podSecurityContext,
+          resources: one<Fields | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
           automountServiceAccountToken: fc.boolean(),
           topologySpreadConstraints: one([{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "DoNotSchedule" }]),
         }),
@@ -319,6 +361,7 @@ const vocabulary = (odd: boolean) => {
     ports: mostly(
       one(
         [{ port: 80 }],
+        [{ port: 53, protocol: "UDP" }],
         [
           { port: 80, name: "a" },
           { port: 443, name: "b" },
@@ -331,9 +374,11 @@ const vocabulary = (odd: boolean) => {
       selector: labels,
       clusterIP: one("None"),
       sessionAffinity: mostly(one("ClientIP", "None"), one("Else")),
-      type: mostly(one("ClusterIP", "ExternalName"), one("Odd")),
+      type: mostly(one("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"), one("Odd")),
       externalName: one("a.example.com"),
       internalTrafficPolicy: one("Local"),
+      publishNotReadyAddresses: fc.boolean(),
+      ipFamilyPolicy: one("SingleStack", "PreferDualStack"),
     }),
   });
 
@@ -351,6 +396,16 @@ const vocabulary = (odd: boolean) => {
     3,
   );
 
+  /** What a Deployment and a StatefulSet have in common, and what only one of them has. */
+  const workload = (members: Record<string, Arbitrary<unknown>>) =>
+    fc
+      .tuple(labels, podSpec, mostly(one(0, 1, 3, undefined), one(-1)), whole(members))
+      .map(([labels, spec, replicas, own]): Fields => {
+        const together = { app: "a", ...labels };
+        const template = { metadata: { labels: together }, spec: odd ? spec : lasting(spec) };
+        return { spec: defined({ replicas, selector: { matchLabels: together }, template, ...own }) };
+      });
+
   const storage = one("1Gi", "2Gi", "1e9", "0.5Gi");
   const specs: Record<Kind, Arbitrary<Fields>> = {
     pods: whole({ spec: podSpec }),
@@ -363,7 +418,14 @@ const vocabulary = (odd: boolean) => {
       spec: whole({
         accessModes: mostly(one(["ReadWriteOnce"], ["ReadOnlyMany"]), one([], ["Never"])),
         resources: storage.map((storage) => ({ requests: { storage } })),
-        ...rarely({ storageClassName: one("fast", ""), volumeMode: one("Block"), volumeName: one("v") }),
+        ...rarely({
+          storageClassName: one("fast", ""),
+          volumeMode: one("Block"),
+          volumeName: one("v"),
+          selector: one({ matchLabels: { a: "b" } }, {}),
+          dataSource: one({ kind: "PersistentVolumeClaim", name: "other" }),
+          volumeAttributesClassName: one("gold"),
+        }),
       }),
     }),
     persistentvolumes: whole({
@@ -374,7 +436,13 @@ const vocabulary = (odd: boolean) => {
         ),
         accessModes: mostly(fc.constant(["ReadWriteOnce"]), fc.constant([])),
         hostPath: mostly(fc.constant({ path: "/x" }), fc.constant(undefined)),
-        ...rarely({ persistentVolumeReclaimPolicy: one("Delete", "Retain"), storageClassName: one("fast") }),
+        ...rarely({
+          persistentVolumeReclaimPolicy: one("Delete", "Retain"),
+          storageClassName: one("fast"),
+          volumeMode: one("Block", "Filesystem"),
+          claimRef: one({ name: "a", namespace: "default" }),
+          mountOptions: one(["ro"], []),
+        }),
       }),
     }),
     nodes: some({
@@ -385,15 +453,10 @@ const vocabulary = (odd: boolean) => {
       driverName: mostly(one("example.com"), one("", "Not Valid")),
       parameters: mostly(one({ a: "b" }), one({}, undefined)),
     }),
-    deployments: fc.tuple(labels, podSpec, mostly(one(0, 1, 3), one(-1))).map(([labels, spec, replicas]): Fields => {
-      const together = { app: "a", ...labels };
-      return {
-        spec: {
-          replicas,
-          selector: { matchLabels: together },
-          template: { metadata: { labels: together }, spec: odd ? spec : lasting(spec) },
-        },
-      };
+    deployments: workload({ strategy: maybe(one({ type: "Recreate" }, {}), 1, 4) }),
+    statefulsets: workload({
+      serviceName: mostly(one("a"), one("", undefined)),
+      podManagementPolicy: maybe(mostly(one("Parallel"), one("Odd")), 1, 4),
     }),
   };
 
@@ -419,6 +482,11 @@ const vocabulary = (odd: boolean) => {
     at("metadata.finalizers", maybe(finalizers, 3)),
   ];
 
+  const ofTemplate = [
+    at("spec.replicas", one(0, 2, undefined)),
+    at("spec.template.spec.containers.0.image", image),
+    at("spec.template.spec.tolerations", tolerations),
+  ];
   const edits: Record<Kind, Arbitrary<Edit>[]> = {
     pods: [
       ...["containers.0", "containers.0", "containers.1", "initContainers.0"].map((place) =>
@@ -442,7 +510,7 @@ const vocabulary = (odd: boolean) => {
       at("spec.externalIPs", externalIPs),
       at("spec.externalIPs.-", ip),
       at("spec.externalIPs.0", ip),
-      at("spec.type", one("ClusterIP", "ExternalName")),
+      at("spec.type", one("ClusterIP", "LoadBalancer", "ExternalName")),
       at("spec.ports", one([{ port: 81 }])),
     ],
     configmaps: [at("data", one(undefined, { a: "y" })), at("data.a", one("z", undefined))],
@@ -455,17 +523,18 @@ const vocabulary = (odd: boolean) => {
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),
       ),
       at("spec.unschedulable", one(true, undefined)),
+      at("spec.providerID", one("a")),
     ],
     volumeattributesclasses: [at("parameters", one({ a: "c" })), at("driverName", one("b.example.com"))],
-    deployments: [
-      at("spec.replicas", one(0, 2)),
-      at("spec.template.spec.containers.0.image", image),
-      at("spec.template.spec.tolerations", tolerations),
-      at("spec.paused", one(true)),
-    ],
+    deployments: [...ofTemplate, at("spec.paused", one(true))],
+    statefulsets: [...ofTemplate, at("spec.serviceName", one("b"))],
   };
 
-  /** What each subresource is changed by; the scale of a deployment is an object of its own, with the same paths. */
+  const ofWorkload = {
+    scale: at("spec.replicas", mostly(one(0, 1, 5), one(-1))),
+    status: at("status.replicas", mostly(one(1), one(-1))),
+  };
+  /** What each subresource is changed by; a scale is an object of its own, with the same paths. */
   const subresources: Record<Kind, Record<string, Arbitrary<Edit>>> = {
     pods: {
       ephemeralcontainers: fc.oneof(
@@ -495,10 +564,8 @@ const vocabulary = (odd: boolean) => {
       status: fc.oneof(at("status.capacity", one({ cpu: "2" })), at("spec.taints", taints)),
     },
     volumeattributesclasses: {},
-    deployments: {
-      scale: at("spec.replicas", mostly(one(0, 1, 5), one(-1))),
-      status: at("status.replicas", mostly(one(1), one(-1))),
-    },
+    deployments: ofWorkload,
+    statefulsets: ofWorkload,
   };
 
   return { objectOf, edits, common, subresources };
@@ -514,8 +581,10 @@ const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[]): unk
       if (!("value" in edit)) return { op: "remove", path: pointer };
       return { op: typeof path.at(-1) === "number" ? "replace" : "add", path: pointer, value: edit.value };
     });
-  return edits.reduce((whole, edit) => deepMerge(whole, nested(edit)), {} as Fields);
+  return merged(edits);
 };
+
+const merged = (edits: Edit[]): Fields => edits.reduce<Fields>((whole, edit) => deepMerge(whole, nested(edit)), {});
 
 const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
@@ -577,6 +646,14 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
       arbitrary: fc.tuple(asked, objectOf(kind)).map(([asked, body]): Step => ({ ...asked, verb: "create", body })),
     },
     { weight: 2, arbitrary: applyOf(kind, words) },
+    { weight: 1, arbitrary: applyOf(kind, words, several.map(merged)) },
+    // What has finalizers or a grace stays, and can be changed.
+    {
+      weight: 1,
+      arbitrary: fc
+        .tuple(asked, fc.boolean())
+        .map(([asked, graceful]): Step => ({ ...asked, verb: "delete", graceful })),
+    },
     ...subs.flatMap(([subresource, edit]) => [
       {
         weight: 1,
@@ -590,6 +667,19 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
           return { ...asked, verb: "patch", subresource, type, body: asPatch(type, [edit]) };
         }),
       },
+      // A scale is of another kind, and nobody applies one.
+      ...(subresource === "scale"
+        ? []
+        : [
+            {
+              weight: 1,
+              arbitrary: applyOf(
+                kind,
+                words,
+                edit.map((edit) => merged([edit])),
+              ).map((step) => ({ ...step, subresource })),
+            },
+          ]),
     ]),
     ...(kind === "pods" ? [{ weight: 1, arbitrary: binding }] : []),
   );
@@ -606,10 +696,34 @@ const binding: Arbitrary<Step> = fc.tuple(asked, fc.boolean()).map(([asked, evic
       };
 });
 
-const applyOf = (kind: Kind, { objectOf }: Vocabulary): Arbitrary<Step> =>
-  fc
-    .tuple(asked, objectOf(kind), one("one", "other"), fc.boolean())
+/** All of an object, or a part of it, as those do who manage one field together. */
+const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<Fields>): Arbitrary<Step> => {
+  const { apiVersion, kind: name } = kinds[kind];
+  const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : objectOf(kind);
+  return fc
+    .tuple(asked, body, one("one", "other"), fc.boolean())
     .map(([asked, body, manager, force]): Step => ({ ...asked, verb: "apply", manager, force, body }));
+};
+
+const lastStep: Arbitrary<Step> = fc
+  .record({
+    user: one<User>("admin", "admin", "jane"),
+    dryRun: one(false, false, false, true),
+    all: one(false, false, false, true),
+    graceful: one(false, false, false, true),
+  })
+  .map(({ all, graceful, ...asked }) =>
+    all ? { ...asked, verb: "deletecollection" } : { ...asked, verb: "delete", graceful },
+  );
+
+/** Pods of a runtime class. They are not changed: each answer would differ by the order in which they tolerate. */
+const withRuntimeClass = ({ objectOf }: Vocabulary): Arbitrary<Sequence> =>
+  fc
+    .tuple(fc.boolean(), one(...Object.keys(runtimeClasses)), asked, objectOf("pods"), lastStep)
+    .map(([generateName, runtimeClassName, asked, body, last]) => {
+      const spec = { ...Object(body.spec), runtimeClassName };
+      return { kind: "pods", generateName, steps: [{ ...asked, verb: "create", body: { ...body, spec } }, last] };
+    });
 
 const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
   fc
@@ -625,11 +739,7 @@ const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
         { weight: 1, arbitrary: applyOf(kind, words) },
       ),
       changes: fc.array(changeOf(kind, words), { maxLength: 4 }),
-      last: fc.record({
-        user: one<User>("admin", "admin", "jane"),
-        dryRun: one(false),
-        verb: one<"delete" | "deletecollection">("delete", "delete", "delete", "deletecollection"),
-      }),
+      last: lastStep,
     })
     .map(({ generateName, first, changes, last }): Sequence => {
       return { kind, generateName, steps: [first, ...changes, last] };
@@ -646,5 +756,6 @@ export const sequencesFor = (matches: readonly Match[]): Arbitrary<Sequence> => 
     { weight: 12, arbitrary: about(concerned, sound) },
     { weight: 4, arbitrary: about(concerned, odd) },
     { weight: 2, arbitrary: about(every, sound) },
+    ...(concerned.includes("pods") ? [{ weight: 1, arbitrary: withRuntimeClass(sound) }] : []),
   );
 };

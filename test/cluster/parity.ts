@@ -10,7 +10,7 @@ import type { Listed } from "../../infra/registry.ts";
 import type { Binaries } from "./binaries.ts";
 import { bootCluster, type Cluster } from "./cluster.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
-import { type Sequence, sequencesFor, spoil } from "./generator.ts";
+import { runtimeClasses, type Sequence, sequencesFor, spoil } from "./generator.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
 import { listed, noticed, register, serveRules } from "./postern.ts";
 
@@ -44,7 +44,10 @@ export interface Parity {
   equal: number;
   /** How often each known difference was met. */
   known: Record<string, number>;
+  /** Differences, and conditions that failed. */
   unexplained: number;
+  /** The webhooks of which a matchCondition could not be evaluated, and how often, by the API server's own count. */
+  failedConditions: Record<string, number>;
   /** Of the webhooks, for these requests; with the rule's matchConditions and without. */
   calls: { made: number; withoutConditions: number };
   differences: Difference[];
@@ -72,7 +75,10 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
     const certificate = await openCertificate(folder, "127.0.0.1");
     const sequence = sequencesFor(matchesOf(port));
     const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
-    const fill = (as: Users) => playAll(numbered.filter(isKept).map(creation), as);
+    const fill = async (as: Users) => {
+      await furnish(as);
+      await playAll(numbered.filter(isKept).map(creation), as);
+    };
     const late = tooEarly.has(twin.plugin);
     const booted = await Promise.allSettled([
       bootCluster(binaries, {
@@ -96,18 +102,23 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
     const bare = await serve([{ ...port, rule: unconditional }], certificate, question.settings);
     stops.push(bare.stop);
 
-    const property = propertyOf(sequence, upstream, ours);
+    const pair: Pair = { rule: port.name, upstream, ours };
+    const property = propertyOf(sequence, pair);
     if (late) await fill(ours.as);
+    else await Promise.all([furnish(upstream.as), furnish(ours.as)]);
     const outcome: Parity = {
       ...{ rule: port.name, plugin: twin.plugin, requests: question.requests },
-      ...{ equal: 0, known: {}, unexplained: 0, calls: { made: 0, withoutConditions: 0 }, differences: [] },
+      ...{ equal: 0, known: {}, unexplained: 0, failedConditions: {} },
+      ...{ calls: { made: 0, withoutConditions: 0 }, differences: [] },
     };
 
     // A server that refuses everything lets nobody register a webhook, and would call none.
     await Promise.all([late || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
     const [wanted, actual] = await Promise.all([playAndClear(numbered, upstream), playAndClear(numbered, ours)]);
     outcome.calls.made = asItIs.calls();
-    const verdicts = numbered.map(({ name }, index) => verdictsOf(wanted[index] ?? [], actual[index] ?? [], name));
+    const verdicts = numbered.map(({ name }, index) =>
+      verdictsOf(port.name, wanted[index] ?? [], actual[index] ?? [], name),
+    );
     for (const verdict of verdicts.flat())
       if (verdict.verdict === "equal") outcome.equal += 1;
       else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
@@ -119,14 +130,37 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
     outcome.calls.withoutConditions = bare.calls();
     // What differs with them as well has been told already.
     const onlyNow = numbered.map(({ name }, index) =>
-      verdicts[index]?.some(isDifferent) ? [] : verdictsOf(wanted[index] ?? [], again[index] ?? [], name),
+      verdicts[index]?.some(isDifferent) ? [] : verdictsOf(port.name, wanted[index] ?? [], again[index] ?? [], name),
     );
     outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
     outcome.differences.push(...(await explain(onlyNow, property, question, true)));
+    outcome.failedConditions = await failedConditions(ours);
+    for (const count of Object.values(outcome.failedConditions)) outcome.unexplained += count;
     return outcome;
   } finally {
     for (const stop of stops.reverse()) await stop();
   }
+};
+
+/** Puts there what requests name and don't make. */
+const furnish = async (as: Users): Promise<void> => {
+  for (const made of Object.values(runtimeClasses)) {
+    const path = `/apis/${made.apiVersion}/runtimeclasses`;
+    const { code, body } = await as("admin")({ method: "POST", path, body: made });
+    if (code !== 201) throw new Error(`the API server refuses a RuntimeClass: ${body.message}`);
+  }
+};
+
+/** A condition that fails refuses the request or is passed over, as the failurePolicy says; either way it is counted. */
+const failedConditions = async ({ admin }: Cluster): Promise<Record<string, number>> => {
+  const { body } = await admin({ method: "GET", path: "/metrics" });
+  const lines = String(body.text).matchAll(
+    /^apiserver_admission_match_condition_evaluation_errors_total\{.*name="([^"]+)".*\} (\d+)$/gm,
+  );
+  const counts: Record<string, number> = {};
+  // A line for each phase and operation.
+  for (const [, webhook = "", count] of lines) counts[webhook] = (counts[webhook] ?? 0) + Number(count);
+  return counts;
 };
 
 /** With these on, an empty store is never filled, and no sequence makes an object; every other object is made before. */
@@ -141,7 +175,7 @@ const creation = ({ sequence, name }: Numbered): Numbered => {
 const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
 
 /** A webhook of somebody else's, called after all rules, that makes containers run what lies on the node. */
-const spoiler = listed(
+export const spoiler = listed(
   "spoiler",
   rule({
     summary: "Changes back what a rule has put right, where the pod's author asks for it.",
@@ -159,7 +193,7 @@ const beacon = listed(
   rule({
     summary: "Is called for one name only.",
     match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
-    matchConditions: { "is-lit": 'object.metadata.name == "beacon"' },
+    matchConditions: { "is-lit": 'object.metadata.?name.orValue("") == "beacon"' },
     mutate() {},
     validate() {},
   }),
@@ -169,7 +203,9 @@ const serve = async (ports: Port[], certificate: ServerCertificate, settings: ob
   const setups = ports.map(({ name, rule }) => {
     // Whoever must be exempt is somebody who never asks; and nobody else is.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
-    return [name, { failurePolicy: "Fail", exempt, settings: { ...rule.twin.settings, ...settings } }];
+    // A machine with much to do may be slow, which says nothing about the rule.
+    const patience = { failurePolicy: "Fail", timeoutSeconds: 10 };
+    return [name, { ...patience, exempt, settings: { ...rule.twin.settings, ...settings } }];
   });
   const rules = { ...Object.fromEntries(setups), beacon: {}, spoiler: {} };
   const served = await serveRules([beacon, ...ports, spoiler], JSON.stringify({ rules }), { certificate });
@@ -232,13 +268,13 @@ const playAll = async (numbered: Numbered[], as: Users) => {
 type Verdict = Comparison & { turns?: Turn[]; wanted?: Comparable; actual?: Comparable };
 const isDifferent = ({ verdict }: Verdict) => verdict === "different";
 
-const verdictsOf = (wanted: Turn[], actual: Turn[], sequence: string): Verdict[] =>
+const verdictsOf = (rule: string, wanted: Turn[], actual: Turn[], sequence: string): Verdict[] =>
   wanted.map((turn, index) => {
     const [one, other] = [turn, actual[index] ?? turn].map((turn) => comparable(turn, sequence)) as [
       Comparable,
       Comparable,
     ];
-    const comparison = compare(one, other);
+    const comparison = compare(rule, one, other);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
   });
@@ -248,15 +284,21 @@ type Property = ReturnType<typeof propertyOf>;
 const matchesOf = ({ phases, rule }: Port) =>
   phases.flatMap((phase) => inPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
+interface Pair {
+  rule: string;
+  upstream: Cluster;
+  ours: Cluster;
+}
+
 /** That a sequence is answered alike; each time about an object of another name. */
-const propertyOf = (sequence: Arbitrary<Sequence>, upstream: Cluster, ours: Cluster) => {
+const propertyOf = (sequence: Arbitrary<Sequence>, { rule, upstream, ours }: Pair) => {
   let count = 0;
   return fc.asyncProperty(sequence, async (sequence) => {
     const name = `t${count++}`;
     const [wanted, actual] = await Promise.all(
       [upstream, ours].map((cluster) => playAndClear([{ sequence, name }], cluster)),
     );
-    const difference = verdictsOf(wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
+    const difference = verdictsOf(rule, wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
     if (difference) throw new Differs(difference);
   });
 };

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { Answer, Call, Client } from "./client.ts";
 import { type Edit, type Fields, kinds, type Sequence, type Step, type User } from "./generator.ts";
 
@@ -31,11 +32,18 @@ export const play = async (
     const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
     return code === 200 ? body : undefined;
   };
+  /** The API server starts from a copy; while that is older than the last write, warnings and graces are up to chance. */
+  const copied = async (path: string) => {
+    const [stored, copy] = await Promise.all(
+      [path, `${path}?resourceVersion=0`].map((path) => as("admin")({ method: "GET", path })),
+    );
+    return Object(stored?.body.metadata).resourceVersion === Object(copy?.body.metadata).resourceVersion;
+  };
   for (const step of steps) {
     const object = `${collection}/${current}`;
+    if (made.has(current)) while (!(await copied(object))) await wait(5);
     const call = await callOf(step, { collection, object, name, current, generateName, read, first: steps[0] });
-    // A connection that is closed is an answer as well.
-    // The API server closes the connection where it panics.
+    // A connection that is closed is an answer as well: the API server closes it where it panics.
     const answer = await as(step.user)(call).catch((error: Error): Answer => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
@@ -93,12 +101,12 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
       return { method: "PATCH", path: `${object}${subresource}${query()}`, body: step.body, contentType };
     }
     case "apply": {
-      const path = `${object}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
+      const path = `${object}${subresource}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
       const body = called(step.body, name, { name: current });
       return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
     }
     case "delete":
-      return { method: "DELETE", path: `${object}${query({ gracePeriodSeconds: "0" })}` };
+      return { method: "DELETE", path: `${object}${query(step.graceful ? {} : { gracePeriodSeconds: "0" })}` };
     case "deletecollection": {
       const selector = { labelSelector: `${sequenceLabel}=${name}`, gracePeriodSeconds: "0" };
       return { method: "DELETE", path: `${collection}${query(selector)}` };

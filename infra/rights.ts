@@ -1,0 +1,119 @@
+import type { Needs } from "#lib/needs.ts";
+import type { Cluster } from "./config.ts";
+import type { Listed } from "./registry.ts";
+
+/** What one rule may do in a cluster. */
+interface Right {
+  apiGroups?: string[];
+  resources?: string[];
+  nonResourceURLs?: string[];
+  verbs: string[];
+}
+
+/** Where a token is kept for functions, its account is this one. */
+const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
+
+/** The group that a rule's function belongs to in a cluster, by its access entry. */
+export const groupOf = (name: string, rule: string) => `${name}:${rule}`;
+
+/** The rules that are on in a cluster and ask it something, each with what it asks. */
+export const asking = (catalogue: Listed[], { rules, groups }: Cluster): { name: string; needs: Needs[] }[] => {
+  const on = catalogue.filter(({ name, rule }) => {
+    const mode = rules.get(name)?.mode ?? "off";
+    return mode !== "off" && Object.values(rule.needs ?? {}).some(({ verb }) => verb !== "https");
+  });
+  const grouped = groups.map(({ name, members }) => ({
+    name,
+    members: on.filter((listed) => members.includes(listed)),
+  }));
+  const alone = on.filter(
+    (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
+  );
+  return [
+    ...alone.map(({ name, rule }) => ({ name, needs: [rule.needs ?? {}] })),
+    ...grouped
+      .filter(({ members }) => members.length > 0)
+      .map(({ name, members }) => ({ name, needs: members.map(({ rule }) => rule.needs ?? {}) })),
+  ];
+};
+
+/** The least roles with which the rules that are on can do what they need, each for its own function alone. */
+export const roles = (catalogue: Listed[], cluster: Cluster, name: string): object[] => {
+  const rules = asking(catalogue, cluster);
+  const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
+  const labels = { "app.kubernetes.io/managed-by": "postern" };
+  const rbac = "rbac.authorization.k8s.io";
+  const apiVersion = `${rbac}/v1`;
+  const each = rules.flatMap(({ name: rule, needs }) => {
+    const metadata = { name: groupOf(name, rule), labels };
+    const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
+    return [
+      { apiVersion, kind: "ClusterRole", metadata, rules: rights(needs) },
+      {
+        ...{ apiVersion, kind: "ClusterRoleBinding", metadata },
+        roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
+        subjects: [group, ...(hasToken ? [account] : [])],
+      },
+    ];
+  });
+  if (each.length === 0 || !hasToken) return each;
+  const { namespace } = account;
+  const annotations = { "kubernetes.io/service-account.name": account.name };
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: account.name, namespace, labels } },
+    {
+      ...{ apiVersion: "v1", kind: "Secret", type: "kubernetes.io/service-account-token" },
+      metadata: { name: `${account.name}-token`, namespace, labels, annotations },
+    },
+    ...each,
+  ];
+};
+
+/** One right a resource, with the verbs of all who need it. */
+const rights = (needs: Needs[]): Right[] => {
+  const found = new Map<string, Right>();
+  for (const { verb, kind } of needs.flatMap((one) => Object.values(one))) {
+    const right: Right | undefined =
+      verb === "may"
+        ? { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }
+        : verb === "discover"
+          ? { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] }
+          : kind && { apiGroups: [kind.group], resources: [kind.resource], verbs: [verb] };
+    if (!right) continue;
+    const key = JSON.stringify([right.apiGroups, right.resources, right.nonResourceURLs]);
+    const verbs = new Set([...(found.get(key)?.verbs ?? []), ...right.verbs]);
+    found.set(key, { ...right, verbs: [...verbs].sort() });
+  }
+  return [...found.values()];
+};
+
+/** For an EKS cluster: each function's role becomes a member of the group that may do what its rule needs. */
+export const accessEntries = (catalogue: Listed[], cluster: Cluster, name: string): object => {
+  const rules = asking(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
+  return {
+    AWSTemplateFormatVersion: "2010-09-09",
+    Description: `Lets ${name}'s functions read what their rules need in ${cluster.connect?.eks}`,
+    Parameters: Object.fromEntries(
+      rules.map(({ name, id }) => [
+        `${id}RoleArn`,
+        { Type: "String", Description: `The role of ${name}; the output ${id}RoleArn of the functions' stack has it` },
+      ]),
+    ),
+    Resources: Object.fromEntries(
+      rules.map(({ name: rule, id }) => [
+        `${id}AccessEntry`,
+        {
+          Type: "AWS::EKS::AccessEntry",
+          Properties: {
+            ClusterName: cluster.connect?.eks,
+            PrincipalArn: { Ref: `${id}RoleArn` },
+            Type: "STANDARD",
+            KubernetesGroups: [groupOf(name, rule)],
+          },
+        },
+      ]),
+    ),
+  };
+};
+
+const idOf = (name: string) => name.replace(/(^|-)(.)/g, (_, __, letter: string) => letter.toUpperCase());

@@ -1,0 +1,119 @@
+import { exchange } from "./exchange.ts";
+import { type Identity, presigned, signed } from "./signature.ts";
+
+/** Who we are to a cluster. Only `token` and `key` are secret, and they are for this machine: nothing bakes them in. */
+export type Credentials =
+  /** The function's own role, by an access entry of an EKS cluster. */
+  | { eks: string; region: string }
+  /** A ServiceAccount's token, as the text of a secret or a parameter. */
+  | { secret: string; region: string }
+  | { parameter: string; region: string }
+  | { token: string }
+  | { cert: string; key: string };
+
+/** A token, and until when it may be used (as Date.now() has it). */
+interface Token {
+  value: string;
+  until: number;
+}
+
+const minute = 60_000;
+
+/** Asks for a token, which is made anew before it ends, and when a server would not have it. */
+export const tokens = (credentials: Credentials, identity: () => Identity = ours) => {
+  let current: Promise<Token> | undefined;
+  let until = 0;
+  return {
+    token: async (deadline: number): Promise<string | undefined> => {
+      if ("cert" in credentials) return undefined;
+      if (!current || until <= Date.now()) {
+        // Until it is known how long it lasts, who comes meanwhile waits for this one.
+        until = Number.POSITIVE_INFINITY;
+        current = fetched(credentials, identity, deadline);
+        current.then(
+          (token) => {
+            until = token.until;
+          },
+          () => {
+            until = 0;
+          },
+        );
+      }
+      return (await current).value;
+    },
+    /** This one was refused: the next asker gets another one, unless there is another one already. */
+    refused: async (value: string) => {
+      if ((await current?.catch(() => undefined))?.value === value) until = 0;
+    },
+  };
+};
+
+const fetched = async (
+  credentials: Exclude<Credentials, { cert: string }>,
+  identity: () => Identity,
+  deadline: number,
+): Promise<Token> => {
+  if ("token" in credentials) return { value: credentials.token, until: Number.POSITIVE_INFINITY };
+  // EKS takes it for 15 minutes.
+  if ("eks" in credentials)
+    return { value: eksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
+  return { value: await stored(credentials, identity(), deadline), until: Date.now() + 5 * minute };
+};
+
+/** Proves who we are by a request to STS that the cluster sends in our place. */
+export const eksToken = ({ eks, region }: { eks: string; region: string }, identity: Identity, now: Date): string => {
+  const url = presigned(
+    {
+      ...{ method: "GET", host: `sts.${region}.${domain(region)}`, path: "/", service: "sts", region },
+      query: { Action: "GetCallerIdentity", Version: "2011-06-15" },
+      headers: { "x-k8s-aws-id": eks },
+    },
+    identity,
+    now,
+    60,
+  );
+  return `k8s-aws-v1.${Buffer.from(url).toString("base64url")}`;
+};
+
+const stored = async (
+  credentials: { secret: string; region: string } | { parameter: string; region: string },
+  identity: Identity,
+  deadline: number,
+): Promise<string> => {
+  const isSecret = "secret" in credentials;
+  const { region } = credentials;
+  const [service, target, body] = isSecret
+    ? ["secretsmanager", "secretsmanager.GetSecretValue", { SecretId: credentials.secret }]
+    : ["ssm", "AmazonSSM.GetParameter", { Name: credentials.parameter, WithDecryption: true }];
+  const request = {
+    ...{ method: "POST", host: `${service}.${region}.${domain(region)}`, path: "/", service: String(service), region },
+    headers: { "content-type": "application/x-amz-json-1.1", "x-amz-target": String(target) },
+    body: JSON.stringify(body),
+  };
+  const headers = signed(request, identity, new Date());
+  const { status, body: text } = await exchange(
+    `https://${request.host}/`,
+    { method: "POST", headers },
+    request.body,
+    deadline,
+  );
+  const where = isSecret ? `the secret ${credentials.secret}` : `the parameter ${credentials.parameter}`;
+  if (status !== 200) throw new Error(`${where} could not be read: ${service} answered ${status}`);
+  const { SecretString, Parameter } = JSON.parse(text);
+  const value: unknown = isSecret ? SecretString : Parameter?.Value;
+  if (typeof value !== "string" || value.trim() === "") throw new Error(`${where} holds no text`);
+  return value.trim();
+};
+
+const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
+
+const ours = (): Identity => {
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
+  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY)
+    throw new Error("there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
+  return {
+    accessKeyId: AWS_ACCESS_KEY_ID,
+    secretAccessKey: AWS_SECRET_ACCESS_KEY,
+    sessionToken: AWS_SESSION_TOKEN,
+  };
+};

@@ -1,0 +1,66 @@
+import type { IncomingMessage } from "node:http";
+import type { RequestOptions } from "node:https";
+
+/** What a server said over HTTPS. */
+export interface Answer {
+  status: number;
+  body: string;
+  /** Seconds, where the server says when to come again. */
+  retryAfter: number | undefined;
+}
+
+/** A request that got no answer. `unsent` are those that never reached the server, on a connection that was dead. */
+export class Unanswered extends Error {
+  readonly unsent: boolean;
+  constructor(sentence: string, unsent = false, options?: ErrorOptions) {
+    super(sentence, options);
+    this.unsent = unsent;
+  }
+}
+
+const longest = 32 * 1024 * 1024;
+
+/** Node's own modules for it, loaded when somebody asks: they are a third of a cold start. */
+export const https = () => process.getBuiltinModule("node:https");
+const zlib = () => process.getBuiltinModule("node:zlib");
+
+/** One request and its whole answer, until `deadline` (as Date.now() has it). */
+export const exchange = (url: string, options: RequestOptions, body: string | undefined, deadline: number) =>
+  new Promise<Answer>((resolve, reject) => {
+    const late = () => request.destroy(new Unanswered("it did not answer in time"));
+    const timer = setTimeout(late, Math.max(0, deadline - Date.now()));
+    const fail = (error: Error) => {
+      clearTimeout(timer);
+      const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
+      reject(error instanceof Unanswered ? error : new Unanswered(error.message, unsent, { cause: error }));
+    };
+    const request = https().request(url, options, (response) => {
+      whole(response).then((text) => {
+        clearTimeout(timer);
+        const { statusCode = 0, headers } = response;
+        const seconds = Number(headers["retry-after"]);
+        resolve({ status: statusCode, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined });
+      }, fail);
+    });
+    request.on("error", fail);
+    request.end(body);
+  });
+
+const whole = async (response: IncomingMessage): Promise<string> => {
+  const isPacked = response.headers["content-encoding"] === "gzip";
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  // What is packed small may be large.
+  const source = isPacked ? response.pipe(zlib().createGunzip()) : response;
+  response.on("error", (error) => source.destroy(error));
+  response.on("aborted", () => source.destroy(new Unanswered("it broke off its answer")));
+  for await (const chunk of source) {
+    bytes += chunk.length;
+    if (bytes > longest) {
+      response.destroy();
+      throw new Unanswered(`its answer has more than ${longest} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+};

@@ -1,0 +1,239 @@
+import type { Agent } from "node:https";
+import { setTimeout as wait } from "node:timers/promises";
+import { Failure } from "../failure.ts";
+import { type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
+import type { KubernetesObject } from "../review.ts";
+import { frozen } from "../settings.ts";
+import { type Credentials, tokens } from "./credentials.ts";
+import { type Answer, exchange, https, Unanswered } from "./exchange.ts";
+import { type Found, Memory } from "./memory.ts";
+
+/** How a cluster's API is reached. */
+export interface Connection {
+  /** https://…, without a path */
+  server: string;
+  /** PEM; several, so that a new one is trusted before the old one is gone. */
+  ca?: string;
+  credentials: Credentials;
+}
+
+/** How old an answer may be where a rule doesn't say, in seconds. */
+const usualAge = 10;
+const discoveryAge = 30;
+const page = 500;
+const longestRead = 10_000;
+
+/** The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another. */
+export const worlds = (connections: Record<string, Connection>, memory = new Memory()) => {
+  const known = Object.entries(connections).map(
+    ([name, connection]) => [name, live(name, connection, memory)] as const,
+  );
+  const byName = new Map(known);
+  return (cluster: string, milliseconds: number): World => byName.get(cluster)?.(milliseconds) ?? unconnected(cluster);
+};
+
+/** A cluster's API for one review at a time, for so many milliseconds. */
+const live = (cluster: string, connection: Connection, memory: Memory) => {
+  const { server, ca, credentials } = connection;
+  const { token, refused } = tokens(credentials);
+  let agent: Agent | undefined;
+  const identity = "cert" in credentials ? credentials : {};
+  const ours = () => {
+    agent ??= new (https().Agent)({ keepAlive: true, maxSockets: 8, ...(ca && { ca }), ...identity });
+    return agent;
+  };
+
+  /** One request, asked again where that is safe and may help. A read may outlive its review, for others wait for it. */
+  const call = async (path: string, deadline = Date.now() + longestRead, body?: object, isSafe = true) => {
+    for (let attempt = 1; ; attempt++) {
+      const bearer = await token(deadline);
+      const headers = {
+        accept: "application/json",
+        "accept-encoding": "gzip",
+        "user-agent": "postern",
+        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+        ...(body && { "content-type": "application/json" }),
+      };
+      const answer = await exchange(
+        `${server}${path}`,
+        { method: body ? "POST" : "GET", agent: ours(), headers },
+        body && JSON.stringify(body),
+        deadline,
+      ).catch((error: Unanswered) => error);
+      const again = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
+      if (answer instanceof Unanswered) {
+        if (again === undefined) throw answer;
+      } else {
+        if (answer.status === 401 && bearer !== undefined) await refused(bearer);
+        if (again === undefined || Date.now() + again >= deadline) return answer;
+      }
+      if (again) await wait(again);
+    }
+  };
+
+  const failing = (what: string) => (error: unknown) => {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Failure(503, `could not ${what} cluster "${cluster}": ${why}`, { cause: error });
+  };
+
+  /** What a request came to; undefined for 404 of something that could be there. */
+  const parsed = ({ status, body }: Answer): { content: unknown; bytes: number } | undefined => {
+    const content = json(body);
+    if (status < 300 && content !== undefined) return { content: frozen(content), bytes: body.length };
+    // What isn't served at all has no name.
+    if (status === 404 && Object(Object(content).details).name !== undefined) return undefined;
+    throw new Error(
+      `the API server answers ${status}: ${messageOf(content, body)}${status === 403 ? `; ${remedy}` : ""}`,
+    );
+  };
+
+  const world = (deadline: number, since?: number): World => {
+    const started = since ?? Date.now();
+    let isRemembered = false;
+
+    /** Read for this review, or within `maxAge` seconds before it. */
+    const read = async (what: string, key: string, maxAge: number, search: () => Promise<Found>): Promise<unknown> => {
+      const earliest = since ?? started - maxAge * 1000;
+      const found = memory.recall(`${cluster} ${key}`, earliest, search);
+      if (found.since < started) isRemembered = true;
+      return before(deadline, found.content).catch(failing(`read ${what} of`));
+    };
+
+    const pathOf = ({ group, resource, version = "v1" }: Resource, namespace?: string) =>
+      [
+        group === "" ? `/api/${version}` : `/apis/${group}/${version}`,
+        ...(namespace === undefined ? [] : ["namespaces", encodeURIComponent(namespace)]),
+        resource,
+      ].join("/");
+
+    const one = async (path: string): Promise<Found> => {
+      const found = parsed(await call(path));
+      // That it isn't there is not remembered: who makes it now will ask right after.
+      return found ?? { content: undefined, bytes: undefined };
+    };
+
+    const all = async (path: string): Promise<Found> => {
+      const items: unknown[] = [];
+      let bytes = 0;
+      for (let next = ""; ; ) {
+        const query = `?limit=${page}${next && `&continue=${encodeURIComponent(next)}`}`;
+        const found = parsed(await call(`${path}${query}`));
+        const { items: more, metadata, apiVersion, kind } = Object(found?.content);
+        const ofEach = { apiVersion, kind: String(kind).replace(/List$/, "") };
+        items.push(...(more ?? []).map((item: object) => frozen({ ...ofEach, ...item })));
+        bytes += found?.bytes ?? 0;
+        next = metadata?.continue ?? "";
+        if (next === "") return { content: Object.freeze(items), bytes };
+      }
+    };
+
+    return {
+      get: async (kind, name, namespace, freshness) => {
+        // No object has such a name, and its path would be another's.
+        if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
+        const path = `${pathOf(kind, namespace)}/${encodeURIComponent(name)}`;
+        const what = `${kind.resource} "${name}"${namespace === undefined ? "" : ` in namespace "${namespace}"`}`;
+        return read(what, path, freshness?.maxAge ?? usualAge, () => one(path)) as Promise<
+          KubernetesObject | undefined
+        >;
+      },
+      list: async (kind, namespace, freshness) => {
+        if (namespace !== undefined && !isName(namespace)) return [];
+        const path = pathOf(kind, namespace);
+        const what = `${kind.resource}${namespace === undefined ? "" : ` in namespace "${namespace}"`}`;
+        return read(what, `${path}/`, freshness?.maxAge ?? usualAge, () => all(path)) as Promise<KubernetesObject[]>;
+      },
+      discover: async (groupVersion) => {
+        const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;
+        if (!/^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(groupVersion)) return undefined;
+        return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
+          const answer = await call(path);
+          if (answer.status === 404) return { content: undefined, bytes: undefined };
+          const found = parsed(answer);
+          return { content: served(found?.content), bytes: found?.bytes };
+        }) as Promise<Served[] | undefined>;
+      },
+      may: async ({ user, verb, name, namespace, group = "", version, resource, subresource }) => {
+        const { username, uid, groups, extra } = user;
+        const attributes = { verb, group, version, resource, subresource, namespace, name };
+        const review = {
+          apiVersion: "authorization.k8s.io/v1",
+          kind: "SubjectAccessReview",
+          spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
+        };
+        const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        const asked = call(path, deadline, review).then((answer) => Object(parsed(answer)?.content).status);
+        const { allowed, reason, evaluationError } = await before(deadline, asked).catch(
+          failing(`ask who may ${verb} ${resource} of`),
+        );
+        const said: Permission = { allowed: allowed === true };
+        return { ...said, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+      },
+      create: async (kind, object) => {
+        const path = pathOf(kind, object.metadata?.namespace);
+        const made = call(path, deadline, object, false).then((answer) => {
+          if (answer.status === 409) return "exists" as const;
+          parsed(answer);
+          return "created" as const;
+        });
+        return before(deadline, made).catch(failing(`create ${kind.resource} "${object.metadata?.name}" in`));
+      },
+      https: async ({ url, method = "GET", headers = {}, body, ca }) => {
+        const options = { method, headers, ...(ca && { ca }) };
+        const { status, body: text } = await exchange(url, options, body, deadline).catch((error: Error) => {
+          throw new Failure(503, `could not ask ${new URL(url).host}: ${error.message}`, { cause: error });
+        });
+        return { status, body: text };
+      },
+      ...(since === undefined && { anew: () => (isRemembered ? world(deadline, started) : undefined) }),
+    };
+  };
+  return (milliseconds: number) => world(Date.now() + milliseconds);
+};
+
+const remedy = "npx postern manifests prints the ClusterRole that allows it";
+
+/** How long to wait before a request is made again, in milliseconds; undefined where that would be wrong or no use. */
+const pauseAfter = (answer: Answer | Unanswered, isSafe: boolean, attempt: number): number | undefined => {
+  // A connection that was kept may have been closed while we were frozen: what was written to it never arrived.
+  if (answer instanceof Unanswered) return answer.unsent && isSafe ? 0 : undefined;
+  if (answer.status === 401 && attempt === 1) return 0;
+  // Too many requests were not begun, whatever they are.
+  if (answer.status === 429) return (answer.retryAfter ?? 1) * 1000;
+  return isSafe && [500, 502, 503, 504].includes(answer.status) ? (answer.retryAfter ?? 0.1) * 1000 : undefined;
+};
+
+/** An answer that others may wait for, too; we only do until then. */
+const before = async <T>(deadline: number, answer: Promise<T>): Promise<T> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error("it did not answer in time")), Math.max(0, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+const isName = (name: string) => name !== "" && name !== "." && name !== ".." && !/[/%]/.test(name);
+
+const json = (body: string): unknown => {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+};
+
+const messageOf = (content: unknown, body: string): string => {
+  const { message } = Object(content);
+  return typeof message === "string" ? message : body.slice(0, 200);
+};
+
+const served = (list: unknown): Served[] => {
+  const { resources = [] } = Object(list);
+  return resources.map(({ name, kind, namespaced }: { name: string; kind: string; namespaced: boolean }) => {
+    return { resource: name, kind, namespaced };
+  });
+};

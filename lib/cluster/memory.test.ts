@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { type Found, Memory } from "./memory.ts";
+
+const found = (content: unknown, bytes: number | undefined = 1): Found => ({ content, bytes });
+
+describe("a memory", () => {
+  it("answers from before what may be that old, and searches what may not", async () => {
+    const memory = new Memory();
+    let searches = 0;
+    const recall = (earliest: number) => memory.recall("a", earliest, async () => found(++searches)).content;
+    assert.equal(await recall(0), 1);
+    assert.equal(await recall(0), 1);
+    assert.equal(await recall(Date.now() + 1), 2);
+    assert.equal(await recall(0), 2);
+  });
+
+  it("searches once for all who ask while it does", async () => {
+    const memory = new Memory();
+    const { promise, resolve } = Promise.withResolvers<Found>();
+    let searches = 0;
+    const search = () => {
+      searches += 1;
+      return promise;
+    };
+    const asked = [memory.recall("a", 0, search), memory.recall("a", 0, search)];
+    resolve(found("b"));
+    assert.deepEqual(await Promise.all(asked.map(({ content }) => content)), ["b", "b"]);
+    assert.equal(searches, 1);
+  });
+
+  it("doesn't keep failures, nor what isn't worth it", async () => {
+    const memory = new Memory();
+    const failing = memory.recall("a", 0, async () => Promise.reject(new Error("no")));
+    await assert.rejects(failing.content, /no/);
+    assert.equal(await memory.recall("a", 0, async () => ({ content: "none", bytes: undefined })).content, "none");
+    assert.equal(await memory.recall("a", 0, async () => found("there")).content, "there");
+  });
+
+  it("keeps within its bounds, and what was used last", async () => {
+    const memory = new Memory({ entries: 3, bytes: 100 });
+    const put = (key: string, bytes: number) => memory.recall(key, 0, async () => found(`${key}1`, bytes)).content;
+    const has = async (key: string) =>
+      (await memory.recall(key, 0, async () => ({ content: undefined, bytes: undefined })).content) !== undefined;
+    for (const key of ["a", "b", "c"]) await put(key, 1);
+    await put("a", 1);
+    await put("d", 1);
+    assert.deepEqual(await Promise.all(["b"].map(has)), [false], "too many");
+    assert.deepEqual(await Promise.all(["a", "c", "d"].map(has)), [true, true, true]);
+    await put("e", 99);
+    assert.deepEqual(
+      [await has("d"), await has("e"), await has("a"), await has("c")],
+      [true, true, false, false],
+      "too large",
+    );
+    await put("f", 200);
+    assert.deepEqual(await Promise.all(["d", "e", "f"].map(has)), [false, false, false], "larger than all it may be");
+  });
+
+  it("never mixes what was asked under different names, whoever asks while others do", async () => {
+    const keys = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
+    await fc.assert(
+      fc.asyncProperty(keys, async (asked) => {
+        const memory = new Memory({ entries: 4, bytes: 10 });
+        const answers = asked.map(async ([key, bytes, fresh]) => {
+          const search = async () => {
+            await new Promise(setImmediate);
+            return found(key, bytes === 3 ? undefined : bytes);
+          };
+          return [key, await memory.recall(`${key}`, fresh ? Date.now() : 0, search).content] as const;
+        });
+        for (const [key, content] of await Promise.all(answers)) assert.equal(content, key);
+      }),
+      { numRuns: 200 },
+    );
+  });
+});

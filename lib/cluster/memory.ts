@@ -1,0 +1,61 @@
+/** What was found out, and from when on that was so. */
+interface Entry {
+  since: number;
+  bytes: number;
+  content: Promise<Found>;
+}
+
+/** What a search came to; without a size it is not worth keeping. */
+export interface Found {
+  content: unknown;
+  bytes: number | undefined;
+}
+
+/**
+ * What one environment remembers, of all clusters, within bounds: what was used least recently goes first. Who asks for
+ * what somebody is asking for already waits for the same answer.
+ */
+export class Memory {
+  readonly #entries = new Map<string, Entry>();
+  readonly #limits: { entries: number; bytes: number };
+  #bytes = 0;
+
+  constructor(limits = { entries: 2000, bytes: 16 * 1024 * 1024 }) {
+    this.#limits = limits;
+  }
+
+  /** An answer that was asked for at `earliest` or later, from before or from `search`. */
+  recall(key: string, earliest: number, search: () => Promise<Found>): { since: number; content: Promise<unknown> } {
+    const known = this.#entries.get(key);
+    if (known && known.since >= earliest) {
+      this.#entries.delete(key);
+      this.#entries.set(key, known);
+      return { since: known.since, content: known.content.then(({ content }) => content) };
+    }
+    const entry: Entry = { since: Date.now(), bytes: 0, content: search() };
+    this.#forget(key);
+    this.#entries.set(key, entry);
+    entry.content.then(
+      ({ bytes }) => this.#keep(key, entry, bytes),
+      () => this.#keep(key, entry, undefined),
+    );
+    return { since: entry.since, content: entry.content.then(({ content }) => content) };
+  }
+
+  /** Another may be in its place by now. */
+  #keep(key: string, entry: Entry, bytes: number | undefined) {
+    if (this.#entries.get(key) !== entry) return;
+    if (bytes === undefined) return this.#forget(key);
+    entry.bytes = bytes;
+    this.#bytes += bytes;
+    for (const oldest of this.#entries.keys()) {
+      if (this.#bytes <= this.#limits.bytes && this.#entries.size <= this.#limits.entries) break;
+      this.#forget(oldest);
+    }
+  }
+
+  #forget(key: string) {
+    this.#bytes -= this.#entries.get(key)?.bytes ?? 0;
+    this.#entries.delete(key);
+  }
+}

@@ -1,0 +1,80 @@
+import { Failure } from "./failure.ts";
+import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served, World } from "./needs.ts";
+import type { KubernetesObject } from "./review.ts";
+import type { Rule } from "./rule.ts";
+import { frozen } from "./settings.ts";
+
+/** What a case says of the world: manifests, and the answers of everything else. */
+export interface Recorded {
+  objects?: (KubernetesObject & { metadata: { name: string } })[];
+  may?: (Access & Permission)[];
+  /** What is served, by group and version such as `apps/v1`. */
+  discovery?: Record<string, Served[]>;
+  https?: (HttpsRequest & { answer: HttpsResponse })[];
+}
+
+/** A world that is written down; what isn't there can't be read by guess. */
+export const recorded = ({ objects = [], may = [], discovery, https = [] }: Recorded): World => {
+  const present = new Map<string, KubernetesObject>();
+  const place = ({ group, resource }: Resource, namespace = "", name = "") =>
+    [group, resource, namespace, name].join("/");
+  for (const object of objects) {
+    const [group = "", kind = ""] = [
+      object.apiVersion?.includes("/") ? object.apiVersion.split("/")[0] : "",
+      object.kind,
+    ];
+    present.set(
+      place({ group, resource: plural(kind) }, object.metadata.namespace, object.metadata.name),
+      frozen(object),
+    );
+  }
+  const unanswered = (question: unknown) =>
+    new Failure(500, `no answer is recorded to ${JSON.stringify(question)}; the case's needs must hold one`);
+  return {
+    get: async (kind, name, namespace) => present.get(place(kind, namespace, name)),
+    list: async (kind, namespace) => {
+      const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
+      const found = [...present].filter(([key]) => key.startsWith(prefix));
+      // As the API server lists them.
+      return found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
+    },
+    create: async (kind, object) => {
+      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
+      if (present.has(key)) return "exists";
+      present.set(key, object);
+      return "created";
+    },
+    may: async (access) => {
+      const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
+      if (found === undefined) throw unanswered(access);
+      const { allowed, reason, evaluationError } = found;
+      return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+    },
+    discover: async (groupVersion) => {
+      if (discovery === undefined) throw unanswered({ discovery: groupVersion });
+      return Object.hasOwn(discovery, groupVersion) ? discovery[groupVersion] : undefined;
+    },
+    https: async (request) => {
+      const found = https.find(({ answer: _, ...asked }) => covers(request, asked));
+      if (found === undefined) throw unanswered(request);
+      return found.answer;
+    },
+  };
+};
+
+/** The world that a direct invocation brings along. */
+export function recordedFor({ needs }: Rule, given: unknown): World | undefined {
+  return needs && typeof given === "object" && given !== null ? recorded(given) : undefined;
+}
+
+/** Every member that the record names is the same in the question. */
+const covers = (question: object, record: object): boolean =>
+  Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
+
+/** As Kubernetes forms it for every kind it serves. */
+export const plural = (kind: string) => {
+  const lower = kind.toLowerCase();
+  if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))
+    return lower === "endpoints" ? lower : `${lower}es`;
+  return lower.endsWith("y") && !/[aeiou]y$/.test(lower) ? `${lower.slice(0, -1)}ies` : `${lower}s`;
+};

@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { type Connection, worlds } from "#lib/cluster/live.ts";
+import { Failure } from "#lib/failure.ts";
+import type { World } from "#lib/needs.ts";
+import { type Recorded, recorded } from "#lib/recorded.ts";
+import { findBinaries } from "./cluster/binaries.ts";
+import { bootCluster, type Cluster } from "./cluster/cluster.ts";
+
+// What a rule is told is the same whether it comes from manifests that are written down or from a real API server.
+const binaries = await findBinaries();
+const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
+if (process.env.POSTERN_REQUIRE_ALL && !binaries) throw new Error(missing);
+
+const named = (kind: string, name: string, namespace?: string, rest = {}, apiVersion = "v1", annotations?: Record<string, string>) => {
+  return {
+    apiVersion,
+    kind,
+    metadata: { name, ...(namespace && { namespace }), ...(annotations && { annotations }) },
+    ...rest,
+  };
+};
+const annotated = (name: string) => named("Namespace", name, undefined, {}, "v1", { a: name });
+const limits = { spec: { limits: [{ type: "Container", max: { cpu: "1" } }] } };
+const objects = [
+  annotated("a"),
+  annotated("ab"),
+  annotated("b"),
+  named("LimitRange", "small", "a", limits),
+  named("LimitRange", "large", "a", limits),
+  named("LimitRange", "near", "ab", limits),
+  named("LimitRange", "other", "b", limits),
+  named("StorageClass", "fast", undefined, { provisioner: "example.com/fast" }, "storage.k8s.io/v1"),
+  named("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
+];
+const plurals: Record<string, string> = {
+  Namespace: "/api/v1/namespaces",
+  LimitRange: "/api/v1/namespaces/NAMESPACE/limitranges",
+  StorageClass: "/apis/storage.k8s.io/v1/storageclasses",
+  PriorityClass: "/apis/scheduling.k8s.io/v1/priorityclasses",
+};
+const user = { username: "jane", groups: ["developers"] };
+const may: NonNullable<Recorded["may"]> = [
+  { user, verb: "get", resource: "limitranges", namespace: "a", allowed: true },
+  { user, verb: "get", resource: "limitranges", namespace: "b", allowed: false },
+];
+const discovery = {
+  "scheduling.k8s.io/v1": [{ resource: "priorityclasses", kind: "PriorityClass", namespaced: false }],
+};
+
+const limitranges = { group: "", resource: "limitranges" };
+const namespaces = { group: "", resource: "namespaces" };
+const classes = { group: "storage.k8s.io", resource: "storageclasses" };
+
+/** The law of every world. */
+const suite = (open: () => World) => {
+  const names = async (namespace?: string) =>
+    (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
+
+  it("has objects by name, of the kind and version they were asked in", async () => {
+    const found = await open().get(limitranges, "small", "a");
+    assert.deepEqual([found?.apiVersion, found?.kind, found?.metadata?.name], ["v1", "LimitRange", "small"]);
+    assert.equal((await open().get(namespaces, "a"))?.metadata?.annotations?.a, "a");
+    assert.equal((await open().get(classes, "fast"))?.apiVersion, "storage.k8s.io/v1");
+  });
+
+  it("has nothing where nothing is, and under no name that is none", async () => {
+    for (const [name, namespace] of [
+      ["none", "a"],
+      ["small", "b"],
+      ["small", "none"],
+      ["", "a"],
+      ["..", "a"],
+      ["../a/limitranges/small", "b"],
+      ["small", ""],
+      ["small?x", "a"],
+      ["a%2Fb", "a"],
+    ] as const)
+      assert.equal(await open().get(limitranges, name, namespace), undefined, `${namespace}/${name}`);
+    assert.equal(await open().get(namespaces, ""), undefined);
+  });
+
+  it("lists a namespace by name, and none that begins alike", async () => {
+    assert.deepEqual(await names("a"), ["a/large", "a/small"]);
+    assert.deepEqual(await names("b"), ["b/other"]);
+    assert.deepEqual(await names("none"), []);
+    assert.deepEqual(await names(".."), []);
+  });
+
+  it("lists a cluster, each object with its kind", async () => {
+    assert.deepEqual(await names(), ["a/large", "a/small", "ab/near", "b/other"]);
+    for (const { kind, apiVersion } of await open().list(limitranges))
+      assert.deepEqual([kind, apiVersion], ["LimitRange", "v1"]);
+  });
+
+  it("hands out what nobody can change for the next one", async () => {
+    const [first] = await open().list(limitranges, "a");
+    assert.ok(first?.metadata);
+    assert.throws(() => Object.assign(first.metadata ?? {}, { name: "other" }), TypeError);
+  });
+
+  it("knows who may do what", async () => {
+    const ask = (namespace: string) => open().may({ user, verb: "get", resource: "limitranges", namespace });
+    assert.equal((await ask("a")).allowed, true);
+    assert.equal((await ask("b")).allowed, false);
+  });
+
+  it("knows the kinds of a group and version, and of none that isn't served", async () => {
+    const found = await open().discover("scheduling.k8s.io/v1");
+    assert.deepEqual(
+      found?.filter(({ resource }) => resource === "priorityclasses"),
+      discovery["scheduling.k8s.io/v1"],
+    );
+    for (const none of ["none.example.com/v1", "../../api", ""]) assert.equal(await open().discover(none), undefined);
+  });
+
+  it("creates what isn't there, and says where it is", async () => {
+    const create = (name: string) => open().create(namespaces, named("Namespace", name));
+    assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
+    assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
+  });
+};
+
+describe("a world that is written down", () => {
+  const world = recorded({ objects, may, discovery });
+  suite(() => world);
+});
+
+describe("a world behind a real API server", { skip: binaries ? false : missing }, () => {
+  let cluster: Cluster;
+  let open: (milliseconds?: number) => World;
+  const role = (name: string, namespace: string) =>
+    [
+      [
+        `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}/roles`,
+        {
+          ...named("Role", name, namespace, {}, "rbac.authorization.k8s.io/v1"),
+          rules: [{ apiGroups: [""], resources: ["limitranges"], verbs: ["get"] }],
+        },
+      ],
+      [
+        `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}/rolebindings`,
+        {
+          ...named("RoleBinding", name, namespace, {}, "rbac.authorization.k8s.io/v1"),
+          roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name },
+          subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "jane" }],
+        },
+      ],
+    ] as const;
+
+  before(async () => {
+    assert.ok(binaries);
+    cluster = await bootCluster(binaries, { rbac: true });
+    const made = objects.map(
+      (object) => [plurals[object.kind]?.replace("NAMESPACE", object.metadata.namespace ?? ""), object] as const,
+    );
+    for (const [path = "", body] of [...made, ...role("reads", "a")]) {
+      const { code, body: said } = await cluster.admin({ method: "POST", path, body });
+      assert.equal(code, 201, String(said.message));
+    }
+    const { server, ca } = cluster;
+    const connection: Connection = { server, ca, credentials: { token: cluster.tokenOf("admin") } };
+    const world = worlds({ prod: connection });
+    open = (milliseconds = 5000) => world("prod", milliseconds);
+  });
+  after(() => cluster?.stop());
+
+  suite(() => open());
+
+  it("fails with a sentence where a cluster is unknown", async () => {
+    const failure = await worlds({})("prod", 1000)
+      .get(namespaces, "a")
+      .catch((error) => error);
+    assert.ok(failure instanceof Failure);
+    assert.equal(failure.code, 503);
+  });
+});
