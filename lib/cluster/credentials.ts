@@ -19,8 +19,14 @@ interface Token {
 
 const minute = 60_000;
 
+/** What surrounds credentials: by default, Lambda and AWS. */
+interface Around {
+  identity(): Identity;
+  ask: typeof exchange;
+}
+
 /** Asks for a token, which is made anew before it ends, and when a server would not have it. */
-export const tokens = (credentials: Credentials, identity: () => Identity = ours) => {
+export const tokens = (credentials: Credentials, around: Around = { identity: ours, ask: exchange }) => {
   let current: Promise<Token> | undefined;
   let until = 0;
   return {
@@ -29,7 +35,7 @@ export const tokens = (credentials: Credentials, identity: () => Identity = ours
       if (!current || until <= Date.now()) {
         // Until it is known how long it lasts, who comes meanwhile waits for this one.
         until = Number.POSITIVE_INFINITY;
-        current = fetched(credentials, identity, deadline);
+        current = fetched(credentials, around, deadline);
         current.then(
           (token) => {
             until = token.until;
@@ -50,14 +56,14 @@ export const tokens = (credentials: Credentials, identity: () => Identity = ours
 
 const fetched = async (
   credentials: Exclude<Credentials, { cert: string }>,
-  identity: () => Identity,
+  { identity, ask }: Around,
   deadline: number,
 ): Promise<Token> => {
   if ("token" in credentials) return { value: credentials.token, until: Number.POSITIVE_INFINITY };
   // EKS takes it for 15 minutes.
   if ("eks" in credentials)
     return { value: eksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
-  return { value: await stored(credentials, identity(), deadline), until: Date.now() + 5 * minute };
+  return { value: await stored(credentials, identity(), ask, deadline), until: Date.now() + 5 * minute };
 };
 
 /** Proves who we are by a request to STS that the cluster sends in our place. */
@@ -78,6 +84,7 @@ export const eksToken = ({ eks, region }: { eks: string; region: string }, ident
 const stored = async (
   credentials: { secret: string; region: string } | { parameter: string; region: string },
   identity: Identity,
+  ask: typeof exchange,
   deadline: number,
 ): Promise<string> => {
   const isSecret = "secret" in credentials;
@@ -91,7 +98,7 @@ const stored = async (
     body: JSON.stringify(body),
   };
   const headers = signed(request, identity, new Date());
-  const { status, body: text } = await exchange(
+  const { status, body: text } = await ask(
     `https://${request.host}/`,
     { method: "POST", headers },
     request.body,

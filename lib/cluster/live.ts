@@ -44,7 +44,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
   };
 
   /** One request, asked again where that is safe and may help. A read may outlive its review, for others wait for it. */
-  const call = async (path: string, deadline = Date.now() + longestRead, body?: object, isSafe = true) => {
+  const call = async (path: string, deadline: number, body?: object, isSafe = true) => {
     for (let attempt = 1; ; attempt++) {
       const bearer = await token(deadline);
       const headers = {
@@ -58,7 +58,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
         `${server}${path}`,
         { method: body ? "POST" : "GET", agent: ours(), headers },
         body && JSON.stringify(body),
-        deadline,
+        body ? deadline : Date.now() + longestRead,
       ).catch((error: Unanswered) => error);
       const again = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
       if (answer instanceof Unanswered) {
@@ -107,7 +107,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
       ].join("/");
 
     const one = async (path: string): Promise<Found> => {
-      const found = parsed(await call(path));
+      const found = parsed(await call(path, deadline));
       // That it isn't there is not remembered: who makes it now will ask right after.
       return found ?? { content: undefined, bytes: undefined };
     };
@@ -117,7 +117,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
       let bytes = 0;
       for (let next = ""; ; ) {
         const query = `?limit=${page}${next && `&continue=${encodeURIComponent(next)}`}`;
-        const found = parsed(await call(`${path}${query}`));
+        const found = parsed(await call(`${path}${query}`, deadline));
         const { items: more, metadata, apiVersion, kind } = Object(found?.content);
         const ofEach = { apiVersion, kind: String(kind).replace(/List$/, "") };
         items.push(...(more ?? []).map((item: object) => frozen({ ...ofEach, ...item })));
@@ -147,7 +147,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
         const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;
         if (!/^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(groupVersion)) return undefined;
         return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
-          const answer = await call(path);
+          const answer = await call(path, deadline);
           if (answer.status === 404) return { content: undefined, bytes: undefined };
           const found = parsed(answer);
           return { content: served(found?.content), bytes: found?.bytes };

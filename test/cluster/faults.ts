@@ -1,0 +1,49 @@
+import { once } from "node:events";
+import { createServer, request } from "node:https";
+import type { AddressInfo } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
+import type { ServerCertificate } from "../../infra/keys.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** What befalls the next requests, one after the other; then all goes well. */
+export type Fault =
+  | { milliseconds: number }
+  | { status: number; headers?: Record<string, string>; body?: string }
+  | { broken: "before" | "amid" };
+
+/** An API server with a way to it that fails when it is told to. */
+export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCertificate) => {
+  const faults: Fault[] = [];
+  const paths: string[] = [];
+  const listener = createServer({ cert: certificate.cert, key: certificate.key }, async (incoming, outgoing) => {
+    paths.push(`${incoming.method} ${incoming.url}`);
+    const fault = faults.shift() ?? { milliseconds: 0 };
+    if ("milliseconds" in fault) await wait(fault.milliseconds);
+    if ("status" in fault) return outgoing.writeHead(fault.status, fault.headers).end(fault.body);
+    if ("broken" in fault && fault.broken === "before") return incoming.socket.destroy();
+    const { method, headers } = incoming;
+    const onward = request(`${server}${incoming.url}`, { method, ca, headers });
+    onward.on("error", () => incoming.socket.destroy());
+    onward.on("response", (response) => {
+      outgoing.writeHead(response.statusCode ?? 500, response.headers);
+      if (!("broken" in fault)) return response.pipe(outgoing);
+      response.once("data", (chunk: Buffer) => {
+        outgoing.write(chunk.subarray(0, chunk.length / 2), () => incoming.socket.destroy());
+      });
+    });
+    incoming.pipe(onward);
+  });
+  await once(listener.listen(0, "127.0.0.1"), "listening");
+  return {
+    url: `https://127.0.0.1:${(listener.address() as AddressInfo).port}`,
+    faults,
+    /** What was asked, since this was emptied. */
+    paths,
+    /** Closes what is kept open, as a load balancer does in the night. */
+    hangUp: () => listener.closeIdleConnections(),
+    stop: async () => {
+      listener.close();
+      listener.closeAllConnections();
+    },
+  };
+};
