@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
@@ -11,11 +12,12 @@ export interface Running {
 }
 
 /**
- * Its standard input is ours: when we end, however that comes, the pipe closes and the shell around it ends it. At once:
+ * The shell around it reads from us: when we end, however that comes, the pipe closes and the shell ends it. At once:
  * nothing that it keeps is wanted any more, and an API server that refuses everything waits for itself as it ends.
  */
 export const run = (program: string, args: string[]): Running => {
-  const guard = '"$@" </dev/null & child=$!; cat >/dev/null; kill -9 "$child"; wait "$child"';
+  const guard = `exec 3<&0; "$@" </dev/null 3<&- & child=$!
+    { cat <&3; kill -9 "$child"; } >/dev/null 2>&1 & wait "$child"`;
   const child: ChildProcess = spawn("sh", ["-c", guard, "sh", program, ...args], { stdio: ["pipe", "pipe", "pipe"] });
   let printed = "";
   for (const stream of [child.stdout, child.stderr])
@@ -33,14 +35,19 @@ export const run = (program: string, args: string[]): Running => {
   };
 };
 
-/** Ports that nobody listens on now. */
+/** Ports that nobody listens on now, below those that a system takes for connections and could take the next moment. */
 export const freePorts = async (count: number): Promise<number[]> => {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
-  await Promise.all(servers.map((server) => once(server, "listening")));
-  const ports = servers.map((server) => {
-    const address = server.address();
-    return typeof address === "object" && address ? address.port : 0;
-  });
-  await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));
-  return ports;
+  const ports = new Set<number>();
+  while (ports.size < count) {
+    const port = randomInt(20_000, 32_000);
+    if (await isFree(port)) ports.add(port);
+  }
+  return [...ports];
 };
+
+const isFree = (port: number) =>
+  new Promise<boolean>((resolve) => {
+    const server = createServer();
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
