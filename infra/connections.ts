@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { parse } from "yaml";
 import type { Connection } from "#lib/cluster/live.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
@@ -126,9 +126,7 @@ const readKubeconfig = async (file: string, wanted: string | undefined): Promise
     const data = holder[`${key}-data`];
     if (typeof data === "string") return Buffer.from(data, "base64").toString();
     const name = holder[key];
-    return typeof name === "string"
-      ? readFile(join(dirname(file), name).replace(/^.*(?=\/\/)/, ""), "utf8")
-      : undefined;
+    return typeof name === "string" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
   };
   const server = String(cluster.server ?? "");
   if (!isAddress(server)) throw new Error(`names the server "${server}" in ${file}, which is no https:// address`);
@@ -140,7 +138,9 @@ const readKubeconfig = async (file: string, wanted: string | undefined): Promise
     );
   const ca = await text(cluster, "certificate-authority");
   const [cert, key] = [await text(user, "client-certificate"), await text(user, "client-key")];
-  const token = user.token ?? (typeof user.tokenFile === "string" ? await readFile(user.tokenFile, "utf8") : undefined);
+  const token =
+    user.token ??
+    (typeof user.tokenFile === "string" ? await readFile(resolve(dirname(file), user.tokenFile), "utf8") : undefined);
   const credentials =
     typeof token === "string"
       ? { token: token.trim() }
