@@ -4,6 +4,7 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
+import type { Credentials } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
@@ -23,7 +24,13 @@ export interface Bundle {
   hash: string;
   /** SHA-256 of the zip, base64, as Lambda tells it. */
   codeSha256: string;
+  /** Whether it asks a cluster anything. */
+  asks: boolean;
+  /** Where it reads the tokens for that. */
+  tokens: TokenPlace[];
 }
+
+export type TokenPlace = Extract<Credentials, { secret: string } | { parameter: string }>;
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -80,6 +87,8 @@ export const bundle = async (
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
+    asks: Object.keys(rule.needs ?? {}).length > 0,
+    tokens: tokensOf(Object.values(connections)),
   };
 };
 
@@ -107,6 +116,14 @@ const entry = (listed: Listed, share: Share, connections: Record<string, Connect
 };
 
 const parsed = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
+
+/** Each once. */
+const tokensOf = (connections: Connection[]): TokenPlace[] => {
+  const places = connections.flatMap(({ credentials }) =>
+    "secret" in credentials || "parameter" in credentials ? [credentials] : [],
+  );
+  return [...new Map(places.map((place) => [JSON.stringify(place), place])).values()];
+};
 
 const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
 const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);

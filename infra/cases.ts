@@ -107,6 +107,7 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = given?.metadata ?? {};
+  const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
   return check({
     kind: "AdmissionReview",
     apiVersion: "admission.k8s.io/v1",
@@ -118,7 +119,7 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
       requestKind: gvk,
       requestResource: gvr,
       ...(metadata.name && { name: metadata.name }),
-      ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? metadata.namespace ?? "default" }),
+      ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? ownNamespace ?? "default" }),
       operation,
       userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
       object: operation === "DELETE" ? null : given,
@@ -129,21 +130,29 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   });
 };
 
-const clusterScoped = new Set(["nodes", "persistentvolumes", "volumeattributesclasses"]);
+const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 
 /** Kinds that a case need not name. */
 const kinds: Record<string, string> = {
   configmaps: "ConfigMap",
   deployments: "Deployment",
   "deployments/scale": "Scale",
+  ingresses: "Ingress",
+  localsubjectaccessreviews: "LocalSubjectAccessReview",
   namespaces: "Namespace",
   nodes: "Node",
   persistentvolumeclaims: "PersistentVolumeClaim",
   persistentvolumes: "PersistentVolume",
   "nodes/status": "Node",
+  podgroups: "PodGroup",
   pods: "Pod",
+  "pods/attach": "PodAttachOptions",
+  "pods/binding": "Binding",
+  "pods/exec": "PodExecOptions",
   "pods/ephemeralcontainers": "Pod",
   "pods/status": "Pod",
+  priorityclasses: "PriorityClass",
+  replicasets: "ReplicaSet",
   secrets: "Secret",
   services: "Service",
   statefulsets: "StatefulSet",
@@ -151,14 +160,19 @@ const kinds: Record<string, string> = {
 };
 
 /** The rule's decision on a review, under a case's settings and needs, in mode enforce. */
-export const decideCase = async ({ name, rule }: Listed, entry: Case, { request }: Review): Promise<Decision> =>
+export const decideCase = async (
+  { name, rule }: Listed,
+  entry: Case,
+  { request }: Review,
+  world = recorded(entry.needs ?? {}),
+): Promise<Decision> =>
   decide(rule, phaseOf(entry), request, {
     name,
     mode: "enforce",
     settings: frozen(merge(rule.settings ?? {}, entry.settings)),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
-    world: recorded(entry.needs ?? {}),
+    world,
   });
 
 /** The object with the outcome's patch, as the API server applies it. */

@@ -16,6 +16,8 @@ const sample: Bundle = {
   bytes: 9,
   hash: "aaa",
   codeSha256: "AAA=",
+  asks: false,
+  tokens: [],
 };
 const folders: string[] = [];
 
@@ -29,9 +31,9 @@ const deployment = async (
   await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"), sizing);
   const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
   const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
-  const { Resources } = await read("http.json");
+  const { Resources, Outputs } = await read("http.json");
   const version = Object.keys(Resources).find((id) => id.startsWith("LimitDashitVersion"));
-  return { lambda, version, Resources };
+  return { lambda, version, Resources, Outputs };
 };
 
 describe("a function's version", () => {
@@ -71,5 +73,43 @@ describe("a function's version", () => {
   it("keeps a long summary within what Lambda takes", async () => {
     const { lambda } = await deployment({ summary: `${"Long ".repeat(100)}.` });
     assert.ok(String(lambda?.description).length <= 256);
+  });
+});
+
+describe("a function that asks a cluster", () => {
+  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+  const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
+  const tokens = [
+    { secret: arn, region: "eu-west-1" },
+    { secret: "postern", region: "eu-west-2" },
+    { parameter: "/postern/prod", region: "eu-west-3" },
+  ];
+
+  it("may read its tokens, and no others", async () => {
+    const { Resources } = await deployment({ asks: true, tokens });
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const place = (service: string, path: string) => {
+      const [partition, account] = ["Partition", "AccountId"].map((name) => `\${AWS::${name}}`);
+      return { "Fn::Sub": `arn:${partition}:${service}:${account}:${path}` };
+    };
+    assert.deepEqual(policy.PolicyDocument.Statement, [
+      { Effect: "Allow", Action: "secretsmanager:GetSecretValue", Resource: arn },
+      {
+        Effect: "Allow",
+        Action: "secretsmanager:GetSecretValue",
+        Resource: place("secretsmanager:eu-west-2", "secret:postern-??????"),
+      },
+      {
+        Effect: "Allow",
+        Action: "ssm:GetParameter",
+        Resource: place("ssm:eu-west-3", "parameter/postern/prod"),
+      },
+    ]);
+  });
+
+  it("tells its role, for those who let it in, and others don't", async () => {
+    const { Outputs } = await deployment({ asks: true });
+    assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
+    assert.deepEqual(Object.keys((await deployment()).Outputs), ["BaseUrl"]);
   });
 });

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { Bundle } from "./bundle.ts";
+import type { Bundle, TokenPlace } from "./bundle.ts";
 
 /** What all functions have in common, and what a version therefore carries. */
 interface Sizing {
@@ -62,9 +62,12 @@ export const writeDeployment = async (
   for (const [name, door] of Object.entries({ http, url })) await write(`${name}.json`, resourcesOf(rules, door));
 };
 
+/** What osls makes of a function's name. */
+export const idOf = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
+
 const plan = (bundle: Bundle, publicKeys: string, { memorySize, timeout }: Sizing): Planned => {
   const { name, hash } = bundle;
-  const id = name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
+  const id = idOf(name);
   const sizing = { memorySize, timeout: Math.max(timeout, bundle.timeoutSeconds + 1) };
   const digest = createHash("sha256")
     .update(JSON.stringify([hash, publicKeys, runtime, sizing]))
@@ -97,11 +100,25 @@ const lambdaOf = (
 
 const resourcesOf = (rules: Planned[], door: Door): Json => {
   const resources = rules.map((rule) => ({ ...aroundLambda(rule), ...door.each(rule) }));
-  return { Resources: Object.assign({}, door.once, ...resources, alarms(door)), Outputs: door.outputs(rules) };
+  return {
+    Resources: Object.assign({}, door.once, ...resources, alarms(door)),
+    Outputs: { ...door.outputs(rules), ...roleOutputs(rules) },
+  };
 };
 
-/** The role may write the function's own log and nothing else. `live` is what the door opens on. */
-const aroundLambda = ({ id, lambda, alias, digest, codeSha256 }: Planned): Resources => {
+/** For those who let these roles into a cluster. */
+const roleOutputs = (rules: Planned[]): { [key: string]: Json } =>
+  Object.fromEntries(
+    rules
+      .filter(({ asks }) => asks)
+      .map(({ name, id }) => [
+        `${id}RoleArn`,
+        { Description: `The role of ${name}, which asks a cluster`, Value: { "Fn::GetAtt": [`${id}Role`, "Arn"] } },
+      ]),
+  );
+
+/** The role may write the function's own log, read the tokens it needs, and nothing else. `live` is what the door opens on. */
+const aroundLambda = ({ id, lambda, alias, digest, codeSha256, tokens }: Planned): Resources => {
   const version = `${id}Version${digest}`;
   const assume = { Effect: "Allow", Principal: { Service: "lambda.amazonaws.com" }, Action: "sts:AssumeRole" };
   const log = {
@@ -112,7 +129,7 @@ const aroundLambda = ({ id, lambda, alias, digest, codeSha256 }: Planned): Resou
   return {
     [`${id}Role`]: resource("AWS::IAM::Role", {
       AssumeRolePolicyDocument: { Version: "2012-10-17", Statement: [assume] },
-      Policies: [{ PolicyName: "log", PolicyDocument: { Version: "2012-10-17", Statement: [log] } }],
+      Policies: [policy("log", log), ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : [])],
     }),
     // Retained, for rollback is one move of the alias. Published only if the code that was uploaded is this one.
     [version]: {
@@ -125,6 +142,24 @@ const aroundLambda = ({ id, lambda, alias, digest, codeSha256 }: Planned): Resou
       FunctionName: { Ref: lambda },
       FunctionVersion: { "Fn::GetAtt": [version, "Version"] },
     }),
+  };
+};
+
+const policy = (name: string, ...Statement: Json[]): Json => {
+  return { PolicyName: name, PolicyDocument: { Version: "2012-10-17", Statement } };
+};
+
+const readingOf = (token: TokenPlace): Json => {
+  const isSecret = "secret" in token;
+  const [service, name] = isSecret ? ["secretsmanager", token.secret] : ["ssm", token.parameter];
+  const path = isSecret ? `secret:${name}-??????` : `parameter/${name.replace(/^\//, "")}`;
+  const own = ["AWS::Partition", "AWS::AccountId"].map(blank);
+  return {
+    Effect: "Allow",
+    Action: isSecret ? "secretsmanager:GetSecretValue" : "ssm:GetParameter",
+    Resource: name.startsWith("arn:")
+      ? name
+      : { "Fn::Sub": `arn:${own[0]}:${service}:${token.region}:${own[1]}:${path}` },
   };
 };
 

@@ -1,5 +1,6 @@
 import type { Needs } from "#lib/needs.ts";
 import type { Cluster } from "./config.ts";
+import { idOf } from "./endpoints.ts";
 import type { Listed } from "./registry.ts";
 
 /** What one rule may do in a cluster. */
@@ -115,5 +116,3 @@ export const accessEntries = (catalogue: Listed[], cluster: Cluster, name: strin
     ),
   };
 };
-
-const idOf = (name: string) => name.replace(/(^|-)(.)/g, (_, __, letter: string) => letter.toUpperCase());

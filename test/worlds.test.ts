@@ -12,7 +12,14 @@ const binaries = await findBinaries();
 const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
 if (process.env.POSTERN_REQUIRE_ALL && !binaries) throw new Error(missing);
 
-const named = (kind: string, name: string, namespace?: string, rest = {}, apiVersion = "v1", annotations?: Record<string, string>) => {
+const named = (
+  kind: string,
+  name: string,
+  namespace?: string,
+  rest = {},
+  apiVersion = "v1",
+  annotations?: Record<string, string>,
+) => {
   return {
     apiVersion,
     kind,

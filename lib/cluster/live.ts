@@ -2,7 +2,7 @@ import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure } from "../failure.ts";
 import { type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
-import type { KubernetesObject } from "../review.ts";
+import type { KubernetesObject, Status } from "../review.ts";
 import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
 import { type Answer, exchange, https, Unanswered } from "./exchange.ts";
@@ -173,6 +173,8 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
         const path = pathOf(kind, object.metadata?.namespace);
         const made = call(path, deadline, object, false).then((answer) => {
           if (answer.status === 409) return "exists" as const;
+          const refused = objectionIn(answer);
+          if (refused) return { refused };
           parsed(answer);
           return "created" as const;
         });
@@ -214,6 +216,17 @@ const before = async <T>(deadline: number, answer: Promise<T>): Promise<T> => {
   } finally {
     clearTimeout(timer);
   }
+};
+
+/** What the API server says against an object, by its kind's rules or by admission; that we have no right says nothing. */
+const objectionIn = ({ status, body }: Answer): Status | undefined => {
+  const content = json(body);
+  const { reason, message, details } = Object(content);
+  if (typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
+  const { kind, name } = Object(details);
+  // Who lacks the right, or asks for what isn't served, hears no name.
+  if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
+  return { code: status, reason, message, ...(details && { details }) };
 };
 
 const isName = (name: string) => name !== "" && name !== "." && name !== ".." && !/[/%]/.test(name);
