@@ -14,19 +14,22 @@ import { type Listed, readRule } from "./registry.ts";
 const folders: string[] = [];
 
 /** A rule that warns of its own settings, in a folder of its own. */
-const telltale = async (name = "telltale", phase = "validate"): Promise<Listed> => {
+const telltale = async (name = "telltale", phase = "validate", more = ""): Promise<Listed> => {
   const root = await mkdtemp(join(tmpdir(), "postern-bundle-"));
   folders.push(root);
   const folder = join(root, "functions", name);
   await mkdir(folder, { recursive: true });
   await symlink(fileURLToPath(new URL("../lib", import.meta.url)), join(root, "lib"));
   await writeFile(join(root, "package.json"), '{ "type": "module", "imports": { "#lib/*": "./lib/*" } }');
-  const rule = `import { rule } from "#lib/rule.ts";
+  const rule = `import { list } from "#lib/needs.ts";
+    import { rule } from "#lib/rule.ts";
     export default rule({
       summary: "Tells its settings.",
       match: [],
       settings: { any: {} },
-      ${phase}: (_, { settings }) => ({ audit: { settings: JSON.stringify(settings) } }),
+      ${more}
+      ${phase}: (object, { settings, all }) =>
+        object.ask ? all() : { audit: { settings: JSON.stringify(settings) } },
     });`;
   for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "", "README.md": "" }))
     await writeFile(join(folder, file), text);
@@ -129,6 +132,24 @@ describe("bundle", () => {
     const code = await readFile(out(`bare/${name}/index.cjs`), "utf8");
     assert.doesNotMatch(code, /Tells its settings|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "its function is there");
+  });
+
+  it("of a rule that asks a cluster brings the way to it, and loads Node's part of it when it asks", async () => {
+    const asking = await telltale("asking", "validate", 'needs: { all: list("namespaces") },');
+    const credentials = { token: "t" };
+    const connections = { local: { server: "https://127.0.0.1:1", credentials } };
+    await bundle(asking, { ...shareWith({}), rule: "asking" }, out("asking"), roomy, connections);
+    const code = await readFile(out("asking/asking/index.cjs"), "utf8");
+    assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls)"\)/);
+    const { handler } = createRequire(import.meta.url)(out("asking/asking/index.cjs"));
+    const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
+    assert.equal(response.allowed, true, "it didn't have to ask");
+    const elsewhere = await handler({ phase: "validate", cluster: "other", review }, {});
+    assert.equal(elsewhere.code, undefined);
+    const asks = { ...review, request: { ...review.request, object: { ask: true } } };
+    const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: asks }, {});
+    assert.equal(status, 503);
+    assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
   });
 
   it("takes from its packages what it uses, and loads no more of Node than it must", async () => {

@@ -35,8 +35,10 @@ export type TokenPlace = Extract<Credentials, { secret: string } | { parameter: 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
 /** Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 3 more for each of a group. */
-const budgetOf = ({ rule, members = [] }: Listed) =>
-  ((Object.keys(rule.needs ?? {}).length > 0 ? 60 : 20) + 3 * members.length) * 1024;
+const budgetOf = (listed: Listed) => ((asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
+
+/** Whether it asks a cluster anything. */
+export const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
  * Bundles a rule with its share of postern.yaml into `<outDir>/<name>/index.cjs`, and that into `<outDir>/<name>.zip`.
@@ -72,7 +74,8 @@ export const bundle = async (
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // What postern.yaml puts in is the user's to spend.
-  const code = contents.length - Buffer.byteLength(JSON.stringify(share) + JSON.stringify(connections));
+  const given = asksOf(listed) ? [share, connections] : [share];
+  const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
   if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
 
   const archive = zip("index.cjs", contents);
@@ -87,7 +90,7 @@ export const bundle = async (
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
-    asks: Object.keys(rule.needs ?? {}).length > 0,
+    asks: asksOf(listed),
     tokens: tokensOf(Object.values(connections)),
   };
 };
@@ -100,7 +103,7 @@ const entry = (listed: Listed, share: Share, connections: Record<string, Connect
   const members = listed.members ?? [listed];
   const rules = members.map(({ name }, index) => `"${name}": rule${index}`);
   const [what, of] = listed.members ? ["group", `{ ${rules.join(", ")} }`] : ["endpoint", "rule0"];
-  const asks = Object.keys(listed.rule.needs ?? {}).length > 0;
+  const asks = asksOf(listed);
   const host = asks ? `, lambda(worlds(${parsed(connections)}))` : "";
   return [
     ...members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`),
@@ -131,12 +134,12 @@ const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
 /** Left out of a bundle: drafts where a rule only validates, the world and its delays where it needs nothing of it. */
-const spared = ({ phases, rule }: Listed): Plugin => ({
+const spared = (listed: Listed): Plugin => ({
   name: "spared",
   setup({ onLoad }) {
-    if (!phases.includes("mutate"))
+    if (!listed.phases.includes("mutate"))
       onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
-    if (Object.keys(rule.needs ?? {}).length > 0) return;
+    if (asksOf(listed)) return;
     onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({ contents: "export function recordedFor() {}" }));
     onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
       contents: `export const unconnected = undefined;

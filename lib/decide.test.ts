@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Circumstances, decide, type Mode } from "./decide.ts";
-import { list, unconnected } from "./needs.ts";
+import { list, unconnected, type World } from "./needs.ts";
 import { recorded } from "./recorded.ts";
 import type { KubernetesObject, Outcome, Request } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";
@@ -283,6 +283,31 @@ describe("a rule", () => {
       operations: 1,
     });
     assert.deepEqual((await refused).outcome.status?.message, "there is none");
+  });
+  it("that refuses by what was remembered is made anew, and one that admits by it is not", async () => {
+    const outdated = recorded({});
+    const asked: string[] = [];
+    const remembering = (before: World, now: World): World => ({
+      ...before,
+      anew: () => {
+        asked.push("anew");
+        return now;
+      },
+    });
+    const judge = async (before: World, now: World) => {
+      const world = remembering(before, now);
+      const { outcome } = await decide(picky, "validate", request(), { ...circumstances(), world });
+      return outcome.allowed;
+    };
+    const picky = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
+      summary: "Wants a range.",
+      match: [],
+      needs: { ranges: list("limitranges") },
+      validate: async (_, { ranges }) => ((await ranges("a")).length === 0 ? "there is none" : undefined),
+    });
+    assert.deepEqual([await judge(outdated, ranges), asked.splice(0)], [true, ["anew"]], "made meanwhile");
+    assert.deepEqual([await judge(outdated, outdated), asked.splice(0)], [false, ["anew"]], "still not there");
+    assert.deepEqual([await judge(ranges, outdated), asked.splice(0)], [true, []], "admitted by what was there");
   });
   it("that asks an unconnected world fails, and that is no refusal", async () => {
     await assert.rejects(async () => decide(asking, "mutate", request(), circumstances()), { code: 503 });

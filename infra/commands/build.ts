@@ -1,7 +1,7 @@
 import { readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { bundle } from "../bundle.ts";
+import { asksOf, bundle } from "../bundle.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig, servedRules, shareOf } from "../config.ts";
@@ -29,12 +29,11 @@ export default {
       [...config.clusters.values()].flatMap(({ rules }) =>
         (members ?? [listed]).map(({ name, rule }) => timeoutOf(rule, rules.get(name))),
       );
-    const asks = served.some(({ rule }) => Object.keys(rule.needs ?? {}).length > 0);
-    const connections = asks ? Object.fromEntries(await readConnections(config, file, "aws")) : {};
+    const connections = served.some(asksOf) ? Object.fromEntries(await readConnections(config, file, "aws")) : {};
     const bundles = await Promise.all(
       served.map(async (listed) => {
         const timeoutSeconds = Math.max(...waits(listed));
-        const ways = Object.keys(listed.rule.needs ?? {}).length > 0 ? connections : {};
+        const ways = asksOf(listed) ? connections : {};
         return { ...(await bundle(listed, shareOf(config, listed), folder, undefined, ways)), timeoutSeconds };
       }),
     );

@@ -1,0 +1,130 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { eksToken, tokens } from "./credentials.ts";
+import type { exchange } from "./exchange.ts";
+
+const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
+const minute = 60_000;
+const soon = () => Date.now() + 1000;
+
+/** AWS, that hands out another token each time. */
+const aws = (answer: (count: number) => { status?: number; body: unknown }) => {
+  const asked: { url: string; headers: Record<string, string>; body: unknown }[] = [];
+  const ask: typeof exchange = async (url, { headers }, body = "") => {
+    asked.push({ url, headers: { ...Object(headers) }, body: JSON.parse(body) });
+    const { status = 200, body: said } = answer(asked.length);
+    return { status, body: typeof said === "string" ? said : JSON.stringify(said), retryAfter: undefined };
+  };
+  return { asked, around: { identity: () => identity, ask } };
+};
+
+const clock = (test: TestContext) => {
+  test.mock.timers.enable({ apis: ["Date"], now: new Date("2026-01-02T03:04:05Z") });
+  return (minutes: number) => test.mock.timers.setTime(Date.now() + minutes * minute);
+};
+
+describe("who we are to a cluster", () => {
+  it("is a token that was given, always the same", async () => {
+    const { token, refused } = tokens({ token: "t" });
+    assert.equal(await token(soon()), "t");
+    await refused("t");
+    assert.equal(await token(soon()), "t");
+  });
+
+  it("is no token where a certificate says it", async () => {
+    assert.equal(await tokens({ cert: "c", key: "k" }).token(soon()), undefined);
+  });
+
+  it("is a request to STS that the cluster can send for us, made anew before it ends", async (test) => {
+    const pass = clock(test);
+    const { asked, around } = aws(() => ({ body: {} }));
+    const credentials = { eks: "prod", region: "eu-west-1" };
+    const { token } = tokens(credentials, around);
+    const first = await token(soon());
+    assert.equal(first, eksToken(credentials, identity, new Date()));
+    const url = new URL(Buffer.from(String(first).replace("k8s-aws-v1.", ""), "base64url").toString());
+    assert.equal(url.host, "sts.eu-west-1.amazonaws.com");
+    assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
+    pass(9);
+    assert.equal(await token(soon()), first);
+    pass(2);
+    assert.notEqual(await token(soon()), first);
+    assert.deepEqual(asked, [], "nobody needs to be asked");
+  });
+
+  const stored: [string, Parameters<typeof tokens>[0], object, (token: string) => unknown, string, object][] = [
+    [
+      "the text of a secret",
+      { secret: "postern", region: "eu-west-1" },
+      { SecretId: "postern" },
+      (token) => ({ SecretString: `${token}\n` }),
+      "secretsmanager.eu-west-1.amazonaws.com",
+      { "x-amz-target": "secretsmanager.GetSecretValue" },
+    ],
+    [
+      "the value of a parameter",
+      { parameter: "/postern", region: "cn-north-1" },
+      { Name: "/postern", WithDecryption: true },
+      (token) => ({ Parameter: { Value: token } }),
+      "ssm.cn-north-1.amazonaws.com.cn",
+      { "x-amz-target": "AmazonSSM.GetParameter" },
+    ],
+  ];
+  for (const [name, credentials, question, answer, host, header] of stored) {
+    it(`is ${name}, read once in a while`, async (test) => {
+      const pass = clock(test);
+      const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
+      const { token } = tokens(credentials, around);
+      assert.deepEqual(await Promise.all([token(soon()), token(soon())]), ["t1", "t1"]);
+      const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = asked;
+      assert.deepEqual([url, body], [`https://${host}/`, question]);
+      assert.deepEqual({ ...headers, ...header }, headers);
+      assert.match(headers.authorization ?? "", /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\//);
+      pass(4);
+      assert.equal(await token(soon()), "t1");
+      pass(2);
+      assert.equal(await token(soon()), "t2");
+    });
+
+    it(`is ${name}, read anew when a server refuses it, and once for all who were refused`, async () => {
+      const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
+      const { token, refused } = tokens(credentials, around);
+      await token(soon());
+      await refused("t1");
+      assert.equal(await token(soon()), "t2");
+      await refused("t1");
+      assert.equal(await token(soon()), "t2");
+      assert.equal(asked.length, 2);
+    });
+  }
+
+  const wrong: [string, { status?: number; body: unknown }, RegExp][] = [
+    [
+      "is refused",
+      { status: 400, body: "secret details" },
+      /^Error: the secret postern could not be read: secretsmanager answered 400$/,
+    ],
+    ["is empty", { body: { SecretString: " " } }, /^Error: the secret postern holds no text$/],
+    ["is binary", { body: { SecretBinary: "AA==" } }, /^Error: the secret postern holds no text$/],
+  ];
+  for (const [name, answer, sentence] of wrong)
+    it(`can't be told where a secret ${name}, and is asked for again`, async () => {
+      const { around } = aws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
+      const { token } = tokens({ secret: "postern", region: "eu-west-1" }, around);
+      await assert.rejects(token(soon()), sentence);
+      assert.equal(await token(soon()), "t");
+    });
+
+  it("can't be told without an AWS identity", async () => {
+    const { AWS_ACCESS_KEY_ID: before } = process.env;
+    delete process.env.AWS_ACCESS_KEY_ID;
+    try {
+      await assert.rejects(
+        tokens({ eks: "a", region: "b" }).token(soon()),
+        /^Error: there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set$/,
+      );
+    } finally {
+      if (before !== undefined) process.env.AWS_ACCESS_KEY_ID = before;
+    }
+  });
+});
