@@ -6,7 +6,12 @@ export interface Ratio {
 }
 
 export const ratioOf = (ratios: readonly number[]): Ratio => {
-  const sorted = ratios.toSorted((one, other) => one - other);
-  const at = (share: number) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
-  return { median: at(0.5), p10: at(0.1), p90: at(0.9) };
+  const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = quantiles(ratios, [0.1, 0.5, 0.9]);
+  return { median, p10, p90 };
+};
+
+/** The values below which these shares of all lie. */
+export const quantiles = (values: readonly number[], shares: readonly number[]): number[] => {
+  const sorted = values.toSorted((one, other) => one - other);
+  return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
 };

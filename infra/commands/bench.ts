@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Comparison, Measured } from "../../test/bench/creates.ts";
 import { coldStarts } from "../bench/cold.ts";
 import { type Case, handlerRatios } from "../bench/handler.ts";
 import { type Ratio, ratioOf } from "../bench/ratios.ts";
@@ -8,6 +9,20 @@ import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { openSigner, type Signer } from "../keys.ts";
 import { readCatalogue } from "../registry.ts";
+
+/** What was measured; nothing where it was not to be, or could not. */
+interface Results {
+  handler?: Result[];
+  cold?: Result[];
+  added?: Creates;
+  chains?: Creates;
+  leftOut: string[];
+}
+
+interface Creates {
+  measured: Measured[];
+  comparisons: Comparison[];
+}
 
 /** A measurement beside its bar, the most that it may come to; some have none and are there to compare. */
 interface Result {
@@ -17,12 +32,22 @@ interface Result {
   kilobytes?: { bundle: number; bar: number };
 }
 
+type Section = "handler" | "cold" | "added" | "chains";
+
+/** How many rounds there are where nobody says. */
+const usual: Record<Section, number> = { handler: 100, cold: 15, added: 1500, chains: 300 };
+const sections = Object.keys(usual) as Section[];
+
 export default {
   summary:
-    "Measures what a handler adds to a review and a bundle to a cold start, as ratios that no machine's speed changes.",
+    "Measures what a handler adds to a review, a bundle to a cold start, and a webhook to a create, as ratios that no machine's speed changes.",
   options: {
-    rounds: { type: "string", value: "N", says: "how many pairs to measure (100 of a handler, 15 of cold starts)" },
-    only: { type: "string", value: "handler|cold", says: "measure nothing else" },
+    rounds: {
+      type: "string",
+      value: "N",
+      says: `how many rounds to measure (${sections.map((name) => `${name} ${usual[name]}`).join(", ")})`,
+    },
+    only: { type: "string", value: sections.join("|"), says: "measure nothing else" },
     output: common.output,
   },
 
@@ -31,26 +56,49 @@ export default {
     const only = options.text("only");
     const json = options.text("output") === "json";
     if (rounds === 0) throw new Complaint("--rounds must be at least 1");
-    if (only !== undefined && !["handler", "cold"].includes(only))
-      throw new Complaint(`--only takes handler or cold, not "${only}"`);
+    if (only !== undefined && !sections.some((name) => name === only))
+      throw new Complaint(`--only takes ${sections.join(", ")}, not "${only}"`);
+    const chosen = sections.filter((name) => only === undefined || only === name);
+
+    // Loaded here, for the overview of verbs does without what tests are made of.
+    const { findBinaries } = await import("../../test/cluster/binaries.ts");
+    const { findGoWebhook } = await import("../../test/bench/controller-runtime.ts");
+    const { addedLatency } = await import("../../test/bench/added.ts");
+    const { chainLatency } = await import("../../test/bench/chains.ts");
+    const [binaries, goWebhook] = [await findBinaries(), await findGoWebhook()];
+    const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
+    if (!binaries && (only === "added" || only === "chains")) throw new Complaint(missing, 3);
 
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
+    const results: Results = { leftOut: [] };
+    const say = (text: string) => void (json || print(`${text}\n`));
+    const leaveOut = (sentence: string) => {
+      results.leftOut.push(sentence);
+      say(`${sentence}\n`);
+    };
     try {
       const signer = await openSigner(folder);
-      const results: Partial<Record<"handler" | "cold", Result[]>> = {};
-      if (only !== "cold") {
-        results.handler = await ofHandlers(signer, rounds ?? 100);
-        if (!json) print(`${intoTable("HANDLER, over a parse and a small answer", results.handler)}\n`);
+      for (const name of chosen) {
+        const times = rounds ?? usual[name];
+        if (name === "handler") {
+          results.handler = await ofHandlers(signer, times);
+          say(intoTable("HANDLER, over a parse and a small answer", results.handler));
+        } else if (name === "cold") {
+          results.cold = await ofColdStarts(signer, folder, times);
+          say(intoTable("COLD START, over an empty handler", results.cold));
+        } else if (!binaries) {
+          leaveOut(`${name} is left out, for ${missing}`);
+        } else if (name === "added") {
+          if (!goWebhook)
+            leaveOut("controller-runtime is left out, for its webhook is not here: npm run cluster builds it");
+          results.added = await addedLatency(binaries, goWebhook, folder, times);
+          say(ofCreates(`ONE CALL, Kubernetes ${binaries.version}`, results.added));
+        } else {
+          results.chains = await chainLatency(binaries, folder, times);
+          say(ofCreates(`MUTATORS, Kubernetes ${binaries.version}`, results.chains));
+        }
       }
-      if (only !== "handler") {
-        results.cold = await ofColdStarts(signer, folder, rounds ?? 15);
-        if (!json) print(`${intoTable("COLD START, over an empty handler", results.cold)}\n`);
-      }
-      print(
-        json
-          ? `${JSON.stringify(results, null, 2)}\n`
-          : "Medians, and where eight of ten pairs lie. A busy machine widens them.\n",
-      );
+      print(json ? `${JSON.stringify(results, null, 2)}\n` : `${legend(results)}\n`);
     } finally {
       await rm(folder, { recursive: true });
     }
@@ -103,11 +151,44 @@ const ofColdStarts = async (signer: Signer, folder: string, rounds: number): Pro
 const intoTable = (title: string, results: Result[]): string => {
   const rows = results.map(({ what, ratio, bar, kilobytes }) => [
     what,
-    `${ratio.median.toFixed(2)} (${ratio.p10.toFixed(2)}–${ratio.p90.toFixed(2)})${beside(ratio.median, bar, 2)}`,
+    spread(ratio, bar),
     ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${beside(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
   ]);
   return table([[title, "RATIO", ...(results[0]?.kilobytes ? ["BUNDLE"] : [])], ...rows]);
 };
+
+const spread = ({ median, p10, p90 }: Ratio, bar: number | undefined) =>
+  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${beside(median, bar, 2)}`;
+
+/** What a create takes and webhooks add to it, and below how they compare. */
+const ofCreates = (title: string, { measured, comparisons }: Creates): string => {
+  const chain = measured.some(({ mutators }) => mutators !== undefined);
+  const rows = measured.map(({ what, create, added, mutators, cpu }) => [
+    what,
+    ...[create.p50, create.p99, added?.p50, added?.p99].map(inMilliseconds),
+    inMilliseconds(chain ? added && mutators && added.p50 / mutators : cpu),
+  ]);
+  const heads = ["CREATE P50", "P99", "ADDED P50", "P99", chain ? "FOR EACH" : "CPU"];
+  const ratios = comparisons.map(({ what, added, cpu, bar }) => [
+    what,
+    spread(added, bar),
+    ...(chain ? [] : [cpu?.toFixed(2)]),
+  ]);
+  return `${table([[title, ...heads], ...rows])}\n${table([["COMPARED", "ADDED", ...(chain ? [] : ["CPU"])], ...ratios])}`;
+};
+
+const inMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
+
+const legend = ({ added, chains }: Results) =>
+  [
+    "Ratios are medians, and where eight of ten lie. A busy machine widens them.",
+    ...(added || chains
+      ? [
+          "A create is of a pod of 5 KB, a dry run, one at a time. Added is the difference to the create without a webhook in",
+          "the same round; the bars are for its median. CPU is the webhook's own, for a review, and has no bar.",
+        ]
+      : []),
+  ].join("\n");
 
 /** As exact as what is printed before it. */
 const beside = (value: number, bar: number | undefined, digits: number): string => {

@@ -23,8 +23,10 @@ const versionOf = async (): Promise<string> => {
   return version;
 };
 
-const cacheOf = (version: string) =>
-  join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern", `kubernetes-${version}`);
+/** Where what is built once is kept. */
+export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern");
+
+const cacheOf = (version: string) => join(cacheFolder, `kubernetes-${version}`);
 
 /** The binaries that are there: where KUBEBUILDER_ASSETS says, or built before. */
 export const findBinaries = async (): Promise<Binaries | undefined> => {

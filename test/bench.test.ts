@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { addedLatency } from "./bench/added.ts";
+import { chainLatency } from "./bench/chains.ts";
+import { findGoWebhook } from "./bench/controller-runtime.ts";
+import type { Comparison, Measured } from "./bench/creates.ts";
+import { findBinaries } from "./cluster/binaries.ts";
+
+// What postern bench measures through an API server, with too few rounds to say anything of time.
+const [binaries, goWebhook] = [await findBinaries(), await findGoWebhook()];
+const missing = "kube-apiserver, etcd or the webhook in Go are not here: npm run cluster builds them";
+const isHere = binaries !== undefined && goWebhook !== undefined;
+if (process.env.POSTERN_REQUIRE_ALL && !isHere) throw new Error(missing);
+
+describe("postern bench, through an API server", { skip: isHere ? false : missing }, () => {
+  let folder: string;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  const numbers = (measured: Measured[], comparisons: Comparison[]) => [
+    ...measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]),
+    ...comparisons.map(({ added }) => added.median),
+  ];
+
+  it("measures one call of each server, when all have made the same of a pod", async () => {
+    assert.ok(binaries);
+    const { measured, comparisons } = await addedLatency(binaries, goWebhook, folder, 6);
+    assert.deepEqual(
+      measured.map(({ what }) => what.replace(/ [\d.]+$/, "")),
+      ["no webhook", "node:https by hand", "Postern", "controller-runtime", "Postern, with its matchConditions"],
+    );
+    assert.deepEqual(
+      comparisons.map(({ bar }) => bar),
+      [1.15, 0.65],
+    );
+    assert.deepEqual(
+      numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
+      [],
+    );
+    for (const { what, cpu } of measured.slice(1))
+      assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
+  });
+
+  it("measures chains that are called, skipped and grouped", async () => {
+    assert.ok(binaries);
+    const { measured, comparisons } = await chainLatency(binaries, folder, 2);
+    assert.deepEqual(
+      measured.map(({ mutators }) => mutators),
+      [undefined, 1, 1, 10, 10, 30, 30, 10, 30],
+    );
+    assert.deepEqual(
+      comparisons.map(({ bar }) => bar),
+      [1.5],
+    );
+    assert.deepEqual(
+      numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
+      [],
+    );
+  });
+});
