@@ -7,6 +7,7 @@ import { addedLatency } from "./bench/added.ts";
 import { chainLatency } from "./bench/chains.ts";
 import { findGoWebhook } from "./bench/controller-runtime.ts";
 import type { Comparison, Measured } from "./bench/creates.ts";
+import { readLatency } from "./bench/reads.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 
 // What postern bench measures through an API server, with too few rounds to say anything of time.
@@ -61,5 +62,11 @@ describe("postern bench, through an API server", { skip: isHere ? false : missin
       numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
       [],
     );
+  });
+
+  it("measures what reading adds to a review", async () => {
+    assert.ok(binaries);
+    const { warm, sideBySide, read, first } = await readLatency(binaries, 2);
+    for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
   });
 });

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Comparison, Measured } from "../../test/bench/creates.ts";
+import type { Reads } from "../../test/bench/reads.ts";
 import { coldStarts } from "../bench/cold.ts";
 import { type Case, handlerRatios } from "../bench/handler.ts";
 import { type Ratio, ratioOf } from "../bench/ratios.ts";
@@ -14,6 +15,7 @@ import { readCatalogue } from "../registry.ts";
 interface Results {
   handler?: Result[];
   cold?: Result[];
+  reads?: Reads;
   added?: Creates;
   chains?: Creates;
   leftOut: string[];
@@ -32,10 +34,10 @@ interface Result {
   kilobytes?: { bundle: number; bar: number };
 }
 
-type Section = "handler" | "cold" | "added" | "chains";
+type Section = "handler" | "cold" | "reads" | "added" | "chains";
 
 /** How many rounds there are where nobody says. */
-const usual: Record<Section, number> = { handler: 100, cold: 15, added: 1500, chains: 300 };
+const usual: Record<Section, number> = { handler: 100, cold: 15, reads: 100, added: 1500, chains: 300 };
 const sections = Object.keys(usual) as Section[];
 
 export default {
@@ -65,9 +67,10 @@ export default {
     const { findGoWebhook } = await import("../../test/bench/controller-runtime.ts");
     const { addedLatency } = await import("../../test/bench/added.ts");
     const { chainLatency } = await import("../../test/bench/chains.ts");
+    const { readLatency } = await import("../../test/bench/reads.ts");
     const [binaries, goWebhook] = [await findBinaries(), await findGoWebhook()];
     const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
-    if (!binaries && (only === "added" || only === "chains")) throw new Complaint(missing, 3);
+    if (!binaries && only !== undefined && only !== "handler" && only !== "cold") throw new Complaint(missing, 3);
 
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     const results: Results = { leftOut: [] };
@@ -88,6 +91,9 @@ export default {
           say(intoTable("COLD START, over an empty handler", results.cold));
         } else if (!binaries) {
           leaveOut(`${name} is left out, for ${missing}`);
+        } else if (name === "reads") {
+          results.reads = await readLatency(binaries, times);
+          say(ofReads(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results.reads));
         } else if (name === "added") {
           if (!goWebhook)
             leaveOut("controller-runtime is left out, for its webhook is not here: npm run cluster builds it");
@@ -176,6 +182,14 @@ const ofCreates = (title: string, { measured, comparisons }: Creates): string =>
   ]);
   return `${table([[title, ...heads], ...rows])}\n${table([["COMPARED", "ADDED", ...(chain ? [] : ["CPU"])], ...ratios])}`;
 };
+
+const ofReads = (title: string, { warm, sideBySide, read, first }: Reads): string =>
+  table([
+    [title, "RATIO"],
+    ["three reads, remembered, over none", spread(warm, 1.5)],
+    [`three reads side by side, over one (${read.toFixed(2)} ms)`, spread(sideBySide, undefined)],
+    ["the first read of an environment, over a later one", (first / read).toFixed(2)],
+  ]);
 
 const inMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 

@@ -96,7 +96,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
       const earliest = since ?? started - maxAge * 1000;
       const found = memory.recall(`${cluster} ${key}`, earliest, search);
       if (found.since < started) isRemembered = true;
-      return before(deadline, found.content).catch(failing(`read ${what} of`));
+      return "pending" in found ? before(deadline, found.pending).catch(failing(`read ${what} of`)) : found.content;
     };
 
     const pathOf = ({ group, resource, version = "v1" }: Resource, namespace?: string) =>

@@ -3,17 +3,23 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { type Found, Memory } from "./memory.ts";
 
+/** What comes of asking, now or later. */
+const recall = async (memory: Memory, ...asked: Parameters<Memory["recall"]>): Promise<unknown> => {
+  const said = memory.recall(...asked);
+  return "pending" in said ? said.pending : said.content;
+};
+
 const found = (content: unknown, bytes: number | undefined = 1): Found => ({ content, bytes });
 
 describe("a memory", () => {
   it("answers from before what may be that old, and searches what may not", async () => {
     const memory = new Memory();
     let searches = 0;
-    const recall = (earliest: number) => memory.recall("a", earliest, async () => found(++searches)).content;
-    assert.equal(await recall(0), 1);
-    assert.equal(await recall(0), 1);
-    assert.equal(await recall(Date.now() + 1), 2);
-    assert.equal(await recall(0), 2);
+    const ask = (earliest: number) => recall(memory, "a", earliest, async () => found(++searches));
+    assert.equal(await ask(0), 1);
+    assert.equal(await ask(0), 1);
+    assert.equal(await ask(Date.now() + 1), 2);
+    assert.equal(await ask(0), 2);
   });
 
   it("searches once for all who ask while it does", async () => {
@@ -24,25 +30,25 @@ describe("a memory", () => {
       searches += 1;
       return promise;
     };
-    const asked = [memory.recall("a", 0, search), memory.recall("a", 0, search)];
+    const asked = [recall(memory, "a", 0, search), recall(memory, "a", 0, search)];
     resolve(found("b"));
-    assert.deepEqual(await Promise.all(asked.map(({ content }) => content)), ["b", "b"]);
+    assert.deepEqual(await Promise.all(asked), ["b", "b"]);
     assert.equal(searches, 1);
   });
 
   it("doesn't keep failures, nor what isn't worth it", async () => {
     const memory = new Memory();
-    const failing = memory.recall("a", 0, async () => Promise.reject(new Error("no")));
-    await assert.rejects(failing.content, /no/);
-    assert.equal(await memory.recall("a", 0, async () => ({ content: "none", bytes: undefined })).content, "none");
-    assert.equal(await memory.recall("a", 0, async () => found("there")).content, "there");
+    const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
+    await assert.rejects(failing, /no/);
+    assert.equal(await recall(memory, "a", 0, async () => ({ content: "none", bytes: undefined })), "none");
+    assert.equal(await recall(memory, "a", 0, async () => found("there")), "there");
   });
 
   it("keeps within its bounds, and what was used last", async () => {
     const memory = new Memory({ entries: 3, bytes: 100 });
-    const put = (key: string, bytes: number) => memory.recall(key, 0, async () => found(`${key}1`, bytes)).content;
+    const put = (key: string, bytes: number) => recall(memory, key, 0, async () => found(`${key}1`, bytes));
     const has = async (key: string) =>
-      (await memory.recall(key, 0, async () => ({ content: undefined, bytes: undefined })).content) !== undefined;
+      (await recall(memory, key, 0, async () => ({ content: undefined, bytes: undefined }))) !== undefined;
     for (const key of ["a", "b", "c"]) await put(key, 1);
     await put("a", 1);
     await put("d", 1);
@@ -68,7 +74,7 @@ describe("a memory", () => {
             await new Promise(setImmediate);
             return found(key, bytes === 3 ? undefined : bytes);
           };
-          return [key, await memory.recall(`${key}`, fresh ? Date.now() : 0, search).content] as const;
+          return [key, await recall(memory, `${key}`, fresh ? Date.now() : 0, search)] as const;
         });
         for (const [key, content] of await Promise.all(answers)) assert.equal(content, key);
       }),

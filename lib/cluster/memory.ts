@@ -2,8 +2,13 @@
 interface Entry {
   since: number;
   bytes: number;
-  content: Promise<Found>;
+  search: Promise<Found>;
+  /** When it is over. */
+  found?: Found;
 }
+
+/** What there is to a question: an answer that was asked for at `since`, or one that is being waited for. */
+export type Recollection = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
 /** What a search came to; without a size it is not worth keeping. */
 export interface Found {
@@ -25,21 +30,24 @@ export class Memory {
   }
 
   /** An answer that was asked for at `earliest` or later, from before or from `search`. */
-  recall(key: string, earliest: number, search: () => Promise<Found>): { since: number; content: Promise<unknown> } {
+  recall(key: string, earliest: number, search: () => Promise<Found>): Recollection {
     const known = this.#entries.get(key);
     if (known && known.since >= earliest) {
       this.#entries.delete(key);
       this.#entries.set(key, known);
-      return { since: known.since, content: known.content.then(({ content }) => content) };
+      return told(known);
     }
-    const entry: Entry = { since: Date.now(), bytes: 0, content: search() };
+    const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
     this.#forget(key);
     this.#entries.set(key, entry);
-    entry.content.then(
-      ({ bytes }) => this.#keep(key, entry, bytes),
+    entry.search.then(
+      (found) => {
+        entry.found = found;
+        this.#keep(key, entry, found.bytes);
+      },
       () => this.#keep(key, entry, undefined),
     );
-    return { since: entry.since, content: entry.content.then(({ content }) => content) };
+    return told(entry);
   }
 
   /** Another may be in its place by now. */
@@ -59,3 +67,6 @@ export class Memory {
     this.#entries.delete(key);
   }
 }
+
+const told = ({ since, search, found }: Entry): Recollection =>
+  found ? { since, content: found.content } : { since, pending: search.then(({ content }) => content) };
