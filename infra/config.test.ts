@@ -225,7 +225,7 @@ describe("a postern.yaml that is wrong", () => {
     [
       "an unknown key of a cluster",
       "clusters:\n  one:\n    rule: {}",
-      "postern.yaml:3 clusters.one.rule is unknown; one of rules, keyVersion is expected",
+      "postern.yaml:3 clusters.one.rule is unknown; one of rules, keyVersion, connect is expected",
     ],
     [
       "an unknown rule of a cluster",

@@ -13,7 +13,7 @@ import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { Failure } from "./failure.ts";
-import type { KubernetesObject, UserInfo } from "./review.ts";
+import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 import type { Rule, Verdict } from "./rule.ts";
 
 /** The kinds that a rule can read by their plural alone. */
@@ -88,6 +88,9 @@ export interface Served {
   namespaced: boolean;
 }
 
+/** What came of an object that was to be created; `refused` is what the API server says against it. */
+export type Creation = "created" | "exists" | { refused: Status };
+
 /** How old an answer may be, in seconds; 0 has it read for this review. */
 export interface Freshness {
   maxAge: number;
@@ -97,7 +100,7 @@ export interface Freshness {
 export interface World {
   get(kind: Resource, name: string, namespace?: string, freshness?: Freshness): Promise<KubernetesObject | undefined>;
   list(kind: Resource, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
-  create(kind: Resource, object: KubernetesObject): Promise<"created" | "exists">;
+  create(kind: Resource, object: KubernetesObject): Promise<Creation>;
   may(access: Access): Promise<Permission>;
   /** The resources of a group and version such as `apps/v1`; undefined where it isn't served. */
   discover(groupVersion: string): Promise<Served[] | undefined>;
@@ -123,14 +126,14 @@ const resource = (kind: keyof Kinds | Resource): Resource =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
 /** Reads one object by name; undefined where there is none. */
-export const get = <K extends keyof Kinds | Resource>(
+export const get = <K extends keyof Kinds | Resource, Object = Named<K>>(
   kind: K,
   freshness?: Freshness,
-): Need<(name: string, namespace?: string) => Promise<Named<K> | undefined>> => ({
+): Need<(name: string, namespace?: string) => Promise<Object | undefined>> => ({
   verb: "get",
   kind: resource(kind),
   bind: (world) => (name, namespace) =>
-    world.get(resource(kind), name, namespace, freshness) as Promise<Named<K> | undefined>,
+    world.get(resource(kind), name, namespace, freshness) as Promise<Object | undefined>,
 });
 
 /** Reads the objects of a namespace, or of the cluster. */
@@ -144,9 +147,7 @@ export const list = <K extends keyof Kinds | Resource>(
 });
 
 /** Creates an object of this kind; one that is there already is no error. */
-export const create = <K extends keyof Kinds | Resource>(
-  kind: K,
-): Need<(object: Named<K>) => Promise<"created" | "exists">> => ({
+export const create = <K extends keyof Kinds | Resource>(kind: K): Need<(object: Named<K>) => Promise<Creation>> => ({
   verb: "create",
   kind: resource(kind),
   bind: (world) => (object) => world.create(resource(kind), object as KubernetesObject),

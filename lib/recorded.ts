@@ -1,12 +1,14 @@
 import { Failure } from "./failure.ts";
 import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served, World } from "./needs.ts";
-import type { KubernetesObject } from "./review.ts";
+import type { KubernetesObject, Status } from "./review.ts";
 import type { Rule } from "./rule.ts";
 import { frozen } from "./settings.ts";
 
 /** What a case says of the world: manifests, and the answers of everything else. */
 export interface Recorded {
   objects?: (KubernetesObject & { metadata: { name: string } })[];
+  /** What can't be created, and what the API server says against it. */
+  refused?: { resource: string; name: string; status: Status }[];
   may?: (Access & Permission)[];
   /** What is served, by group and version such as `apps/v1`. */
   discovery?: Record<string, Served[]>;
@@ -14,7 +16,7 @@ export interface Recorded {
 }
 
 /** A world that is written down; what isn't there can't be read by guess. */
-export const recorded = ({ objects = [], may = [], discovery, https = [] }: Recorded): World => {
+export const recorded = ({ objects = [], refused = [], may = [], discovery, https = [] }: Recorded): World => {
   const present = new Map<string, KubernetesObject>();
   const place = ({ group, resource }: Resource, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
@@ -41,6 +43,10 @@ export const recorded = ({ objects = [], may = [], discovery, https = [] }: Reco
     create: async (kind, object) => {
       const key = place(kind, object.metadata?.namespace, object.metadata?.name);
       if (present.has(key)) return "exists";
+      const refusal = refused.find(
+        ({ resource, name }) => resource === kind.resource && name === object.metadata?.name,
+      );
+      if (refusal) return { refused: refusal.status };
       present.set(key, object);
       return "created";
     },
