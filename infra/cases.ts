@@ -64,7 +64,8 @@ export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[
   const file = `functions/${name}/cases.yaml`;
   const document = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"));
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
-  const cases: unknown = document.toJS();
+  // Many share an object; nobody attacks us with our own file.
+  const cases: unknown = document.toJS({ maxAliasCount: -1 });
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
   for (const entry of cases) {
@@ -138,6 +139,7 @@ const kinds: Record<string, string> = {
   deployments: "Deployment",
   "deployments/scale": "Scale",
   ingresses: "Ingress",
+  jobs: "Job",
   localsubjectaccessreviews: "LocalSubjectAccessReview",
   namespaces: "Namespace",
   nodes: "Node",
@@ -150,6 +152,7 @@ const kinds: Record<string, string> = {
   "pods/binding": "Binding",
   "pods/exec": "PodExecOptions",
   "pods/ephemeralcontainers": "Pod",
+  "pods/resize": "Pod",
   "pods/status": "Pod",
   priorityclasses: "PriorityClass",
   replicasets: "ReplicaSet",

@@ -4,9 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
+import { https, list } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import { parseConfig } from "./config.ts";
-import { readConnections } from "./connections.ts";
+import { missingConnections, readConnections } from "./connections.ts";
+import type { Listed } from "./registry.ts";
 
 const ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 const base64 = (text: string) => Buffer.from(text).toString("base64");
@@ -93,6 +96,21 @@ describe("the way to a cluster", () => {
     assert.rejects(read({ eks: "prod", region: "eu-west-1" }), complaint(/describe-cluster --name prod prints them$/)));
   it("with a CA that is none is refused", () =>
     assert.rejects(read({ tokenSecret: arn, server, ca: "none.crt" }), complaint(/^clusters.prod.connect .*none.crt/)));
+
+  it("is missed where a rule must ask", () => {
+    const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
+    const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });
+    const catalogue = Object.entries({ asking, calling }).map(([name, rule]): Listed => {
+      return { name, folder: "", phases: ["validate"], rule };
+    });
+    const connect = JSON.stringify({ tokenSecret: arn, server });
+    const missing = (text: string) => missingConnections(parseConfig(text, catalogue).clusters, catalogue);
+    assert.deepEqual(missing("rules: { calling: , asking: }"), [
+      "clusters.local has no connect, and asking must ask it; the README says how",
+    ]);
+    assert.deepEqual(missing("rules: { calling: , asking: { mode: 'off' } }"), []);
+    assert.deepEqual(missing(`rules: { calling: , asking: }\nclusters: { a: { connect: ${connect} } }`), []);
+  });
 
   describe("by a kubeconfig", () => {
     const kubeconfig = (user: object, cluster: object = {}) => ({

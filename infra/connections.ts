@@ -4,7 +4,8 @@ import { dirname, resolve } from "node:path";
 import { parse } from "yaml";
 import type { Connection } from "#lib/cluster/live.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
-import type { Config } from "./config.ts";
+import type { Cluster, Config } from "./config.ts";
+import type { Listed } from "./registry.ts";
 
 /** What postern.yaml says of the way to a cluster's API. */
 export interface Connect {
@@ -75,6 +76,23 @@ export const readConnections = async (
   });
   return new Map(await Promise.all(read));
 };
+
+/** What asks a cluster that has no connection, in sentences. */
+export const missingConnections = (clusters: ReadonlyMap<string, Cluster>, catalogue: Listed[]): string[] =>
+  [...clusters].flatMap(([name, cluster]) => {
+    const asking = cluster.connect ? [] : askingRules(catalogue, cluster).map((listed) => listed.name);
+    return asking.length > 0
+      ? [`clusters.${name} has no connect, and ${asking.join(", ")} must ask it; the README says how`]
+      : [];
+  });
+
+/** Those that are on and ask the cluster, not only somebody outside. */
+export const askingRules = (catalogue: Listed[], { rules }: Cluster): Listed[] =>
+  catalogue.filter(
+    ({ name, rule }) =>
+      (rules.get(name)?.mode ?? "off") !== "off" &&
+      Object.values(rule.needs ?? {}).some(({ verb }) => verb !== "https"),
+  );
 
 const connectionOf = async (connect: Connect, folder: string, where: "here" | "aws"): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;

@@ -1,5 +1,6 @@
 import type { Needs } from "#lib/needs.ts";
 import type { Cluster } from "./config.ts";
+import { askingRules } from "./connections.ts";
 import { idOf } from "./endpoints.ts";
 import type { Listed } from "./registry.ts";
 
@@ -18,11 +19,9 @@ const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-syst
 export const groupOf = (name: string, rule: string) => `${name}:${rule}`;
 
 /** The rules that are on in a cluster and ask it something, each with what it asks. */
-export const asking = (catalogue: Listed[], { rules, groups }: Cluster): { name: string; needs: Needs[] }[] => {
-  const on = catalogue.filter(({ name, rule }) => {
-    const mode = rules.get(name)?.mode ?? "off";
-    return mode !== "off" && Object.values(rule.needs ?? {}).some(({ verb }) => verb !== "https");
-  });
+const asking = (catalogue: Listed[], cluster: Cluster): { name: string; needs: Needs[] }[] => {
+  const { groups } = cluster;
+  const on = askingRules(catalogue, cluster);
   const grouped = groups.map(({ name, members }) => ({
     name,
     members: on.filter((listed) => members.includes(listed)),

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
-import type { Review } from "#lib/review.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { KubernetesObject, Review } from "#lib/review.ts";
 import { inPhase } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
 import {
@@ -26,6 +27,7 @@ import { perturbed } from "./perturbed.ts";
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
 
+const secret = "nobody's business";
 const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 if (only.length === 0)
@@ -67,14 +69,33 @@ function laws(listed: Listed, cases: Case[]) {
       }
     });
 
-  it("answers a dry run alike", async () => {
-    for (const entry of cases)
-      assert.deepEqual(
-        await judged(listed, { ...entry, dryRun: !entry.dryRun }),
-        await judged(listed, entry),
-        entry.name,
-      );
-  });
+  if (listed.rule.sideEffects === "NoneOnDryRun")
+    it("creates nothing on a dry run", async () => {
+      for (const entry of cases) {
+        const review = reviewOf(listed, { ...entry, dryRun: true });
+        const create = () => assert.fail(`${entry.name}: it creates something`);
+        await decideCase(listed, entry, review, { ...recorded(entry.needs ?? {}), create });
+      }
+    });
+  else
+    it("answers a dry run alike", async () => {
+      for (const entry of cases)
+        assert.deepEqual(
+          await judged(listed, { ...entry, dryRun: !entry.dryRun }),
+          await judged(listed, entry),
+          entry.name,
+        );
+    });
+
+  if (cases.some(({ needs }) => needs?.objects))
+    it("tells nothing of what it reads that nobody asked for", async () => {
+      for (const entry of cases) {
+        const objects = entry.needs?.objects?.map(withSecrets);
+        if (!objects) continue;
+        const { outcome } = await judged(listed, { ...entry, needs: { ...entry.needs, objects } });
+        assert.ok(!JSON.stringify(outcome).includes(secret), entry.name);
+      }
+    });
 
   for (const phase of listed.phases) {
     const own = cases.filter((entry) => phaseOf(entry) === phase);
@@ -143,6 +164,20 @@ function frozen<T>(value: T): T {
   if (typeof value === "object" && value !== null)
     for (const inner of Object.values(Object.freeze(value))) frozen(inner);
   return value;
+}
+
+/** An object of the cluster, with what is its owner's alone wherever there is room for it. */
+function withSecrets<T extends KubernetesObject>(object: T): T {
+  const more = { [secret]: secret };
+  const { metadata } = object;
+  const filled = Object.entries(object).map(([key, value]) =>
+    typeof value === "object" && value !== null && !Array.isArray(value) && key !== "metadata"
+      ? [key, { ...value, "unheard-of": more }]
+      : [key, value],
+  );
+  const labels = { ...metadata?.labels, [secret]: secret };
+  const annotations = { ...metadata?.annotations, [secret]: secret };
+  return { ...Object.fromEntries(filled), "unheard-of": more, metadata: { ...metadata, labels, annotations } };
 }
 
 /** The object with a field that nobody knows, in it, its spec, and every element of its spec's lists. */

@@ -5,7 +5,7 @@ import { asksOf, bundle } from "../bundle.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig, servedRules, shareOf } from "../config.ts";
-import { readConnections } from "../connections.ts";
+import { missingConnections, readConnections } from "../connections.ts";
 import { writeDeployment } from "../endpoints.ts";
 import { timeoutOf } from "../entry.ts";
 import { openSigner } from "../keys.ts";
@@ -29,6 +29,8 @@ export default {
       [...config.clusters.values()].flatMap(({ rules }) =>
         (members ?? [listed]).map(({ name, rule }) => timeoutOf(rule, rules.get(name))),
       );
+    const [missing] = missingConnections(config.clusters, catalogue);
+    if (missing) throw new Complaint(missing);
     const connections = served.some(asksOf) ? Object.fromEntries(await readConnections(config, file, "aws")) : {};
     const bundles = await Promise.all(
       served.map(async (listed) => {

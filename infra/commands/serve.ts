@@ -9,7 +9,7 @@ import { nameOf } from "#lib/status.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { configFile } from "../config.ts";
-import { readConnections } from "../connections.ts";
+import { missingConnections, readConnections } from "../connections.ts";
 import { openGateway } from "../gateway.ts";
 import { openCertificate, openSigner, type Signer } from "../keys.ts";
 import type { Listed } from "../registry.ts";
@@ -47,6 +47,7 @@ export default {
 
     const open = async () => {
       const opened = await openWorkshop(file, surroundings);
+      for (const sentence of missingConnections(opened.config.clusters, opened.served)) print(`${sentence}\n`);
       world = worlds(Object.fromEntries(await readConnections(opened.config, file, "here")));
       return opened;
     };
