@@ -144,6 +144,7 @@ const spared = (listed: Listed): Plugin => ({
     onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
       contents: `export const unconnected = undefined;
         export function inTime(answer) { return answer; }
+        export function timeLeft() {}
         export function answersFor() {}
         export function reconsidered() {}
         export function worldFor() {}`,

@@ -224,6 +224,7 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
 
   const connect = (value: unknown, path: Path): Connect => {
     const said = map(value, path, [...connectKeys]);
+    if (said !== value) return {};
     for (const [key, one] of Object.entries(said))
       if (typeof one !== "string" || one === "") complain([...path, key], "must be a text");
     const unfit = unfitConnect(said as Connect);

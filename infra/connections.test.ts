@@ -8,24 +8,34 @@ import { https, list } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import { parseConfig } from "./config.ts";
-import { missingConnections, readConnections } from "./connections.ts";
+import { readConnections } from "./connections.ts";
+import { openCertificate } from "./keys.ts";
 import type { Listed } from "./registry.ts";
 
-const ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
 
+const folder = await mkdtemp(join(tmpdir(), "postern-connections-"));
+const { ca } = await openCertificate(join(folder, "own"), "127.0.0.1");
+
 describe("the way to a cluster", () => {
-  let folder: string;
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-connections-"));
-    await writeFile(join(folder, "ca.crt"), ca);
+    await writeFile(join(folder, "ca.crt"), `${ca}-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n`);
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
+  const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
+  const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });
+  const catalogue = Object.entries({ asking, calling }).map(([name, rule]): Listed => {
+    return { name, folder: "", phases: ["validate"], rule };
+  });
+  const connections = (text: string, where: "here" | "aws" = "aws") =>
+    readConnections(parseConfig(text, catalogue), catalogue, join(folder, "postern.yaml"), where);
   const read = async (connect: object, where: "here" | "aws" = "aws") => {
-    const config = parseConfig(JSON.stringify({ clusters: { prod: { connect } } }), []);
-    return (await readConnections(config, join(folder, "postern.yaml"), where)).get("prod");
+    const config = JSON.stringify({ rules: { asking: {} }, clusters: { prod: { connect } } });
+    const { ways, faults } = await connections(config, where);
+    if (faults.length > 0) throw new Complaint(faults.join("\n"));
+    return ways.get("prod");
   };
   const complaint = (sentence: string | RegExp) => (error: unknown) => {
     assert.ok(error instanceof Complaint, String(error));
@@ -60,12 +70,32 @@ describe("the way to a cluster", () => {
     [
       "over HTTP",
       { tokenSecret: arn, server: "http://a" },
-      'must have an https:// address as its server, not "http://a"',
+      'must have an https:// address without a path as its server, not "http://a"',
     ],
     [
       "with a path",
       { tokenSecret: arn, server: "https://a/b" },
-      'must have an https:// address as its server, not "https://a/b"',
+      'must have an https:// address without a path as its server, not "https://a/b"',
+    ],
+    [
+      "with a password",
+      { tokenSecret: arn, server: "https://:p@a" },
+      'must have an https:// address without a path as its server, not "https://:p@a"',
+    ],
+    [
+      "of EKS without its CA",
+      { eks: "a", region: "eu-west-1", server },
+      "must name the ca beside the server, for EKS signs its certificates itself",
+    ],
+    [
+      "in two regions",
+      { tokenSecret: arn, server, region: "us-east-1" },
+      "is of region us-east-1, but its token is kept in eu-west-1",
+    ],
+    [
+      "in a region that is none",
+      { tokenSecret: "a", server, region: "not a region" },
+      "must have a region, for instance eu-west-1",
     ],
     ["in no region", { tokenSecret: "postern", server }, "must have a region, for instance eu-west-1"],
     [
@@ -95,21 +125,47 @@ describe("the way to a cluster", () => {
   it("of an EKS cluster without its address says who knows it", () =>
     assert.rejects(read({ eks: "prod", region: "eu-west-1" }), complaint(/describe-cluster --name prod prints them$/)));
   it("with a CA that is none is refused", () =>
-    assert.rejects(read({ tokenSecret: arn, server, ca: "none.crt" }), complaint(/^clusters.prod.connect .*none.crt/)));
+    assert.rejects(
+      read({ tokenSecret: arn, server, ca: "none.crt" }),
+      complaint(/^postern.yaml clusters.prod.connect .*none.crt/),
+    ));
 
-  it("is missed where a rule must ask", () => {
-    const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
-    const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });
-    const catalogue = Object.entries({ asking, calling }).map(([name, rule]): Listed => {
-      return { name, folder: "", phases: ["validate"], rule };
+  it("with a CA that holds no certificate is refused", async () => {
+    await writeFile(join(folder, "odd.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    await assert.rejects(
+      read({ tokenSecret: arn, server, ca: "odd.crt" }),
+      complaint(/a certificate in odd.crt that can't be read$/),
+    );
+    await assert.rejects(
+      read({ tokenSecret: arn, server, ca: "own/ca.key" }),
+      complaint(/no certificate in PEM in own\/ca.key$|ENOENT/),
+    );
+  });
+
+  it("is missed where a rule must ask, and nobody looks for it where none does", async () => {
+    const faults = async (text: string) => (await connections(text)).faults;
+    const missing = "has no connect, and asking must ask it; the README says how";
+    assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
+    assert.deepEqual(await faults("rules: { calling: , asking: { mode: 'off' } }"), []);
+    const broken = JSON.stringify({ connect: { tokenSecret: arn, server, ca: "none.crt" } });
+    assert.deepEqual(await faults(`rules: { calling: }\nclusters: { prod: ${broken} }`), []);
+  });
+
+  it("of one cluster doesn't stand in another's", async () => {
+    const config = JSON.stringify({
+      rules: { asking: {} },
+      clusters: {
+        prod: { connect: { tokenSecret: arn, server } },
+        broken: { connect: { tokenSecret: arn, server, ca: "none.crt" } },
+        mine: { connect: { kubeconfig: "config" } },
+      },
     });
-    const connect = JSON.stringify({ tokenSecret: arn, server });
-    const missing = (text: string) => missingConnections(parseConfig(text, catalogue).clusters, catalogue);
-    assert.deepEqual(missing("rules: { calling: , asking: }"), [
-      "clusters.local has no connect, and asking must ask it; the README says how",
+    const { ways, faults, notes } = await connections(config);
+    assert.deepEqual([...ways.keys()], ["prod"]);
+    assert.equal(faults.length, 1);
+    assert.deepEqual(notes, [
+      "postern.yaml clusters.mine.connect is a kubeconfig, for this machine only: there, functions can't ask",
     ]);
-    assert.deepEqual(missing("rules: { calling: , asking: { mode: 'off' } }"), []);
-    assert.deepEqual(missing(`rules: { calling: , asking: }\nclusters: { a: { connect: ${connect} } }`), []);
   });
 
   describe("by a kubeconfig", () => {
@@ -160,17 +216,27 @@ describe("the way to a cluster", () => {
         /finds neither a token nor a client certificate for the user "u"/,
       ],
       ["over HTTP", kubeconfig({ token: "t" }, { server: "http://a" }), /names the server "http:\/\/a"/],
+      ["that is somebody else", kubeconfig({ token: "t", as: "jane" }), /would do without as in/],
+      ["by a proxy", kubeconfig({ token: "t" }, { "proxy-url": "http://a" }), /would do without proxy-url in/],
+      [
+        "with a token of two lines",
+        kubeconfig({ token: "a\nb" }),
+        /finds a token in \S+config that no header can carry/,
+      ],
+      ["of lists that are none", { contexts: 5 }, /to be no kubeconfig$/],
+      ["of entries that are none", { contexts: [5] }, /to be no kubeconfig$/],
       ["that is empty", {}, /finds no context "undefined"/],
     ];
     for (const [name, content, sentence] of refused)
       it(`${name} is refused`, () => assert.rejects(by(content), complaint(sentence)));
     it("whose context leads nowhere is refused", () =>
       assert.rejects(by(kubeconfig({ token: "t" }), "lost"), complaint(/finds no context "lost"/)));
-    it("is not for functions", async () => {
-      await assert.rejects(
-        read({ kubeconfig: "config" }),
-        complaint(/^clusters.prod.connect is a kubeconfig, which is for this machine/),
-      );
+
+    it("that is no YAML is refused without a word of what is in it", async () => {
+      await writeFile(join(folder, "config"), 'users: [{ token: "SECRET');
+      const failure = await read({ kubeconfig: "config" }, "here").catch((error: Error) => error);
+      assert.ok(failure instanceof Complaint);
+      assert.match(failure.message, /finds \S+config to be no YAML$/);
     });
   });
 });

@@ -1,9 +1,11 @@
+import { X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
-import { dirname, resolve } from "node:path";
-import { parse } from "yaml";
+import { basename, dirname, resolve } from "node:path";
+import { parseDocument } from "yaml";
+import { isToken } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
-import { Complaint, sentenceOf } from "./complaint.ts";
+import { sentenceOf } from "./complaint.ts";
 import type { Cluster, Config } from "./config.ts";
 import type { Listed } from "./registry.ts";
 
@@ -25,84 +27,84 @@ export const connectKeys = [
 ] as const satisfies (keyof Connect)[];
 
 /** What is wrong with it, in a sentence. */
-export const unfitConnect = ({
-  eks,
-  region,
-  server,
-  ca,
-  kubeconfig,
-  context,
-  ...from
-}: Connect): string | undefined => {
-  const { tokenSecret, tokenParameter } = from;
-  const ways = Object.entries({ eks, tokenSecret, tokenParameter, kubeconfig }).filter(
-    ([, value]) => value !== undefined,
-  );
+export const unfitConnect = (connect: Connect): string | undefined => {
+  const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter } = connect;
+  const ways = [eks, tokenSecret, tokenParameter, kubeconfig].filter((way) => way !== undefined);
   if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter and kubeconfig";
   if (kubeconfig !== undefined)
     return (region ?? server ?? ca) ? "takes all from the kubeconfig; only context can stand beside it" : undefined;
   if (context !== undefined) return "has a context, which only a kubeconfig has";
   if (eks === undefined && server === undefined) return "must name the server, for instance https://203.0.113.7:6443";
-  if (server !== undefined && !isAddress(server)) return `must have an https:// address as its server, not "${server}"`;
-  if ((region ?? regionOf(tokenSecret ?? tokenParameter)) === undefined)
-    return `must have a region, for instance eu-west-1`;
+  if (server !== undefined && !isAddress(server))
+    return `must have an https:// address without a path as its server, not "${server}"`;
+  if (eks !== undefined && server !== undefined && ca === undefined)
+    return "must name the ca beside the server, for EKS signs its certificates itself";
+  const own = regionOf(tokenSecret ?? tokenParameter);
+  if (own !== undefined && region !== undefined && own !== region)
+    return `is of region ${region}, but its token is kept in ${own}`;
+  if (!/^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(region ?? own ?? "")) return "must have a region, for instance eu-west-1";
   return undefined;
 };
 
 const isAddress = (text: string) => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  return url?.protocol === "https:" && url.pathname === "/" && !url.search && !url.hash && !url.username;
+  const isBare = url?.pathname === "/" && !url.search && !url.hash && !url.username && !url.password;
+  return url?.protocol === "https:" && isBare;
 };
 
 /** An ARN names it. */
 const regionOf = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
+/** The ways there are, and why there is none to other clusters that rules would ask. */
+export interface Connections {
+  ways: Map<string, Connection>;
+  /** What must be mended. */
+  faults: string[];
+  /** What is meant to be so, and worth saying. */
+  notes: string[];
+}
+
 /**
- * The way to each cluster that says one. What a function gets is baked into its bundle; on this machine, a kubeconfig
- * will do.
+ * The way to each cluster in which some rule asks. What a function gets is baked into its bundle; on this machine, a
+ * kubeconfig will do.
  */
 export const readConnections = async (
-  { clusters }: Config,
+  { clusters }: Pick<Config, "clusters">,
+  catalogue: Listed[],
   file: string,
   where: "here" | "aws",
-): Promise<Map<string, Connection>> => {
-  const named = [...clusters].flatMap(([name, { connect }]) => (connect ? [{ name, connect }] : []));
-  const read = named.map(async ({ name, connect }) => {
-    try {
-      return [name, await connectionOf(connect, dirname(file), where)] as const;
-    } catch (error) {
-      throw new Complaint(`clusters.${name}.connect ${sentenceOf(error)}`);
-    }
-  });
-  return new Map(await Promise.all(read));
+): Promise<Connections> => {
+  const found: Connections = { ways: new Map(), faults: [], notes: [] };
+  for (const [name, cluster] of clusters) {
+    const asking = askingRules(catalogue, cluster).map((listed) => listed.name);
+    const { connect } = cluster;
+    const here = `${basename(file)} clusters.${name}`;
+    if (asking.length === 0) continue;
+    if (connect === undefined)
+      found.faults.push(`${here} has no connect, and ${asking.join(", ")} must ask it; the README says how`);
+    else if (connect.kubeconfig !== undefined && where === "aws")
+      found.notes.push(`${here}.connect is a kubeconfig, for this machine only: there, functions can't ask`);
+    else
+      await connectionOf(connect, dirname(file)).then(
+        (connection) => found.ways.set(name, connection),
+        (error) => found.faults.push(`${here}.connect ${sentenceOf(error)}`),
+      );
+  }
+  return found;
 };
 
-/** What asks a cluster that has no connection, in sentences. */
-export const missingConnections = (clusters: ReadonlyMap<string, Cluster>, catalogue: Listed[]): string[] =>
-  [...clusters].flatMap(([name, cluster]) => {
-    const asking = cluster.connect ? [] : askingRules(catalogue, cluster).map((listed) => listed.name);
-    return asking.length > 0
-      ? [`clusters.${name} has no connect, and ${asking.join(", ")} must ask it; the README says how`]
-      : [];
-  });
-
 /** Those that are on and ask the cluster, not only somebody outside. */
-export const askingRules = (catalogue: Listed[], { rules }: Cluster): Listed[] =>
+export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
   catalogue.filter(
     ({ name, rule }) =>
       (rules.get(name)?.mode ?? "off") !== "off" &&
       Object.values(rule.needs ?? {}).some(({ verb }) => verb !== "https"),
   );
 
-const connectionOf = async (connect: Connect, folder: string, where: "here" | "aws"): Promise<Connection> => {
+const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
-  if (kubeconfig !== undefined) {
-    if (where === "aws")
-      throw new Error(
-        "is a kubeconfig, which is for this machine; a function needs eks, tokenSecret or tokenParameter",
-      );
+  if (kubeconfig !== undefined)
     return readKubeconfig(resolve(folder, kubeconfig.replace(/^~(?=\/)/, homedir())), connect.context);
-  }
   if (server === undefined)
     throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
   const ca = connect.ca === undefined ? undefined : await pem(connect.ca, folder);
@@ -116,24 +118,37 @@ const connectionOf = async (connect: Connect, folder: string, where: "here" | "a
   return { server: new URL(server).origin, ...(ca && { ca }), credentials };
 };
 
-const begin = "-----BEGIN CERTIFICATE-----";
+const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
+/** The certificates in a text or a file, and nothing that stands beside them, such as a key. */
 const pem = async (given: string, folder: string): Promise<string> => {
-  const text = given.includes(begin) ? given : await readFile(resolve(folder, given), "utf8");
-  if (!text.includes(begin)) throw new Error(`has ${given} as its ca, which holds no certificate in PEM`);
-  return text;
+  const isText = given.includes("-----BEGIN");
+  const where = isText ? "its ca" : given;
+  const found = (isText ? given : await readFile(resolve(folder, given), "utf8")).match(certificates) ?? [];
+  if (found.length === 0) throw new Error(`finds no certificate in PEM in ${where}`);
+  for (const one of found)
+    try {
+      new X509Certificate(one);
+    } catch {
+      throw new Error(`finds a certificate in ${where} that can't be read`);
+    }
+  return found.map((one) => `${one}\n`).join("");
 };
 
 interface Kubeconfig {
   "current-context"?: string;
-  contexts?: { name: string; context: { cluster: string; user: string } }[];
-  clusters?: { name: string; cluster: Record<string, string | boolean | undefined> }[];
-  users?: { name: string; user: Record<string, unknown> }[];
+  contexts?: { name: string; context: { cluster?: string; user?: string } }[] | undefined;
+  clusters?: { name: string; cluster: Record<string, unknown> }[] | undefined;
+  users?: { name: string; user: Record<string, unknown> }[] | undefined;
 }
 
 /** As kubectl reads it, but for programs that it would run. */
 const readKubeconfig = async (file: string, wanted: string | undefined): Promise<Connection> => {
-  const config: Kubeconfig = Object(parse(await readFile(file, "utf8")));
+  const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
+  // Its errors would quote the line, which may hold a token.
+  if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
+  const config = kubeconfigIn(document.toJS());
+  if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
   const chosen = wanted ?? config["current-context"];
   const context = config.contexts?.find(({ name }) => name === chosen)?.context;
   const cluster = config.clusters?.find(({ name }) => name === context?.cluster)?.cluster;
@@ -147,25 +162,38 @@ const readKubeconfig = async (file: string, wanted: string | undefined): Promise
     return typeof name === "string" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
   };
   const server = String(cluster.server ?? "");
-  if (!isAddress(server)) throw new Error(`names the server "${server}" in ${file}, which is no https:// address`);
+  if (!isAddress(server))
+    throw new Error(`names the server "${server}" in ${file}, which is no https:// address without a path`);
+  const unknown = [
+    ...["proxy-url", "tls-server-name"].filter((key) => cluster[key] !== undefined),
+    ...["as", "as-uid", "as-groups", "as-user-extra"].filter((key) => user[key] !== undefined),
+  ];
+  if (unknown.length > 0) throw new Error(`would do without ${unknown.join(", ")} in ${file}, which nobody does here`);
   if (cluster["insecure-skip-tls-verify"] === true)
     throw new Error(`would trust any server, by insecure-skip-tls-verify in ${file}; name its certificate-authority`);
   if (user.exec !== undefined || user["auth-provider"] !== undefined)
     throw new Error(
       `would run a program for a token, by exec in ${file}; use a user with a token or a client certificate`,
     );
-  const ca = await text(cluster, "certificate-authority");
+  const authority = await text(cluster, "certificate-authority");
+  const ca = authority === undefined ? undefined : await pem(authority, "");
   const [cert, key] = [await text(user, "client-certificate"), await text(user, "client-key")];
-  const token =
-    user.token ??
-    (typeof user.tokenFile === "string" ? await readFile(resolve(dirname(file), user.tokenFile), "utf8") : undefined);
-  const credentials =
-    typeof token === "string"
-      ? { token: token.trim() }
-      : cert !== undefined && key !== undefined
-        ? { cert, key }
-        : undefined;
-  if (credentials === undefined)
+  const given = user.token || (typeof user.tokenFile === "string" ? await text({ file: user.tokenFile }, "file") : "");
+  const token = typeof given === "string" ? given.trim() : "";
+  if (token !== "" && !isToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
+  if (token === "" && (cert === undefined || key === undefined))
     throw new Error(`finds neither a token nor a client certificate for the user "${context.user}" in ${file}`);
+  const credentials = token !== "" ? { token } : { cert: String(cert), key: String(key) };
   return { server: new URL(server).origin, ...(ca && { ca }), credentials };
+};
+
+/** As far as it is one: lists of maps with a map in each. */
+const kubeconfigIn = (value: unknown): Kubeconfig | undefined => {
+  const isMap = (one: unknown) => typeof one === "object" && one !== null && !Array.isArray(one);
+  const isFit = ["context", "cluster", "user"].every((inner) => {
+    const entries: unknown = Object(value)[`${inner}s`] ?? [];
+    return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));
+  });
+  // Nothing deeper is relied on.
+  return isFit ? (Object(value) as Kubeconfig) : undefined;
 };

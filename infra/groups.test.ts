@@ -168,8 +168,9 @@ describe("a group in postern.yaml", () => {
       groups: { both: [early, late] }`);
     const [group] = servedRules(config, catalogue);
     assert.ok(group);
-    const late = { mode: "enforce", settings: { a: 2 }, match: [pods], exempt: {} };
-    const off = (settings: object) => ({ mode: "off", settings, match: [], exempt: {} });
+    const failsOpen = true;
+    const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };
+    const off = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
     const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"] };
     assert.deepEqual(shareOf(config, group), {
       rule: "both",
@@ -177,12 +178,12 @@ describe("a group in postern.yaml", () => {
         one: {
           keyVersions: [1],
           mode: "enforce",
-          settings: { early: { mode: "warn", settings: {}, match: [pods], exempt }, late },
+          settings: { early: { mode: "warn", settings: {}, match: [pods], failsOpen, exempt }, late },
         },
         two: { keyVersions: [1], mode: "off", settings: { early: off({}), late: off({ a: 2 }) } },
       },
       alone: {
-        early: { mode: "enforce", settings: {}, match: [pods], exempt: {} },
+        early: { mode: "enforce", settings: {}, match: [pods], failsOpen, exempt: {} },
         late: { ...late, settings: { a: 1 } },
       },
     });

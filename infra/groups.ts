@@ -154,13 +154,16 @@ export const groupShareOf = ({ name, members }: Group, clusters: ReadonlyMap<str
 
 const membership = (listed: Listed, setup: Setup): Membership => {
   const { mode, settings } = setup;
-  if (mode === "off") return { mode, settings, match: [], exempt: {} };
+  if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
+  // Entries may be hardened when they are made, after the functions were built.
+  const failsOpen = entryOf(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaces, users, groups } = entryOf(listed, "mutate", setup, false).exempt;
   const match = inPhase(listed.rule.match, "mutate", settings) ?? [];
   return {
     mode,
     settings,
     match,
+    failsOpen,
     exempt: { ...(namespaces && { namespaces }), ...(users && { users }), ...(groups && { groups }) },
   };
 };

@@ -6,7 +6,7 @@ import { type Call, isDirect, read } from "./event.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
 import { doorkeeper } from "./key.ts";
-import { inTime, unconnected, type World, worldFor } from "./needs.ts";
+import { inTime, timeLeft, unconnected, type World, worldFor } from "./needs.ts";
 import { recordedFor } from "./recorded.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
@@ -40,8 +40,6 @@ interface Turn extends Report {
 
 type Step = middy.Request<Turn, unknown, Error, Context>;
 
-/** Kept back of the time there is, for the way of the answer. */
-const margin = 300;
 const longestBody = 6 * 1024 * 1024;
 
 /**
@@ -123,8 +121,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
-    const left =
-      Math.min(turn.call?.timeout ?? Number.POSITIVE_INFINITY, context.getRemainingTimeInMillis?.() ?? 30_000) - margin;
+    const left = timeLeft(turn.call, context);
     const world = worldFor(rule, turn, host, left);
     const decision = judge(rule, phase, review.request, {
       name: share.rule,

@@ -9,6 +9,8 @@ export interface Call {
   userAgent: string;
   /** What the API server says it will wait, in milliseconds. */
   timeout: number | undefined;
+  /** When it came to AWS's front door, as Date.now() has it. */
+  since: number | undefined;
   /** The body as text; decoded when it is asked for, which is after the key was checked. */
   body(): string;
   answer(code: number, json: string): unknown;
@@ -58,6 +60,7 @@ export const read = (given: unknown): Call => {
     timeout: seconds(
       last(fields(event.queryStringParameters).timeout ?? fields(event.multiValueQueryStringParameters).timeout),
     ),
+    since: epoch(context.timeEpoch ?? context.requestTimeEpoch),
     body: () => bodyOf(event),
     answer: (code, json) => {
       const sent = { "content-type": "application/json", ...(code === 405 && { allow: "POST" }) };
@@ -80,6 +83,8 @@ const seconds = (value: string): number | undefined => {
   const [, number] = /^(\d{1,5})s$/.exec(value) ?? [];
   return number === undefined ? undefined : Number(number) * 1000;
 };
+
+const epoch = (value: unknown): number | undefined => (typeof value === "number" ? value : undefined);
 
 const bodyOf = ({ body, isBase64Encoded }: Fields): string => {
   if (body == null) return "";

@@ -43,7 +43,7 @@ const failing: Rule = rule({
 });
 
 const member = (change: Partial<Membership> = {}): Membership => ({
-  ...{ mode: "enforce", settings: {}, match: pods, exempt: {} },
+  ...{ mode: "enforce", settings: {}, match: pods, failsOpen: false, exempt: {} },
   ...change,
 });
 
@@ -180,17 +180,18 @@ describe("a group", () => {
     assert.deepEqual([code, message], [500, "broken: the rule failed: TypeError: broken"]);
   });
 
-  it("goes on where one fails that only warns, and journals it", async () => {
-    const { ask, reports } = asked(
-      { broken: failing, a: scribe("a") },
-      { broken: member({ mode: "warn" }), a: member() },
-    );
-    const { allowed, patch } = await ask();
-    assert.deepEqual([allowed, patch.length], [true, 1]);
-    const [, own] = reports;
-    assert.deepEqual([own?.rule, own?.code, own?.mode], ["broken", 500, "warn"]);
-    assert.match(own?.error?.message ?? "", /^broken: the rule failed: TypeError: broken$/);
-  });
+  for (const mode of ["enforce", "warn"] as const)
+    it(`goes on where one fails that would fail open alone, in mode ${mode}, and journals it`, async () => {
+      const { ask, reports } = asked(
+        { broken: failing, a: scribe("a") },
+        { broken: member({ mode, failsOpen: true }), a: member() },
+      );
+      const { allowed, patch } = await ask();
+      assert.deepEqual([allowed, patch.length], [true, 1]);
+      const [, own] = reports;
+      assert.deepEqual([own?.rule, own?.code, own?.mode], ["broken", 500, mode]);
+      assert.match(own?.error?.message ?? "", /^broken: the rule failed: TypeError: broken$/);
+    });
 
   it("counts each review and each denial once over its lines", async () => {
     const { ask, reports } = asked(

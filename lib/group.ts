@@ -13,6 +13,8 @@ export interface Membership {
   mode: Mode;
   settings: object;
   match: readonly Match[];
+  /** Whether a request may pass where this one can't be asked. */
+  failsOpen: boolean;
   /** Any one exempts. Namespaces' labels aren't known here: the group's entry has them, for all members alike. */
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
 }
@@ -85,11 +87,11 @@ const askAll =
     let unaware = 0;
     for (const again of [false, true]) {
       let latest: number | undefined;
-      for (const [index, [name, { mode, settings }]] of asked.entries()) {
+      for (const [index, [name, { mode, settings, failsOpen }]] of asked.entries()) {
         const rule = members[name];
         const isNews = index < unaware || latest !== undefined;
         if (!rule || (again && (mode !== "enforce" || !isNews))) continue;
-        const said = await ask(rule, phase, { ...request, object }, { ...around, name, mode, settings });
+        const said = await ask(rule, phase, { ...request, object }, { ...around, name, mode, settings }, failsOpen);
         note(findings, name, mode, said);
         const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
         outcome.warnings.push(...warnings);
@@ -112,14 +114,20 @@ const decided = (outcome: Outcome, findings: Map<string, Finding>): Decision => 
   return { outcome, refused: !outcome.allowed, operations: outcome.patch?.length ?? 0, members };
 };
 
-/** Whom nobody relies on yet can't fail those who are relied on. */
-const ask = async (rule: Rule, phase: Phase, request: Request, circumstances: Circumstances): Promise<Said> => {
+/** One that fails open alone doesn't fail the others, as the API server would go on to the next webhook. */
+const ask = async (
+  rule: Rule,
+  phase: Phase,
+  request: Request,
+  circumstances: Circumstances,
+  failsOpen: boolean,
+): Promise<Said> => {
   try {
     return await decide(rule, phase, request, circumstances);
   } catch (thrown) {
     const { code, message } = toFailure(thrown);
     const error = new Failure(code, `${circumstances.name}: ${message}`, { cause: thrown });
-    if (circumstances.mode === "enforce") throw error;
+    if (!failsOpen) throw error;
     return { outcome: { allowed: true }, refused: false, operations: 0, error };
   }
 };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "./failure.ts";
-import { accessReview, bind, create, discovery, get, https, list, unconnected, type World } from "./needs.ts";
+import { accessReview, bind, create, discovery, get, https, list, timeLeft, unconnected, type World } from "./needs.ts";
 
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
@@ -91,6 +91,14 @@ describe("needs", () => {
     assert.equal(asked.length, 4);
   });
 
+  it("that fail side by side fail the rule and nothing else", async () => {
+    const { account } = bound(unconnected("prod"));
+    const [first, second] = [account("a"), account("b")];
+    await assert.rejects(first);
+    await new Promise(setImmediate);
+    await assert.rejects(second);
+  });
+
   it("don't ask before the rule does", () => {
     const { asked, world } = counted();
     bound(world);
@@ -125,4 +133,23 @@ describe("needs", () => {
         (error) => error instanceof Failure && error.code === 503 && error.message === sentence,
       );
   });
+});
+
+describe("the time that is left", () => {
+  const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
+  const table: [string, Parameters<typeof timeLeft>, number][] = [
+    ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],
+    ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, lambda(5000)], 4700],
+    ["is Lambda's where nobody says how long they wait", [undefined, lambda(5000)], 4700],
+    ["ends when nobody says anything", [undefined, {}], 29_700],
+    ["began when the request came, not when we did", [{ timeout: 3000, since: -900 }, {}], 1800],
+    ["doesn't depend on a clock that is ahead", [{ timeout: 3000, since: 900 }, {}], 2700],
+    ["doesn't depend on a clock that stands", [{ timeout: 3000, since: -60_000 }, {}], 2700],
+  ];
+  for (const [name, [call, context], expected] of table)
+    it(name, (test) => {
+      test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+      const since = call?.since === undefined ? undefined : 1_000_000 + call.since;
+      assert.equal(timeLeft(call && { ...call, since }, context), expected);
+    });
 });

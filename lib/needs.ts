@@ -66,6 +66,12 @@ export interface HttpsRequest {
   body?: string;
   /** PEM; only where Node's own roots don't suffice. */
   ca?: string;
+  /** How often to ask, where that does no harm, as long as an answer may be better a moment later; once, if not said. */
+  tries?: number;
+  /** How many milliseconds to wait before the second try; each further one waits half as long again. */
+  pause?: number;
+  /** For how many seconds an answer holds for the same question; for this one only, if not said. */
+  keep?(answer: HttpsResponse): number;
 }
 
 export interface HttpsResponse {
@@ -178,19 +184,25 @@ export const bind = (needs: Needs, world: World): Record<string, unknown> => {
     <A extends unknown[], R>(name: string, ask: (...args: A) => Promise<R>) =>
     (...args: A): Promise<R> => {
       const question = JSON.stringify([name, ...args]);
-      const answer = asked.get(question) ?? ask(...args);
+      const answer = asked.get(question) ?? handled(ask(...args));
       asked.set(question, answer);
       return answer as Promise<R>;
     };
   const remembering: World = {
     get: once("get", world.get),
     list: once("list", world.list),
-    create: world.create,
+    create: (...args) => handled(world.create(...args)),
     may: once("may", world.may),
     discover: once("discover", world.discover),
-    https: world.https,
+    https: (request) => handled(world.https(request)),
   };
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering)]));
+};
+
+/** Where one of several questions fails, the rule may not come to hear of the others' failures. */
+const handled = <T>(answer: Promise<T>): Promise<T> => {
+  answer.catch(() => {});
+  return answer;
 };
 
 // What follows is called for every rule, and left out of bundles of those that need nothing: these are functions that
@@ -223,6 +235,22 @@ export function worldFor(
   milliseconds: number,
 ): World | undefined {
   return needs && (world ?? host.world(cluster, milliseconds));
+}
+
+/** Kept back of the time there is, for the way of the answer. */
+const margin = 300;
+const longest = 30_000;
+
+/** Milliseconds until somebody stops waiting: the API server, which began before we did, or Lambda. */
+export function timeLeft(
+  call: { timeout: number | undefined; since: number | undefined } | undefined,
+  context: { getRemainingTimeInMillis?(): number },
+): number {
+  const { timeout = longest, since = Date.now() } = call ?? {};
+  const gone = Date.now() - since;
+  // Clocks may differ; and who stopped waiting long ago would not have sent this.
+  const waits = timeout - (gone > 0 && gone < timeout ? gone : 0);
+  return Math.min(waits, context.getRemainingTimeInMillis?.() ?? longest) - margin;
 }
 
 /** An answer that had to wait for the world, or a failure when the time is up: the API server waits no longer. */

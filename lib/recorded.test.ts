@@ -62,6 +62,13 @@ describe("a recorded world", () => {
     assert.deepEqual(await fresh.get(kind, "new"), named("Namespace", "new"));
     assert.equal(await world.get(kind, "new"), undefined);
   });
+  it("does not create what it says can't be", async () => {
+    const status = { code: 422, reason: "Invalid", message: "no such name" };
+    const strict = recorded({ refused: [{ resource: "namespaces", name: "New", status }] });
+    const kind = { group: "", resource: "namespaces" };
+    assert.deepEqual(await strict.create(kind, named("Namespace", "New")), { refused: status });
+    assert.equal(await strict.get(kind, "New"), undefined);
+  });
 
   const may = [
     { user: { username: "jane" }, verb: "delete", resource: "pods", allowed: true },

@@ -101,6 +101,26 @@ describe("a cluster that is read", { skip: binaries ? false : missing }, () => {
       }
     });
 
+    it("is asked again over a new connection where all that were kept are dead", async () => {
+      const open = environment();
+      const names = ["a", "b", "c", "kube-system", "default"];
+      const all = () => Promise.all(names.map((name) => open().get(namespaces, name, undefined, fresh)));
+      await all();
+      way.goStale();
+      assert.equal((await read(open()))?.metadata?.name, "a");
+      assert.equal((await all()).length, 5);
+    });
+
+    it("is not used up by answers that can't be unpacked", async () => {
+      const open = environment();
+      const odd = { status: 200, headers: { "content-encoding": "gzip" }, body: "x".repeat(100_000) };
+      for (let time = 0; time < 10; time++) {
+        way.faults.push(odd);
+        await assert.rejects(read(open()), failing(/incorrect header check/));
+      }
+      assert.equal((await read(open()))?.metadata?.name, "a");
+    });
+
     it("works again after the API server was restarted", async () => {
       const open = environment({ server: one.server, ca: one.ca });
       await read(open());
@@ -142,6 +162,59 @@ describe("a cluster that is read", { skip: binaries ? false : missing }, () => {
         await assert.rejects(read(environment()()), failing(sentence));
       });
 
+    const list = (content: unknown) => ({ status: 200, body: JSON.stringify(content) });
+    const shapes: [string, unknown, (world: World) => Promise<unknown>, RegExp][] = [
+      ["a list that is no object", 5, (world) => world.list(limitranges), /it answers no list$/],
+      ["a list of nothing known", { kind: "LimitRangeList" }, (world) => world.list(limitranges), /no list$/],
+      ["a list of no objects", { kind: "LimitRangeList", items: [3] }, (world) => world.list(limitranges), /no list$/],
+      ["an object without a kind", { metadata: {} }, read, /it answers no object$/],
+      ["an object that is none", "x", read, /it answers no object$/],
+      [
+        "an access review without a status",
+        { kind: "x" },
+        (world) => world.may({ user: {}, verb: "get", resource: "pods" }),
+        /it answers no access review$/,
+      ],
+      [
+        "resources that are none",
+        { resources: [] },
+        (world) => world.discover("v1"),
+        /it answers no list of resources$/,
+      ],
+    ];
+    for (const [name, content, ask, sentence] of shapes)
+      it(`fails for ${name}, and takes it for nothing`, async () => {
+        way.faults.push(list(content));
+        await assert.rejects(ask(environment()()), failing(sentence));
+      });
+    it("takes a list without elements for one, as Go writes it", async () => {
+      way.faults.push(list({ kind: "LimitRangeList", items: null, metadata: {} }));
+      assert.deepEqual(await environment()().list(limitranges), []);
+    });
+
+    it("takes no conflict for an object that is there, and nobody else's refusal for the API server's", async () => {
+      const conflict = { kind: "Status", reason: "Conflict", message: "try again", code: 409 };
+      way.faults.push({ status: 409, body: JSON.stringify(conflict) });
+      const make = () => environment()().create(namespaces, namespace("made"));
+      await assert.rejects(make(), failing(/the API server answers 409: try again$/));
+      way.faults.push({ status: 403, body: '{"message":"Forbidden"}' });
+      await assert.rejects(make(), failing(/the API server answers 403: Forbidden/));
+    });
+
+    it("is not asked with what no header can carry", async () => {
+      const credentials = { token: "a\nb" };
+      await assert.rejects(
+        read(environment({ credentials })()),
+        failing(/it can't be asked: Invalid character in header/),
+      );
+    });
+
+    it("has no object under a name that none can have, however long", async () => {
+      for (const name of ["x".repeat(300_000), "\ud800"])
+        assert.equal(await environment()().get(namespaces, name), undefined);
+      assert.deepEqual(way.paths, []);
+    });
+
     it("does not do again what may have been done", async () => {
       way.faults.push({ broken: "before" });
       await assert.rejects(
@@ -179,9 +252,12 @@ describe("a cluster that is read", { skip: binaries ? false : missing }, () => {
 
     it("is not believed where what it packs is endless", async () => {
       const { gzipSync } = await import("node:zlib");
-      const body = gzipSync(Buffer.alloc(40 * 1024 * 1024, " ")).toString("latin1");
+      const body = gzipSync(Buffer.alloc(40 * 1024 * 1024, " "));
       way.faults.push({ status: 200, headers: { "content-encoding": "gzip" }, body });
-      await assert.rejects(read(environment()()), failing(/of cluster "prod": /));
+      await assert.rejects(
+        read(environment()()),
+        failing(/of cluster "prod": its answer has more than 33554432 bytes$/),
+      );
     });
   });
 

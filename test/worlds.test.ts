@@ -54,6 +54,11 @@ const may: NonNullable<Recorded["may"]> = [
 const discovery = {
   "scheduling.k8s.io/v1": [{ resource: "priorityclasses", kind: "PriorityClass", namespaced: false }],
 };
+const because =
+  "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an " +
+  "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const message = `Namespace "New" is invalid: metadata.name: Invalid value: "New": ${because}`;
+const refused = [{ resource: "namespaces", name: "New", status: { code: 422, reason: "Invalid", message } }];
 
 const limitranges = { group: "", resource: "limitranges" };
 const namespaces = { group: "", resource: "namespaces" };
@@ -126,10 +131,16 @@ const suite = (open: () => World) => {
     assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
     assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
   });
+
+  it("tells what the API server says against what can't be created", async () => {
+    const made = await open().create(namespaces, named("Namespace", "New"));
+    const { details: _, ...status } = typeof made === "string" ? assert.fail(made) : made.refused;
+    assert.deepEqual(status, refused[0]?.status);
+  });
 };
 
 describe("a world that is written down", () => {
-  const world = recorded({ objects, may, discovery });
+  const world = recorded({ objects, may, discovery, refused });
   suite(() => world);
 });
 
@@ -173,6 +184,14 @@ describe("a world behind a real API server", { skip: binaries ? false : missing 
   after(() => cluster?.stop());
 
   suite(() => open());
+
+  it("fails where it may not create, and where what it should create isn't served", async () => {
+    const credentials = { token: cluster.tokenOf("jane") };
+    const world = worlds({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
+    const [widget, namespace] = [named("Widget", "w"), named("Namespace", "newer")];
+    await assert.rejects(world("prod", 5000).create(namespaces, namespace), Failure);
+    await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
+  });
 
   it("fails with a sentence where a cluster is unknown", async () => {
     const failure = await worlds({})("prod", 1000)

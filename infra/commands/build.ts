@@ -1,11 +1,11 @@
 import { readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { asksOf, bundle } from "../bundle.ts";
+import { bundle } from "../bundle.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig, servedRules, shareOf } from "../config.ts";
-import { missingConnections, readConnections } from "../connections.ts";
+import { askingRules, readConnections } from "../connections.ts";
 import { writeDeployment } from "../endpoints.ts";
 import { timeoutOf } from "../entry.ts";
 import { openSigner } from "../keys.ts";
@@ -29,14 +29,17 @@ export default {
       [...config.clusters.values()].flatMap(({ rules }) =>
         (members ?? [listed]).map(({ name, rule }) => timeoutOf(rule, rules.get(name))),
       );
-    const [missing] = missingConnections(config.clusters, catalogue);
-    if (missing) throw new Complaint(missing);
-    const connections = served.some(asksOf) ? Object.fromEntries(await readConnections(config, file, "aws")) : {};
+    const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
+    if (faults.length > 0) throw new Complaint(faults.join("\n"));
+    for (const note of notes) process.stderr.write(`${note}\n`);
+    // Each has the way, and the right to the token, where it asks and nowhere else.
+    const waysOf = ({ members, ...listed }: Listed) =>
+      [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
     const bundles = await Promise.all(
       served.map(async (listed) => {
         const timeoutSeconds = Math.max(...waits(listed));
-        const ways = asksOf(listed) ? connections : {};
-        return { ...(await bundle(listed, shareOf(config, listed), folder, undefined, ways)), timeoutSeconds };
+        const own = Object.fromEntries(waysOf(listed));
+        return { ...(await bundle(listed, shareOf(config, listed), folder, undefined, own)), timeoutSeconds };
       }),
     );
     await sweep(bundles.map(({ name }) => name));

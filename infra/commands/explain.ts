@@ -43,7 +43,9 @@ const explain = ({ phases, rule }: Listed) => {
   ]);
   return {
     ...Object.fromEntries(perPhase),
-    needs: Object.values(rule.needs ?? {}).map(({ verb, kind }) => [verb, kind?.resource].filter(Boolean).join(" ")),
+    needs: Object.values(rule.needs ?? {}).map(({ verb, kind }) =>
+      [verb, kind?.resource, kind?.group && `(${kind.group})`].filter(Boolean).join(" "),
+    ),
     guards: rule.guards === true,
     ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
     ...(rule.twin?.worthwhile && { worthwhile: rule.twin.worthwhile }),

@@ -9,7 +9,7 @@ import { nameOf } from "#lib/status.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { configFile } from "../config.ts";
-import { missingConnections, readConnections } from "../connections.ts";
+import { readConnections } from "../connections.ts";
 import { openGateway } from "../gateway.ts";
 import { openCertificate, openSigner, type Signer } from "../keys.ts";
 import type { Listed } from "../registry.ts";
@@ -47,8 +47,10 @@ export default {
 
     const open = async () => {
       const opened = await openWorkshop(file, surroundings);
-      for (const sentence of missingConnections(opened.config.clusters, opened.served)) print(`${sentence}\n`);
-      world = worlds(Object.fromEntries(await readConnections(opened.config, file, "here")));
+      const rules = [...new Set(opened.served.flatMap(({ members, ...listed }) => members ?? [listed]))];
+      const { ways, faults } = await readConnections(opened.config, rules, file, "here");
+      for (const fault of faults) print(`${fault}\n`);
+      world = worlds(Object.fromEntries(ways));
       return opened;
     };
     const workshop = await open();

@@ -101,11 +101,12 @@ describe("who we are to a cluster", () => {
   const wrong: [string, { status?: number; body: unknown }, RegExp][] = [
     [
       "is refused",
-      { status: 400, body: "secret details" },
-      /^Error: the secret postern could not be read: secretsmanager answered 400$/,
+      { status: 400, body: { __type: "com.amazon#AccessDeniedException", message: "details" } },
+      /^Error: the secret postern could not be read: secretsmanager answers 400, AccessDeniedException$/,
     ],
-    ["is empty", { body: { SecretString: " " } }, /^Error: the secret postern holds no text$/],
-    ["is binary", { body: { SecretBinary: "AA==" } }, /^Error: the secret postern holds no text$/],
+    ["is empty", { body: { SecretString: " " } }, /^Error: the secret postern holds no token$/],
+    ["is JSON", { body: { SecretString: '{\n"token": "t"\n}' } }, /^Error: the secret postern holds no token$/],
+    ["is binary", { body: { SecretBinary: "AA==" } }, /^Error: the secret postern holds no token$/],
   ];
   for (const [name, answer, sentence] of wrong)
     it(`can't be told where a secret ${name}, and is asked for again`, async () => {

@@ -105,12 +105,21 @@ const stored = async (
     deadline,
   );
   const where = isSecret ? `the secret ${credentials.secret}` : `the parameter ${credentials.parameter}`;
-  if (status !== 200) throw new Error(`${where} could not be read: ${service} answered ${status}`);
+  if (status !== 200) throw new Error(`${where} could not be read: ${service} answers ${status}${faultIn(text)}`);
   const { SecretString, Parameter } = JSON.parse(text);
   const value: unknown = isSecret ? SecretString : Parameter?.Value;
-  if (typeof value !== "string" || value.trim() === "") throw new Error(`${where} holds no text`);
+  if (typeof value !== "string" || !isToken(value.trim())) throw new Error(`${where} holds no token`);
   return value.trim();
 };
+
+/** The name of a fault, such as AccessDeniedException; what else is said may be long. */
+const faultIn = (text: string): string => {
+  const [, name] = /"__type"\s*:\s*"(?:[^"]*#)?(\w+)"/.exec(text) ?? [];
+  return name === undefined ? "" : `, ${name}`;
+};
+
+/** What a header can carry. */
+export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 

@@ -18,33 +18,65 @@ export class Unanswered extends Error {
   }
 }
 
-const longest = 32 * 1024 * 1024;
+/** Of one answer, or of all pages of a list, in bytes. */
+export const longest = 32 * 1024 * 1024;
 
 /** Node's own modules for it, loaded when somebody asks: they are a third of a cold start. */
 export const https = () => process.getBuiltinModule("node:https");
 const zlib = () => process.getBuiltinModule("node:zlib");
 
-/** One request and its whole answer, until `deadline` (as Date.now() has it). */
-export const exchange = (url: string, options: RequestOptions, body: string | undefined, deadline: number) =>
-  new Promise<Answer>((resolve, reject) => {
-    const late = () => request.destroy(new Unanswered("it did not answer in time"));
-    const timer = setTimeout(late, Math.max(0, deadline - Date.now()));
-    const fail = (error: Error) => {
-      clearTimeout(timer);
-      const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
-      reject(error instanceof Unanswered ? error : new Unanswered(error.message, unsent, { cause: error }));
-    };
-    const request = https().request(url, options, (response) => {
-      whole(response).then((text) => {
-        clearTimeout(timer);
-        const { statusCode = 0, headers } = response;
-        const seconds = Number(headers["retry-after"]);
-        resolve({ status: statusCode, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined });
-      }, fail);
-    });
-    request.on("error", fail);
-    request.end(body);
+/** One request and its whole answer, until `deadline` (as Date.now() has it). Whatever goes wrong is `Unanswered`. */
+export const exchange = async (
+  url: string,
+  options: RequestOptions,
+  body: string | undefined,
+  deadline: number,
+): Promise<Answer> => {
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  const request = begun(url, options);
+  const late = () => request.destroy(new Unanswered("it did not answer in time"));
+  const timer = setTimeout(late, Math.max(0, deadline - Date.now()));
+  const fail = (error: Error) => {
+    const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
+    reject(error instanceof Unanswered ? error : new Unanswered(error.message, unsent, { cause: error }));
+    // What is left of an answer that is not wanted any more would keep its connection.
+    request.destroy();
+  };
+  request.on("error", fail);
+  request.on("response", (response) => {
+    whole(response).then((text) => {
+      const { statusCode = 0, headers } = response;
+      const seconds = Number(headers["retry-after"]);
+      resolve({ status: statusCode, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined });
+    }, fail);
   });
+  request.end(body);
+  return promise.finally(() => clearTimeout(timer));
+};
+
+/** Node refuses at once what can't be sent: a header with a line break, a certificate that is none. */
+const begun = (url: string, options: RequestOptions) => {
+  try {
+    return https().request(url, options);
+  } catch (error) {
+    throw new Unanswered(`it can't be asked: ${error instanceof Error ? error.message : error}`, false, {
+      cause: error,
+    });
+  }
+};
+
+/** An answer that others may wait for, too; we only do until then. */
+export const before = async <T>(deadline: number, answer: Promise<T>): Promise<T> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Unanswered("it did not answer in time")), Math.max(0, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
 
 const whole = async (response: IncomingMessage): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";

@@ -5,8 +5,9 @@ import { type Permission, type Resource, type Served, unconnected, type World } 
 import type { KubernetesObject, Status } from "../review.ts";
 import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
-import { type Answer, exchange, https, Unanswered } from "./exchange.ts";
+import { type Answer, before, exchange, https, longest, Unanswered } from "./exchange.ts";
 import { type Found, Memory } from "./memory.ts";
+import { outside } from "./outside.ts";
 
 /** How a cluster's API is reached. */
 export interface Connection {
@@ -29,7 +30,16 @@ export const worlds = (connections: Record<string, Connection>, memory = new Mem
     ([name, connection]) => [name, live(name, connection, memory)] as const,
   );
   const byName = new Map(known);
-  return (cluster: string, milliseconds: number): World => byName.get(cluster)?.(milliseconds) ?? unconnected(cluster);
+  return (cluster: string, milliseconds: number): World =>
+    byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory);
+};
+
+/** Services can be asked all the same. */
+const apart = (cluster: string, deadline: number, memory: Memory, since?: number): World => {
+  const started = since ?? Date.now();
+  const { https, isRemembered } = outside(cluster, memory, deadline, since);
+  const anew = () => (isRemembered() ? apart(cluster, deadline, memory, started) : undefined);
+  return { ...unconnected(cluster), https, ...(since === undefined && { anew }) };
 };
 
 /** A cluster's API for one review at a time, for so many milliseconds. */
@@ -37,16 +47,17 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
   const { server, ca, credentials } = connection;
   const { token, refused } = tokens(credentials);
   let agent: Agent | undefined;
-  const identity = "cert" in credentials ? credentials : {};
-  const ours = () => {
-    agent ??= new (https().Agent)({ keepAlive: true, maxSockets: 8, ...(ca && { ca }), ...identity });
-    return agent;
+  const trust = { ...(ca && { ca }), ...("cert" in credentials && credentials) };
+  const kept = () => {
+    agent ??= new (https().Agent)({ keepAlive: true, maxSockets: 8, ...trust });
+    return { agent };
   };
 
   /** One request, asked again where that is safe and may help. A read may outlive its review, for others wait for it. */
   const call = async (path: string, deadline: number, body?: object, isSafe = true) => {
+    let isFresh = false;
     for (let attempt = 1; ; attempt++) {
-      const bearer = await token(deadline);
+      const bearer = await before(deadline, token(Date.now() + longestRead));
       const headers = {
         accept: "application/json",
         "accept-encoding": "gzip",
@@ -56,13 +67,15 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
       };
       const answer = await exchange(
         `${server}${path}`,
-        { method: body ? "POST" : "GET", agent: ours(), headers },
+        { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : kept()) },
         body && JSON.stringify(body),
         body ? deadline : Date.now() + longestRead,
-      ).catch((error: Unanswered) => error);
+      ).catch(unanswered);
       const again = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
       if (answer instanceof Unanswered) {
         if (again === undefined) throw answer;
+        // Where one connection was dead, the others that were kept may be.
+        isFresh = true;
       } else {
         if (answer.status === 401 && bearer !== undefined) await refused(bearer);
         if (again === undefined || Date.now() + again >= deadline) return answer;
@@ -89,6 +102,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
 
   const world = (deadline: number, since?: number): World => {
     const started = since ?? Date.now();
+    const services = outside(cluster, memory, deadline, since);
     let isRemembered = false;
 
     /** Read for this review, or within `maxAge` seconds before it. */
@@ -108,20 +122,27 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
 
     const one = async (path: string): Promise<Found> => {
       const found = parsed(await call(path, deadline));
+      if (found && typeof Object(found.content).kind !== "string") throw new Error("it answers no object");
       // That it isn't there is not remembered: who makes it now will ask right after.
       return found ?? { content: undefined, bytes: undefined };
     };
 
     const all = async (path: string): Promise<Found> => {
-      const items: unknown[] = [];
+      const end = Date.now() + longestRead;
+      const items: object[] = [];
       let bytes = 0;
       for (let next = ""; ; ) {
         const query = `?limit=${page}${next && `&continue=${encodeURIComponent(next)}`}`;
         const found = parsed(await call(`${path}${query}`, deadline));
-        const { items: more, metadata, apiVersion, kind } = Object(found?.content);
-        const ofEach = { apiVersion, kind: String(kind).replace(/List$/, "") };
-        items.push(...(more ?? []).map((item: object) => frozen({ ...ofEach, ...item })));
+        const { items: listed, metadata, apiVersion, kind } = Object(found?.content);
+        // Go writes a list without elements as null.
+        const more: unknown = listed === null ? [] : listed;
+        if (typeof kind !== "string" || !isListOfObjects(more)) throw new Error("it answers no list");
+        const ofEach = { apiVersion, kind: kind.replace(/List$/, "") };
+        items.push(...more.map((item) => frozen({ ...ofEach, ...item })));
         bytes += found?.bytes ?? 0;
+        if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
+        if (Date.now() > end) throw new Error("it did not answer in time");
         next = metadata?.continue ?? "";
         if (next === "") return { content: Object.freeze(items), bytes };
       }
@@ -162,32 +183,31 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
           spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
         };
         const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        const asked = call(path, deadline, review).then((answer) => Object(parsed(answer)?.content).status);
-        const { allowed, reason, evaluationError } = await before(deadline, asked).catch(
-          failing(`ask who may ${verb} ${resource} of`),
-        );
-        const said: Permission = { allowed: allowed === true };
-        return { ...said, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+        const asked = call(path, deadline, review).then((answer): Permission => {
+          const { allowed, reason, evaluationError } = Object(Object(parsed(answer)?.content).status);
+          if (typeof allowed !== "boolean") throw new Error("it answers no access review");
+          return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+        });
+        return before(deadline, asked).catch(failing(`ask who may ${verb} ${resource} of`));
       },
       create: async (kind, object) => {
-        const path = pathOf(kind, object.metadata?.namespace);
+        const { name, namespace } = object.metadata ?? {};
+        if (namespace !== undefined && !isName(namespace))
+          throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
+        const path = pathOf(kind, namespace);
         const made = call(path, deadline, object, false).then((answer) => {
-          if (answer.status === 409) return "exists" as const;
+          if (answer.status === 409 && Object(json(answer.body)).reason === "AlreadyExists") return "exists" as const;
           const refused = objectionIn(answer);
           if (refused) return { refused };
           parsed(answer);
           return "created" as const;
         });
-        return before(deadline, made).catch(failing(`create ${kind.resource} "${object.metadata?.name}" in`));
+        return before(deadline, made).catch(failing(`create ${kind.resource} "${name}" in`));
       },
-      https: async ({ url, method = "GET", headers = {}, body, ca }) => {
-        const options = { method, headers, ...(ca && { ca }) };
-        const { status, body: text } = await exchange(url, options, body, deadline).catch((error: Error) => {
-          throw new Failure(503, `could not ask ${new URL(url).host}: ${error.message}`, { cause: error });
-        });
-        return { status, body: text };
-      },
-      ...(since === undefined && { anew: () => (isRemembered ? world(deadline, started) : undefined) }),
+      https: services.https,
+      ...(since === undefined && {
+        anew: () => (isRemembered || services.isRemembered() ? world(deadline, started) : undefined),
+      }),
     };
   };
   return (milliseconds: number) => world(Date.now() + milliseconds);
@@ -205,31 +225,28 @@ const pauseAfter = (answer: Answer | Unanswered, isSafe: boolean, attempt: numbe
   return isSafe && [500, 502, 503, 504].includes(answer.status) ? (answer.retryAfter ?? 0.1) * 1000 : undefined;
 };
 
-/** An answer that others may wait for, too; we only do until then. */
-const before = async <T>(deadline: number, answer: Promise<T>): Promise<T> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error("it did not answer in time")), Math.max(0, deadline - Date.now()));
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-};
-
 /** What the API server says against an object, by its kind's rules or by admission; that we have no right says nothing. */
 const objectionIn = ({ status, body }: Answer): Status | undefined => {
   const content = json(body);
-  const { reason, message, details } = Object(content);
-  if (typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
+  const { kind: what, reason, message, details } = Object(content);
+  if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
   const { kind, name } = Object(details);
   // Who lacks the right, or asks for what isn't served, hears no name.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
   return { code: status, reason, message, ...(details && { details }) };
 };
 
-const isName = (name: string) => name !== "" && name !== "." && name !== ".." && !/[/%]/.test(name);
+const isName = (name: string) =>
+  name !== "" && name !== "." && name !== ".." && name.length <= 253 && name.isWellFormed() && !/[/%]/.test(name);
+
+const isListOfObjects = (value: unknown): value is object[] =>
+  Array.isArray(value) && value.every((one) => typeof one === "object" && one !== null);
+
+/** Whatever else was thrown is a fault of ours. */
+const unanswered = (error: unknown): Unanswered => {
+  if (error instanceof Unanswered) return error;
+  throw error;
+};
 
 const json = (body: string): unknown => {
   try {
@@ -245,8 +262,9 @@ const messageOf = (content: unknown, body: string): string => {
 };
 
 const served = (list: unknown): Served[] => {
-  const { resources = [] } = Object(list);
-  return resources.map(({ name, kind, namespaced }: { name: string; kind: string; namespaced: boolean }) => {
+  const { kind, resources } = Object(list);
+  if (kind !== "APIResourceList") throw new Error("it answers no list of resources");
+  return (resources ?? []).map(({ name, kind, namespaced }: { name: string; kind: string; namespaced: boolean }) => {
     return { resource: name, kind, namespaced };
   });
 };

@@ -8,14 +8,18 @@ import type { Cluster } from "./cluster.ts";
 /** What befalls the next requests, one after the other; then all goes well. */
 export type Fault =
   | { milliseconds: number }
-  | { status: number; headers?: Record<string, string>; body?: string }
+  | { status: number; headers?: Record<string, string>; body?: string | Buffer }
   | { broken: "before" | "amid" };
 
 /** An API server with a way to it that fails when it is told to. */
 export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCertificate) => {
   const faults: Fault[] = [];
+  const open = new Set<object>();
+  const stale = new WeakSet<object>();
   const paths: string[] = [];
   const listener = createServer({ cert: certificate.cert, key: certificate.key }, async (incoming, outgoing) => {
+    if (stale.has(incoming.socket)) return incoming.socket.destroy();
+    open.add(incoming.socket);
     paths.push(`${incoming.method} ${incoming.url}`);
     const fault = faults.shift() ?? { milliseconds: 0 };
     if ("milliseconds" in fault) await wait(fault.milliseconds);
@@ -41,6 +45,10 @@ export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCer
     paths,
     /** Closes what is kept open, as a load balancer does in the night. */
     hangUp: () => listener.closeIdleConnections(),
+    /** Has every connection that is open break at its next request, as after a long idle time behind a NAT. */
+    goStale: () => {
+      for (const socket of open) stale.add(socket);
+    },
     stop: async () => {
       listener.close();
       listener.closeAllConnections();

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import { decide } from "#lib/decide.ts";
+import { type HttpsRequest, https } from "#lib/needs.ts";
+import type { Request } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { openCertificate } from "../infra/keys.ts";
+
+describe("a service outside the cluster", () => {
+  let folder: string;
+  let service: { url: string; ca: string };
+  let asked = 0;
+  let says = "yes";
+  const server = createServer((request, response) => {
+    asked += 1;
+    request.resume();
+    request.on("end", () => response.end(says));
+  });
+  let world: ReturnType<typeof worlds>;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-outside-"));
+    const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
+    server.setSecureContext({ cert, key });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    // Listening on a port, it has one.
+    service = { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`, ca };
+  });
+  beforeEach(() => {
+    [asked, says] = [0, "yes"];
+    world = worlds({});
+  });
+  after(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one") =>
+    (await world(cluster, 5000).https({ ...service, ...further })).body;
+  const keep = () => 60;
+
+  it("is asked each time", async () => {
+    await ask();
+    await ask();
+    assert.equal(asked, 2);
+  });
+
+  it("is not asked while its answer holds for the same question of the same cluster", async () => {
+    await ask({ keep });
+    says = "no";
+    assert.equal(await ask({ keep }), "yes");
+    assert.equal(asked, 1);
+    assert.equal(await ask({ keep, method: "POST", body: "other" }), "no");
+    assert.equal(await ask({ keep }, "two"), "no");
+    assert.equal(await ask({ keep: () => 0 }), "no");
+  });
+
+  it("is asked once by all who ask the same at a time", async () => {
+    const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
+    assert.deepEqual(answers, ["yes", "yes", "yes"]);
+    assert.equal(asked, 1);
+  });
+
+  it("is asked again before anybody is refused for what it said before", async () => {
+    const picky = rule({
+      summary: "Does what a service says.",
+      match: [],
+      needs: { call: https() },
+      async validate(_: unknown, { call }) {
+        const { body } = await call({ ...service, keep });
+        if (body === "no") return "the service says no";
+      },
+    });
+    const request: Request = {
+      ...{ uid: "u", operation: "CREATE", userInfo: {}, object: {} },
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+    };
+    const isRefused = async () =>
+      (
+        await decide(picky, "validate", request, {
+          ...{ name: "picky", mode: "enforce" as const, settings: {}, now: new Date() },
+          world: world("one", 5000),
+        })
+      ).refused;
+
+    says = "no";
+    assert.equal(await isRefused(), true);
+    assert.equal(asked, 1);
+    says = "yes";
+    assert.equal(await isRefused(), false);
+    assert.equal(asked, 2);
+    says = "no";
+    assert.equal(await isRefused(), false);
+    assert.equal(asked, 2);
+  });
+});
