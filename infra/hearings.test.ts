@@ -3,8 +3,14 @@ import { describe, it } from "node:test";
 import type { RuleHearing } from "../test/cluster/cases.ts";
 import { allAsSaid, hearingsSection, hearingsTable } from "./hearings.ts";
 
+const leftOut = [{ name: "reads a ghost", reason: 'Ghost "a": there are none' }];
 const fine: RuleHearing = {
-  ...{ rule: "always-pull-images", cases: 4, asSaid: 3, beside: { equal: 1, known: { "another code": 1 } } },
+  ...{
+    rule: "always-pull-images",
+    cases: 4,
+    asSaid: 3,
+    beside: { equal: 1, known: { "another code": 1 }, leftOut },
+  },
   ...{ notReceivable: [{ name: "has no name", reason: "never arrives without metadata.name" }], differences: [] },
 };
 const outcomes = { rule: "", cases: 3, asSaid: 2, notReceivable: [] };
@@ -27,9 +33,19 @@ describe("what became of the cases", () => {
         "",
         '- always-pull-images, "has no name": never arrives without metadata.name',
         "",
+        "Not asked beside upstream:",
+        "",
+        '- always-pull-images, "reads a ghost": Ghost "a": there are none',
+        "",
       ].join("\n"),
     );
     assert.match(hearingsSection([fine]), /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
+  });
+
+  it("says where there is no plugin to ask", () => {
+    const { beside: _, ...rest } = fine;
+    const lonely = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
+    assert.match(hearingsTable([lonely]), /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m);
   });
 
   it("shows both sides of what is otherwise", () => {

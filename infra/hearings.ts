@@ -17,9 +17,11 @@ export const hearingsTable = (hearings: RuleHearing[]): string => {
     rowOf(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
   );
   const impossible = notReceivable(hearings);
+  const apart = leftOut(hearings);
   return [
     `\n${table([titles, ...aligned])}`,
     ...(impossible.length > 0 ? [`\nNot receivable:\n\n${impossible.join("\n")}\n`] : []),
+    ...(apart.length > 0 ? [`\nNot asked beside upstream:\n\n${apart.join("\n")}\n`] : []),
     ...hearings.flatMap(({ rule, outcomes, ...hearing }) => [
       ...dissents(rule, hearing),
       ...(outcomes ? dissents(rule, outcomes) : []),
@@ -38,6 +40,13 @@ const notReceivable = (hearings: RuleHearing[]) =>
     notReceivable.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`),
   );
 
+/** What no plugin was asked, or could be asked as it stands. */
+const leftOut = (hearings: RuleHearing[]) =>
+  hearings.flatMap(({ rule, alone, beside }) => [
+    ...(alone === undefined ? [] : [`- ${rule}: ${alone}`]),
+    ...(beside?.leftOut ?? []).map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`),
+  ]);
+
 /** The same for functions/README.md. */
 export const hearingsSection = (hearings: RuleHearing[]): string =>
   [
@@ -46,6 +55,7 @@ export const hearingsSection = (hearings: RuleHearing[]): string =>
       .map((cells) => `| ${cells.join(" | ")} |`)
       .join("\n"),
     ...(notReceivable(hearings).length > 0 ? [`Not receivable:\n\n${notReceivable(hearings).join("\n")}`] : []),
+    ...(leftOut(hearings).length > 0 ? [`Not asked beside upstream:\n\n${leftOut(hearings).join("\n")}`] : []),
   ].join("\n\n");
 
 export const allAsSaid = (hearings: RuleHearing[]): boolean =>

@@ -29,7 +29,7 @@ export default {
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // Only this verb needs what tests are made of.
-    const { findBinaries } = await import("../../test/cluster/binaries.ts");
+    const { findBinaries, pluginsIn } = await import("../../test/cluster/binaries.ts");
     const { hearCases } = await import("../../test/cluster/cases.ts");
     const { parityOf, portsAmong } = await import("../../test/cluster/parity.ts");
     const catalogue = await readCatalogue();
@@ -44,7 +44,8 @@ export default {
 
     const found: Parity[] = [];
     const isChosen = ({ name }: { name: string }) => words.length === 0 || words.includes(name);
-    const chosen = ports.filter(isChosen);
+    const { all } = await pluginsIn(binaries);
+    const chosen = ports.filter((port) => isChosen(port) && all.includes(port.rule.twin.plugin));
     const longest = Math.max(...chosen.map(({ name }) => name.length));
     // Each row when it is known: all take minutes.
     const row = (cells: (string | number)[]) =>
@@ -78,9 +79,19 @@ export default {
   },
 } satisfies Command;
 
-const headings = ["RULE", "REQUESTS", "EQUAL", "KNOWN", "UNEXPLAINED", "CALLS", "WITHOUT CONDITIONS", "SAVED"];
+const headings = ["RULE", "REQUESTS", "EQUAL", "KNOWN", "UNEXPLAINED", "CALLS", "ACTED", "WITHOUT CONDITIONS", "SAVED"];
 const rowOf = ({ rule, requests, equal, known, unexplained, calls }: Parity) => {
-  return [rule, requests, equal, sum(known), unexplained, calls.made, calls.withoutConditions, saved(calls)];
+  return [
+    rule,
+    requests,
+    equal,
+    sum(known),
+    unexplained,
+    calls.made,
+    calls.acted,
+    calls.withoutConditions,
+    saved(calls),
+  ];
 };
 
 /** The share of the calls that the conditions spare. */
@@ -110,6 +121,7 @@ export const section = (found: Parity[], version: string, seed: number): string 
     "known differences",
     "unexplained",
     "calls",
+    "acted",
     "calls without conditions",
     "saved",
   ];
@@ -120,7 +132,7 @@ export const section = (found: Parity[], version: string, seed: number): string 
   });
   return [
     "## Parity",
-    `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, how often it is called for the same answers\nwithout its matchConditions, and the share of calls that they save.`,
+    `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, how often it refused or changed\nsomething, how often it is called for the same answers without its matchConditions, and the share of calls that they save.`,
     rows.map((row) => `| ${row.join(" | ")} |`).join("\n"),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");

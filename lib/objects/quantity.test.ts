@@ -1,7 +1,18 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { compareQuantities, isQuantity } from "./quantity.ts";
+import answers from "../../test/fixtures/quantities.json" with { type: "json" };
+import {
+  add,
+  canonical,
+  compareQuantities,
+  isQuantity,
+  milliOf,
+  parseQuantity,
+  printed,
+  quantity,
+  wholeOf,
+} from "./quantity.ts";
 
 describe("a quantity", () => {
   for (const text of [
@@ -89,6 +100,24 @@ describe("a quantity", () => {
       assert.equal(compareQuantities(other, one), 0 - expected);
     });
 
+  it("is printed as it was written, and what is computed in canonical form", () => {
+    assert.equal(printed(quantity("1.500")), "1.500");
+    assert.equal(printed(add(quantity("1.500"), quantity("0"))), "1500m");
+    assert.equal(printed(add(quantity("0"), quantity("1536Mi"))), "1536Mi");
+  });
+
+  it("keeps its largest suffix where there would be a larger one", () => {
+    assert.equal(canonical(quantity("1000000E")), "1000000E");
+    const many = Array.from({ length: 256 }, () => quantity("4Ei"));
+    assert.equal(printed(many.reduce(add)), "1024Ei");
+  });
+
+  it("may be a number in a manifest", () => {
+    assert.equal(printed(quantity(1.5)), "1.5");
+    assert.equal(canonical(quantity(1.5)), "1500m");
+    assert.equal(parseQuantity(Number.NaN), undefined);
+  });
+
   it("is compared with quantities only", () => assert.throws(() => compareQuantities("1", "one"), TypeError));
 
   it("takes no time, however long and odd", () => {
@@ -102,11 +131,33 @@ describe("a quantity", () => {
         (first, second, times, end) => {
           const hostile = first.repeat(times) + second.repeat(times) + end;
           const start = performance.now();
-          if (isQuantity(hostile)) compareQuantities(hostile, "1e999999999");
+          const parsed = parseQuantity(hostile);
+          if (parsed) canonical(add(parsed, quantity("1e999999999")));
           assert.ok(performance.now() - start < 100);
         },
       ),
       { numRuns: 200 },
     );
   });
+});
+
+// apimachinery's own answers, which the program in test/quantities prints: `go run . > ../fixtures/quantities.json` there.
+describe("a quantity, as apimachinery has it,", () => {
+  for (const { text, ...answer } of answers.quantities)
+    it(`can be ${text}`, () => {
+      const parsed = quantity(text);
+      const found = { canonical: canonical(parsed), value: `${wholeOf(parsed)}`, milli: `${milliOf(parsed)}` };
+      for (const [what, said] of Object.entries(answer))
+        if (said !== null) assert.equal(Reflect.get(found, what), said, what);
+      assert.equal(compareQuantities(canonical(parsed), parsed), 0, "its canonical form is the same");
+    });
+
+  for (const text of answers.none)
+    it(`can't be ${JSON.stringify(text)}`, () => assert.equal(parseQuantity(text), undefined));
+
+  for (const { one, other, sum, cmp } of answers.pairs)
+    it(`adds up and compares: ${one} and ${other}`, () => {
+      assert.equal(canonical(add(quantity(one), quantity(other))), sum);
+      assert.equal(compareQuantities(one, other), cmp);
+    });
 });

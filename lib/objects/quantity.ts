@@ -1,46 +1,110 @@
-/** Kubernetes quantities: `500m`, `1Gi`, `1e3`. */
+/** A Kubernetes quantity such as `500m`, `1Gi` or `1e3`: exactly how much, and in which notation. */
+export interface Quantity {
+  /** Billionths; there are no smaller ones. */
+  readonly nanos: bigint;
+  readonly notation: "decimal" | "binary" | "exponent";
+  /** As somebody wrote it; what is computed has none. */
+  readonly text?: string;
+}
 
 // Nine digits of an exponent stay clear of where the API server overflows.
 const shape = /^([+-]?)(\d*)(?:\.(\d*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,9})?$/;
 
-const decimal: Record<string, number> = { n: -9, u: -6, m: -3, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
-const binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const decimalSuffixes = Object.keys(decimal);
+const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+const unit = 10n ** 9n;
 
 /** Where quantities end that have a binary suffix: 2^63-1. */
-const binaryCap = (2n ** 63n - 1n) * 10n ** 9n;
+const binaryCap = (2n ** 63n - 1n) * unit;
 
 /** Longer texts are taken for none, and exponents beyond for alike, so that no text takes long: not `1e999999999`, either. */
 const longest = 1000;
 const largestExponent = 1000;
 
-/** Whether a text is a quantity. The API server takes a few without a digit, such as `m`, for 0; these are none here. */
-export const isQuantity = (text: string): boolean => nanos(text) !== undefined;
-
-/** Below 0 where one is smaller than the other, above where it is larger; both must be quantities. */
-export const compareQuantities = (one: string, other: string): number => {
-  const [first, second] = [one, other].map(nanos);
-  if (first === undefined || second === undefined) throw new TypeError("only quantities can be compared");
-  return first < second ? -1 : first > second ? 1 : 0;
-};
-
-/** A quantity in billionths, rounded away from zero as the API server rounds. */
-const nanos = (text: string): bigint | undefined => {
+/**
+ * Reads a quantity, rounded away from zero as the API server rounds; undefined where it is none. The API server takes a
+ * few without a digit, such as `m`, for 0; these are none here. In manifests that it has not seen, some are numbers.
+ */
+export const parseQuantity = (written: string | number): Quantity | undefined => {
+  const text = String(written);
   if (text.length > longest) return undefined;
   const [matched, sign, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
   const digits = whole + fraction;
   if (matched === undefined || digits === "") return undefined;
 
-  const power = binary.indexOf(suffix) + 1;
+  const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const mantissa = BigInt(digits) * 1024n ** BigInt(power);
   const exponent = 9 - fraction.length + (decimal[suffix] ?? (power > 0 ? 0 : Number(suffix.slice(1))));
   const size = scaled(mantissa, exponent, digits.length);
   const capped = power > 0 && size > binaryCap ? binaryCap : size;
-  return sign === "-" ? -capped : capped;
+  const isFraction = capped > 0n && capped < unit;
+  const notation = power > 0 && !isFraction ? "binary" : suffix.length > 1 && power === 0 ? "exponent" : "decimal";
+  return { nanos: sign === "-" ? -capped : capped, notation, text };
 };
 
 const scaled = (mantissa: bigint, exponent: number, digits: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, largestExponent));
   // A binary suffix adds at most 19 digits; to divide by more than there are gives the same.
-  const divisor = 10n ** BigInt(Math.min(-exponent, digits + 19));
-  return (mantissa + divisor - 1n) / divisor;
+  return dividedUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
+};
+
+/** Away from zero. */
+const dividedUp = (dividend: bigint, divisor: bigint): bigint =>
+  (dividend + (dividend < 0n ? 1n - divisor : divisor - 1n)) / divisor;
+
+/** As `parseQuantity`, where the API server has seen to it that it is one. */
+export const quantity = (written: string | number): Quantity => {
+  const parsed = parseQuantity(written);
+  if (parsed === undefined) throw new TypeError(`${JSON.stringify(written)} is no quantity`);
+  return parsed;
+};
+
+export const zero: Quantity = quantity("0");
+
+/** Whether a text is a quantity. */
+export const isQuantity = (text: string): boolean => parseQuantity(text) !== undefined;
+
+/** Below 0 where one is smaller than the other, above where it is larger; texts must be quantities. */
+export const compareQuantities = (one: Quantity | string, other: Quantity | string): number => {
+  const [first, second] = [nanosOf(one), nanosOf(other)];
+  return Number(first > second) - Number(first < second);
+};
+
+const nanosOf = (given: Quantity | string) => (typeof given === "string" ? quantity(given) : given).nanos;
+
+/** Both together, in the notation of the first unless that is zero. */
+export const add = (one: Quantity, other: Quantity): Quantity => {
+  return { nanos: one.nanos + other.nanos, notation: (one.nanos === 0n ? other : one).notation };
+};
+
+/** In whole units, rounded away from zero: `Value()` in Go, but for what overflows there. */
+export const wholeOf = ({ nanos }: Quantity): bigint => dividedUp(nanos, unit);
+
+/** In thousandths, rounded away from zero: `MilliValue()` in Go, but for what overflows there. */
+export const milliOf = ({ nanos }: Quantity): bigint => dividedUp(nanos, unit / 1000n);
+
+/** As Kubernetes shows it: what was written as it was, what was computed in canonical form. */
+export const printed = (quantity: Quantity): string => quantity.text ?? canonical(quantity);
+
+/** The shortest without a point, and with the largest suffix of its notation. */
+export const canonical = ({ nanos, notation }: Quantity): string => {
+  if (nanos === 0n) return "0";
+  const isSmall = -1024n * unit < nanos && nanos < 1024n * unit;
+  if (notation === "binary" && !isSmall && nanos % unit === 0n) {
+    const [mantissa, power] = withoutFactors(nanos / unit, 1024n, binarySuffixes.length - 1);
+    return `${mantissa}${binarySuffixes[power]}`;
+  }
+  const most = notation === "exponent" ? Number.POSITIVE_INFINITY : decimalSuffixes.length - 1;
+  const [mantissa, power] = withoutFactors(nanos, 1000n, most);
+  if (notation !== "exponent") return `${mantissa}${decimalSuffixes[power]}`;
+  return power === 3 ? `${mantissa}` : `${mantissa}e${3 * (power - 3)}`;
+};
+
+/** A number as mantissa and power of a factor, as large as it can be up to the most. */
+const withoutFactors = (number: bigint, factor: bigint, most: number): [bigint, number] => {
+  let [mantissa, power] = [number, 0];
+  for (; power < most && mantissa % factor === 0n; power++) mantissa /= factor;
+  return [mantissa, power];
 };

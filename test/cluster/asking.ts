@@ -1,9 +1,9 @@
-import type { KubernetesObject, Request } from "#lib/review.ts";
+import type { KubernetesObject, Request, UserInfo } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
 import type { Case } from "../../infra/cases.ts";
 import type { Listed } from "../../infra/registry.ts";
 import type { Answer, Client } from "./client.ts";
-import type { Turn } from "./player.ts";
+import { clear, type Turn } from "./player.ts";
 import { listed, type Manifests } from "./postern.ts";
 import { type CaseRequest, type Fields, requestOf } from "./requests.ts";
 
@@ -13,6 +13,11 @@ const said = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
 /** Webhooks that are called for nobody but those who ask for them by name. */
 export const calledAs = (name: string, manifests: Manifests) => onlyWhere(`"${name}" in ${said(setupKey)}`, manifests);
+
+/** A user who asks for them. */
+export const calling = (name: string, user: UserInfo): UserInfo => {
+  return { ...user, extra: { ...user.extra, [setupKey]: [name] } };
+};
 
 const onlyWhere = (expression: string, manifests: Manifests) => {
   const condition = { name: "is-asked", expression };
@@ -68,6 +73,8 @@ export interface Question {
   namespace: string;
   /** Of that namespace. */
   labels: Record<string, string>;
+  /** What else is put in place once its object is there, and how it goes again. */
+  around?(admin: Client, stored: Fields): Promise<() => Promise<unknown>>;
 }
 
 /** What the client heard, and the observer saw. */
@@ -96,10 +103,15 @@ export const ask = async (
   if (obstacle) return { call: { method, path, user: "admin" }, name, answer: obstacle, seen: {} };
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
+  const leave = await question.around?.(admin, stored);
   const heard = await send(place, request, shape(request.body(object), stored), setup);
+  // What a subresource says of itself is only that all is well.
+  if (heard.answer.code === 201 && heard.answer.body.kind === "Status" && request.place)
+    heard.answer = { ...heard.answer, body: (await admin({ method: "GET", path: request.place })).body };
+  await leave?.();
   const { name: made } = Object(heard.answer.body.metadata);
   const left = request.place ?? (heard.answer.code === 201 && made ? `${collection}/${made}` : undefined);
-  if (left) await clear(admin, left);
+  if (left) await clear(left, () => admin);
   return heard;
 };
 
@@ -129,21 +141,22 @@ export const prepare = async (
   const home = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: home });
   const isThere = place !== undefined && accepts(await admin({ method: "GET", path: place }));
-  if (isThere && !present) await clear(admin, place);
+  if (isThere && !present) await clear(place, () => admin);
   if (isThere || !present) return undefined;
 
   const created = await admin({ method: "POST", path: collection, body: present });
   if (!accepts(created)) return created;
+  const { status } = present;
+  if (status !== undefined) {
+    const contentType = "application/merge-patch+json";
+    const stated = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });
+    if (!accepts(stated)) return stated;
+  }
   if (ephemeralContainers === undefined) return undefined;
-  const body = { ...created.body, spec: { ...Object(created.body.spec), ephemeralContainers } };
-  const debugged = await admin({ method: "PUT", path: `${place}/ephemeralcontainers`, body });
+  const body = { spec: { ephemeralContainers } };
+  const contentType = "application/strategic-merge-patch+json";
+  const debugged = await admin({ method: "PATCH", path: `${place}/ephemeralcontainers`, body, contentType });
   return accepts(debugged) ? undefined : debugged;
-};
-
-const clear = async (admin: Client, path: string) => {
-  const body = { metadata: { finalizers: null } };
-  await admin({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
-  await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` });
 };
 
 /** What is given, over what is there; elements of lists are known by their names. */

@@ -44,6 +44,17 @@ export const findBinaries = async (): Promise<Binaries | undefined> => {
   return there.every(Boolean) ? { version, apiserver, etcd } : undefined;
 };
 
+/** The plugins without which nothing of ours is called. */
+export const callers = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
+
+/** The admission plugins that an API server has compiled in, and those of them that are on where nobody says otherwise. */
+export const pluginsIn = async ({ apiserver }: Binaries): Promise<{ all: string[]; defaultOn: string[] }> => {
+  const { stdout } = await promisify(execFile)(apiserver, ["--help"], { maxBuffer: 64 * 1024 * 1024 });
+  const [, defaultOn = "", all = ""] =
+    /default enabled ones \(([^)]*)\)\. Comma-delimited list of admission plugins: ([^.]*)\./.exec(stdout) ?? [];
+  return { all: all.split(", "), defaultOn: defaultOn.split(", ") };
+};
+
 /** Builds both from the Go module proxy, by go.mod and go.sum; a few minutes, once for each version. */
 export const buildBinaries = async (): Promise<Binaries> => {
   const version = await versionOf();

@@ -1,5 +1,5 @@
 import { generateKeyPairSync, randomBytes } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -17,6 +17,8 @@ export interface Wishes {
   late?: { enable: string[]; fill(as: Cluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
+  /** A folder with what was there before, as a cluster's `keep` left it. */
+  store?: string;
   /** Whether users may do only what RBAC gives them; all may do everything otherwise. */
   rbac?: boolean;
   /** Further users, and the groups of each. */
@@ -36,6 +38,8 @@ export interface Cluster {
   tokenOf(user: string): string;
   /** Ends the API server and starts it again on the data that is there; these users have other tokens then. */
   restart(renewed?: string[]): Promise<void>;
+  /** Ends it all, and leaves what it stored in a folder, which others can start from. */
+  keep(folder: string): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -58,8 +62,10 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   await writeFile(join(folder, "sa.key"), privateKey.export({ type: "sec1", format: "pem" }), { mode: 0o600 });
 
+  const data = join(folder, "data");
+  if (wishes.store) await cp(wishes.store, data, { recursive: true });
   const keeper = run(etcd, [
-    `--data-dir=${join(folder, "data")}`,
+    `--data-dir=${data}`,
     `--listen-client-urls=http://127.0.0.1:${store}`,
     `--advertise-client-urls=http://127.0.0.1:${store}`,
     `--listen-peer-urls=http://127.0.0.1:${peer}`,
@@ -79,9 +85,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
       "--service-account-issuer=https://kubernetes.default.svc",
       "--service-cluster-ip-range=10.0.0.0/24",
       `--authorization-mode=${wishes.rbac ? "RBAC" : "AlwaysAllow"}`,
-      // Nobody is there to make the account that each pod would be given.
-      `--disable-admission-plugins=${["ServiceAccount", ...(wishes.disable ?? [])].filter((one) => !late.includes(one)).join(",")}`,
-      ...enabling([...(wishes.enable ?? []), ...late]),
+      ...admitting([...(wishes.enable ?? []), ...late], wishes.disable),
       ...(wishes.flags ?? []),
     ]);
 
@@ -96,11 +100,19 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     server = start(late);
     await ready(clients.admin.client, server);
   };
-  const stop = async () => {
+  const end = async () => {
     for (const { close } of Object.values(clients)) close();
     await server.stop();
     await keeper.stop();
+  };
+  const stop = async () => {
+    await end();
     await rm(folder, { recursive: true, force: true });
+  };
+  const keep = async (place: string) => {
+    await end();
+    await cp(data, place, { recursive: true });
+    await stop();
   };
   try {
     await ready(clients.admin.client, server);
@@ -113,10 +125,25 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     throw error;
   }
   const as = (user: keyof typeof users) => clients[user].client;
-  return { server: url, ca, admin: clients.admin.client, as, tokenOf, restart: (renewed) => restart(renewed), stop };
+  return {
+    ...{ server: url, ca, admin: clients.admin.client, as, tokenOf },
+    ...{ restart: (renewed) => restart(renewed), keep, stop },
+  };
 };
 
-const enabling = (plugins: string[]) => (plugins.length > 0 ? [`--enable-admission-plugins=${plugins.join(",")}`] : []);
+/** Nobody is there to make the account that each pod would be given, unless that is wished for. A name can't be in both. */
+const admitting = (enable: string[], disable: string[] = []) => {
+  const off = ["ServiceAccount", ...disable].filter((one) => !enable.includes(one));
+  return [
+    ...(enable.length > 0 ? [`--enable-admission-plugins=${enable.join(",")}`] : []),
+    ...(off.length > 0 ? [`--disable-admission-plugins=${off.join(",")}`] : []),
+  ];
+};
+
+const makeNamespaces = async (admin: Client) => {
+  for (const name of ["kube-system", "kube-public", "kube-node-lease", "default"])
+    await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
+};
 
 /** Until it serves, and the namespace that everybody uses is there. */
 const ready = async (admin: Client, server: Running) => {
@@ -129,6 +156,8 @@ const ready = async (admin: Client, server: Running) => {
       ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
     );
     if (health?.code === 200 && namespace?.code === 200) return;
+    // Where the API server was too early with its own namespaces, it tries again a minute later.
+    if (health?.code === 200 && namespace?.code === 404) await makeNamespaces(admin);
   }
   throw new Error(`kube-apiserver did not become ready: ${server.tail()}`);
 };

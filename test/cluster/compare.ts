@@ -1,5 +1,7 @@
-import { runtimeClasses } from "./generator.ts";
+import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import { mergeTolerations } from "#lib/objects/toleration.ts";
 import type { Turn } from "./player.ts";
+import { runtimeClasses } from "./surroundings.ts";
 
 /** Fields in which any two servers differ: that they are there is compared, what they say is not. */
 const ownToServer: Record<string, string> = {
@@ -35,6 +37,10 @@ export const comparable = ({ answer, name }: Turn, sequence: string): Comparable
     Object.hasOwn(ownToServer, key) && value !== undefined && !telling.has(value) ? "?" : value,
   );
   const plain = anonymous(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
+    // Uids and times stand in texts and labels, too.
+    .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
+    // The volume of an account's token has a suffix that is drawn at random.
+    .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
     // Go's diffs put in spaces of another width, in half of all processes, so that nobody reads them by machine.
     .replaceAll("\u00a0", " ");
   const body = Object.values(inOneOrder).reduce((body, arrange) => arrange(body), JSON.parse(plain));
@@ -58,6 +64,15 @@ const inOneOrder: Record<string, (body: Body) => Body> = {
     return { ...withSortedCauses(body), message: message.slice(0, -told.length) };
   },
 
+  "what a LimitRange has against a container or a pod, in Go's order of maps": (body) => {
+    const [, start, list] =
+      /^(.* is forbidden: )\[(.* per (?:Container|Pod|PersistentVolumeClaim) is .*)\]$/.exec(String(body.message)) ??
+      [];
+    if (start === undefined || list === undefined) return body;
+    const faults = list.split(/, (?=minimum |maximum |\S+ max limit to request ratio )/);
+    return { ...body, message: `${start}[${inRuns(faults, sortOf).join(", ")}]` };
+  },
+
   "the managers that a field is in conflict with, in Go's order of maps": (body) =>
     causesOf(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? withSortedCauses(body) : body,
 
@@ -65,6 +80,20 @@ const inOneOrder: Record<string, (body: Body) => Body> = {
     const [start, ...errors] = String(body.message).split(": errors:\n");
     return errors.length > 0 ? { ...body, message: [start, ...errors.join("\n").split("\n").sort()].join("\n") } : body;
   },
+};
+
+/** What a fault of a LimitRange is about, but for the resource. */
+const sortOf = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
+
+/** Sorted where neighbours are of a sort. */
+const inRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
+  const runs: string[][] = [];
+  for (const text of texts) {
+    const last = runs.at(-1);
+    if (last?.[0] !== undefined && sortOf(last[0]) === sortOf(text)) last.push(text);
+    else runs.push([text]);
+  }
+  return runs.flatMap((run) => run.sort());
 };
 
 interface Cause {
@@ -109,7 +138,7 @@ interface Known {
 const knownDifferences: Known[] = [
   {
     reason: "what upstream answers as a bare 500 is 403 Forbidden here, with the same text",
-    rules: ["always-pull-images"],
+    rules: ["always-pull-images", "pod-node-selector", "pod-toleration-restriction", "service-account"],
     explains: (wanted, actual) => {
       const [said, ours] = [Object(wanted.body), Object(actual.body)];
       return (
@@ -125,11 +154,10 @@ const knownDifferences: Known[] = [
   {
     reason: "API validation shows an empty list or map as none in its messages once a webhook has patched the object",
     rules: [
-      "always-pull-images",
-      "default-toleration-seconds",
-      "extended-resource-toleration",
-      "storage-object-in-use-protection",
-      "taint-nodes-by-condition",
+      ...["always-pull-images", "default-ingress-class", "default-storage-class", "default-toleration-seconds"],
+      ...["extended-resource-toleration", "limit-ranger", "pod-group-protection", "pod-node-selector"],
+      ...["pod-toleration-restriction", "pod-topology-labels", "priority", "runtime-class", "service-account"],
+      ...["storage-object-in-use-protection", "taint-nodes-by-condition"],
     ],
     explains: (wanted, actual) => {
       const [said, ours] = [apart(wanted), apart(actual)];
@@ -147,12 +175,52 @@ const knownDifferences: Known[] = [
     explains: (wanted, actual) => same(withSortedTolerations(wanted), withSortedTolerations(actual)),
   },
   {
+    reason: "a RuntimeClass drops what another toleration covers, after the plugin added it and before the rule does",
+    rules: ["extended-resource-toleration"],
+    explains: (wanted, actual) =>
+      same(withSortedTolerations(wanted), withSortedTolerations(actual, undefined, uncovered)),
+  },
+  {
     reason:
       "how long to stay on a lost node is said already where a RuntimeClass says it, after the plugin and before the rule",
     rules: ["default-toleration-seconds"],
     explains: (wanted, actual) => same(withSortedTolerations(wanted, saidByClass), withSortedTolerations(actual)),
   },
+  {
+    reason:
+      "what is no list of tolerations is refused with the annotation's name, not with what Go's JSON says of it as 500",
+    rules: ["pod-toleration-restriction"],
+    explains: (wanted, actual) =>
+      wanted.code === 500 &&
+      /^(invalid character|json: cannot unmarshal|unexpected end of JSON)/.test(messageOf(wanted)) &&
+      actual.code === 403 &&
+      /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(messageOf(actual)),
+  },
+  {
+    reason: "why the backend's answer can't be taken is said in other words",
+    rules: ["image-policy-webhook"],
+    explains: (wanted, actual) => {
+      const [start, said = ""] = messageOf(wanted).split(" is forbidden: ");
+      return (
+        wanted.code === 403 &&
+        actual.code === 403 &&
+        /^(couldn't get version\/kind; json parse error|the server could not find the requested resource)/.test(said) &&
+        messageOf(actual).startsWith(`${start} is forbidden: the image policy webhook backend answers `)
+      );
+    },
+  },
+  {
+    reason:
+      "a namespace that is made for a request is managed by Postern, where upstream it is by kube-apiserver itself",
+    rules: ["namespace-auto-provision"],
+    explains: (wanted, actual) =>
+      JSON.stringify(wanted.body).includes('"kind":"Namespace"') &&
+      JSON.stringify(wanted).split('"manager":"kube-apiserver"').length === 2 &&
+      same(JSON.parse(JSON.stringify(wanted).replace('"manager":"kube-apiserver"', '"manager":"postern"')), actual),
+  },
 ];
+
+const messageOf = ({ body }: Comparable) => String(Object(body).message);
 
 /** An answer, and the diffs of objects at the end of its texts. What is empty is null there. */
 const apart = (answer: Comparable) => {
@@ -211,18 +279,21 @@ const newLines = (diff: string, known: Map<number, string>, length: number): str
   return lines;
 };
 
-/** Of pods that have a RuntimeClass; each exchanged for another first. */
+/** Of pods that have a RuntimeClass; each exchanged for another first, and only those that are left of them. */
 const withSortedTolerations = (
   answer: Comparable,
   exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
+  left = (tolerations: Toleration[]) => tolerations,
 ): unknown =>
   JSON.parse(JSON.stringify(answer), (key, value) => {
     if (key !== "spec" || typeof value.runtimeClassName !== "string" || !Array.isArray(value.tolerations)) return value;
-    const tolerations = value.tolerations
+    const tolerations = left(value.tolerations)
       .map((one: unknown) => exchanged(one, value.runtimeClassName))
       .toSorted(byText);
     return { ...value, tolerations };
   });
+
+const uncovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
 /** What the plugin adds to a pod, and the rule doesn't, as the pod's class says it. */
 const saidByClass = (toleration: unknown, runtimeClass: string) => {

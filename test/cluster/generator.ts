@@ -1,5 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { Match } from "#lib/rule.ts";
+import type { Fields } from "./requests.ts";
 
 /** Who asks. */
 export type User = "admin" | "jane" | "system:node:n1";
@@ -11,8 +12,8 @@ export interface Edit {
 }
 
 /** One request about a sequence's object; its name is put in when it is sent. */
-export type Step = { user: User; dryRun: boolean } & (
-  | { verb: "create"; subresource?: string; body: Fields }
+export type Step = { user: User; dryRun: boolean } /** `into` another collection, where it is not the kind's own. */ & (
+  | { verb: "create"; subresource?: string; into?: string; body: Fields }
   /** A PUT of what was read back, with these edits. */
   | { verb: "replace"; subresource?: string; edits: Edit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
@@ -20,6 +21,8 @@ export type Step = { user: User; dryRun: boolean } & (
   /** At once, or with the grace that the object has. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
+  /** Whether the namespace is there. */
+  | { verb: "look" }
 );
 
 export type Kind = keyof typeof kinds;
@@ -27,12 +30,14 @@ export type Kind = keyof typeof kinds;
 /** Requests about one object, one after the other. */
 export interface Sequence {
   kind: Kind;
+  /** Where it lives; without one, in a namespace of its own that nobody made. */
+  namespace?: string;
+  /** An object that stands there already, and is to stand there afterwards: all about it is tried out only. */
+  standing?: string;
   /** Whether the API server makes the object's name. */
   generateName: boolean;
   steps: Step[];
 }
-
-export type Fields = Record<string, unknown>;
 
 /** What can be generated, and where the API server serves it. */
 export const kinds = {
@@ -45,52 +50,44 @@ export const kinds = {
   volumeattributesclasses: { apiVersion: "storage.k8s.io/v1", kind: "VolumeAttributesClass", namespaced: false },
   deployments: { apiVersion: "apps/v1", kind: "Deployment", namespaced: true },
   statefulsets: { apiVersion: "apps/v1", kind: "StatefulSet", namespaced: true },
+  ingresses: { apiVersion: "networking.k8s.io/v1", kind: "Ingress", namespaced: true },
+  jobs: { apiVersion: "batch/v1", kind: "Job", namespaced: true },
+  namespaces: { apiVersion: "v1", kind: "Namespace", namespaced: false },
+  priorityclasses: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", namespaced: false },
+  podgroups: { apiVersion: "scheduling.k8s.io/v1alpha2", kind: "PodGroup", namespaced: true },
+  localsubjectaccessreviews: {
+    ...{ apiVersion: "authorization.k8s.io/v1", kind: "LocalSubjectAccessReview", namespaced: true },
+  },
 } as const;
 
-const every = Object.keys(kinds) as Kind[];
+/** Not served by every API server, or never kept. */
+const special: readonly Kind[] = ["podgroups", "localsubjectaccessreviews"];
+const every = (Object.keys(kinds) as Kind[]).filter((kind) => !special.includes(kind));
 
 /** Pods with this annotation are spoiled by another webhook, after all rules. */
 export const spoil = "parity.postern.dev/never-pull";
 
-/** What a RuntimeClass adds to its pods, the API server adds after most plugins and before it calls a webhook. */
-const runtimeClass = (name: string, toleration: object) => ({
-  apiVersion: "node.k8s.io/v1",
-  kind: "RuntimeClass",
-  metadata: { name },
-  handler: name,
-  scheduling: { tolerations: [{ operator: "Exists", ...toleration }] },
-});
-
-/** Have to be there. */
-export const runtimeClasses = {
-  sandboxed: runtimeClass("sandboxed", { key: "example.com/sandboxed", effect: "NoSchedule" }),
-  impatient: runtimeClass("impatient", {
-    key: "node.kubernetes.io/not-ready",
-    effect: "NoExecute",
-    tolerationSeconds: 30,
-  }),
-};
-
 /** Present and absent in this proportion. */
-const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
+export const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },
     { weight: absent, arbitrary: fc.constant(undefined) },
     { weight: present, arbitrary },
   );
-const one = <T>(...values: T[]) => fc.constantFrom(...values);
+export const one = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Members that come and go. */
 const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Fields> =>
   fc.record(members, { requiredKeys: [] }).map(defined);
-const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Fields> => fc.record(members).map(defined);
+export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Fields> =>
+  fc.record(members).map(defined);
 const defined = (fields: object): Fields =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 const rarely = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
   Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, maybe(arbitrary, 1, 4)]));
-const list = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
+export const list = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
-const at = (path: string, value: Arbitrary<unknown>): Arbitrary<Edit> =>
+export const at = (path: string, value: Arbitrary<unknown>): Arbitrary<Edit> =>
   value.map((value) => ({
     path: path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
     ...(value !== undefined && { value }),
@@ -101,7 +98,7 @@ const stored: readonly Kind[] = ["persistentvolumes", "persistentvolumeclaims", 
 const lasting = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: Fields): Fields => spec;
 
 /** A pod has so many parts that if each were wrong now and then, hardly any would be right: one where nothing is, one where much is. */
-const vocabulary = (odd: boolean) => {
+export const vocabulary = (odd: boolean) => {
   const mostly = <T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U> =>
     odd ? fc.oneof({ weight: 14, arbitrary: valid }, { weight: 1, arbitrary: invalid }) : valid;
   const ifOdd = <T>(arbitraries: T[]): T[] => (odd ? arbitraries : []);
@@ -458,8 +455,50 @@ const vocabulary = (odd: boolean) => {
       serviceName: mostly(one("a"), one("", undefined)),
       podManagementPolicy: maybe(mostly(one("Parallel"), one("Odd")), 1, 4),
     }),
+    ingresses: whole({
+      spec: whole({
+        defaultBackend: mostly(one({ service: { name: "a", port: { number: 80 } } }), one(undefined, {})),
+        ingressClassName: maybe(mostly(one("web", "inner", "missing"), one("", "not valid")), 1, 3),
+      }),
+    }),
+    jobs: whole({
+      spec: fc
+        .tuple(podSpec, one(undefined, 1, 3), mostly(one(undefined, 4), one(-1)), one(undefined, true))
+        .map(([spec, parallelism, completions, suspend]) => {
+          const template = { spec: { ...lasting(spec), restartPolicy: "Never" } };
+          return defined({ parallelism, completions, suspend, template });
+        }),
+    }),
+    namespaces: some({ spec: one({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}) }),
+    priorityclasses: whole({
+      value: mostly(one(0, 5, 1000, -1), one(2_000_000_000, undefined)),
+      globalDefault: maybe(fc.boolean()),
+      preemptionPolicy: maybe(mostly(one("Never", "PreemptLowerPriority"), one("Sometimes"))),
+    }),
+    podgroups: whole({
+      spec: whole({
+        schedulingPolicy: mostly(
+          one<Fields>({ basic: {} }, { gang: { minCount: 2 } }),
+          one({}, { gang: {}, basic: {} }),
+        ),
+        podGroupTemplateRef: maybe(
+          fc
+            .tuple(one("work", "work", "ended-work", "missing"), one("workers", "workers", "driver", "nobody"))
+            .map(([workloadName, podGroupTemplateName]) => ({ workload: { workloadName, podGroupTemplateName } })),
+          4,
+        ),
+      }),
+    }),
+    localsubjectaccessreviews: whole({
+      spec: whole({ user: one("jane"), resourceAttributes: one({ verb: "get", resource: "pods" }) }),
+    }),
   };
 
+  /** How a class was named before there was a field for it. */
+  const older: Partial<Record<Kind, Arbitrary<Fields | undefined>>> = {
+    ingresses: maybe(one({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }), 1, 4),
+    persistentvolumeclaims: maybe(one({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
+  };
   const metadata = whole({
     labels: maybe(labels),
     annotations: maybe(annotations),
@@ -472,9 +511,17 @@ const vocabulary = (odd: boolean) => {
   });
 
   const objectOf = (kind: Kind): Arbitrary<Fields> =>
-    fc.tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind]).map(([metadata, rest]) => {
-      return { apiVersion: kinds[kind].apiVersion, kind: kinds[kind].kind, metadata, ...rest };
-    });
+    fc
+      .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? one(undefined))
+      .map(([metadata, rest, more]) => {
+        const annotations = more && { annotations: { ...Object(metadata.annotations), ...more } };
+        return {
+          apiVersion: kinds[kind].apiVersion,
+          kind: kinds[kind].kind,
+          metadata: { ...metadata, ...annotations },
+          ...rest,
+        };
+      });
 
   const common = [
     at("metadata.labels", labels),
@@ -528,6 +575,23 @@ const vocabulary = (odd: boolean) => {
     volumeattributesclasses: [at("parameters", one({ a: "c" })), at("driverName", one("b.example.com"))],
     deployments: [...ofTemplate, at("spec.paused", one(true))],
     statefulsets: [...ofTemplate, at("spec.serviceName", one("b"))],
+    ingresses: [
+      at("spec.ingressClassName", one("web", "inner", undefined)),
+      at("spec.tls", one([{ hosts: ["a.example.com"] }])),
+    ],
+    jobs: [
+      at("spec.parallelism", mostly(one(0, 1, 2, 5), one(-1))),
+      at("spec.parallelism", one(3, undefined)),
+      at("spec.suspend", fc.boolean()),
+    ],
+    namespaces: [at("spec.finalizers", one([], ["kubernetes"]))],
+    priorityclasses: [
+      at("globalDefault", one(true, true, false, undefined)),
+      at("description", one("a", undefined)),
+      at("value", one(7)),
+    ],
+    podgroups: [at("spec.schedulingPolicy", one({ basic: {} }))],
+    localsubjectaccessreviews: [at("spec.user", one("admin"))],
   };
 
   const ofWorkload = {
@@ -566,15 +630,21 @@ const vocabulary = (odd: boolean) => {
     volumeattributesclasses: {},
     deployments: ofWorkload,
     statefulsets: ofWorkload,
+    ingresses: { status: at("status.loadBalancer", one({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
+    jobs: { status: at("status.active", one(1, 2)) },
+    namespaces: { status: at("status.phase", mostly(one("Active"), one("Odd"))) },
+    priorityclasses: {},
+    podgroups: {},
+    localsubjectaccessreviews: {},
   };
 
-  return { objectOf, edits, common, subresources };
+  return { objectOf, edits, common, subresources, tolerations };
 };
 
-type Vocabulary = ReturnType<typeof vocabulary>;
+export type Vocabulary = ReturnType<typeof vocabulary>;
 
 /** As a JSON patch, or as one that is merged; there a list's first members are meant by their names. */
-const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[]): unknown => {
+export const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[]): unknown => {
   if (type === "json")
     return edits.map(({ path, ...edit }) => {
       const pointer = path.map((part) => `/${String(part).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
@@ -612,7 +682,7 @@ const isFields = (value: unknown): value is Fields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 type Asked = { user: User; dryRun: boolean };
-const asked: Arbitrary<Asked> = fc.record({
+export const asked: Arbitrary<Asked> = fc.record({
   user: fc.oneof(
     { weight: 4, arbitrary: one<User>("admin") },
     { weight: 1, arbitrary: one<User>("jane", "system:node:n1") },
@@ -620,7 +690,7 @@ const asked: Arbitrary<Asked> = fc.record({
   dryRun: fc.oneof({ weight: 11, arbitrary: one(false) }, { weight: 1, arbitrary: one(true) }),
 });
 
-const patchType = one("json" as const, "merge" as const, "strategic-merge" as const);
+export const patchType = one("json" as const, "merge" as const, "strategic-merge" as const);
 
 const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
   const { common, edits, objectOf, subresources } = words;
@@ -705,7 +775,7 @@ const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<Fields>)
     .map(([asked, body, manager, force]): Step => ({ ...asked, verb: "apply", manager, force, body }));
 };
 
-const lastStep: Arbitrary<Step> = fc
+export const lastStep: Arbitrary<Step> = fc
   .record({
     user: one<User>("admin", "admin", "jane"),
     dryRun: one(false, false, false, true),
@@ -715,15 +785,6 @@ const lastStep: Arbitrary<Step> = fc
   .map(({ all, graceful, ...asked }) =>
     all ? { ...asked, verb: "deletecollection" } : { ...asked, verb: "delete", graceful },
   );
-
-/** Pods of a runtime class. They are not changed: each answer would differ by the order in which they tolerate. */
-const withRuntimeClass = ({ objectOf }: Vocabulary): Arbitrary<Sequence> =>
-  fc
-    .tuple(fc.boolean(), one(...Object.keys(runtimeClasses)), asked, objectOf("pods"), lastStep)
-    .map(([generateName, runtimeClassName, asked, body, last]) => {
-      const spec = { ...Object(body.spec), runtimeClassName };
-      return { kind: "pods", generateName, steps: [{ ...asked, verb: "create", body: { ...body, spec } }, last] };
-    });
 
 const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
   fc
@@ -742,20 +803,44 @@ const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
       last: lastStep,
     })
     .map(({ generateName, first, changes, last }): Sequence => {
-      return { kind, generateName, steps: [first, ...changes, last] };
+      return { kind, namespace: "default", generateName, steps: [first, ...changes, last] };
     });
 
+/** What to ask about beside what a rule matches, and where. */
+export interface Topics {
+  /** Namespaces beside `default`, each as often as it is named; undefined is one of the sequence's own. */
+  homes?: readonly (string | undefined)[];
+  /** Sequences with a plan, where chance alone would seldom come to the point. */
+  scenes?: readonly Arbitrary<Sequence>[];
+}
+
 /** Requests for a rule: mostly about what it matches, and some about everything else. */
-export const sequencesFor = (matches: readonly Match[]): Arbitrary<Sequence> => {
+export const sequencesFor = (
+  matches: readonly Match[],
+  { homes = [], scenes = [] }: Topics = {},
+): Arbitrary<Sequence> => {
   const resources = matches.flatMap(({ resources }) => resources.map((path) => path.split("/")[0]));
-  const matched = every.filter((kind) => resources.includes(kind) || resources.includes("*"));
+  const isMatched = (kind: Kind) => resources.includes(kind) || (resources.includes("*") && every.includes(kind));
+  const matched = (Object.keys(kinds) as Kind[]).filter(isMatched);
   const [sound, odd] = [vocabulary(false), vocabulary(true)];
   const about = (kinds: Kind[], words: Vocabulary) => fc.oneof(...kinds.map((kind) => sequenceOf(kind, words)));
   const concerned = matched.length > 0 ? matched : every;
-  return fc.oneof(
+  const sequences = fc.oneof(
     { weight: 12, arbitrary: about(concerned, sound) },
     { weight: 4, arbitrary: about(concerned, odd) },
     { weight: 2, arbitrary: about(every, sound) },
-    ...(concerned.includes("pods") ? [{ weight: 1, arbitrary: withRuntimeClass(sound) }] : []),
+    ...scenes.map((arbitrary) => ({ weight: Math.ceil(16 / scenes.length), arbitrary })),
   );
+  return homes.length === 0
+    ? sequences
+    : fc.tuple(sequences, one("default", "default", ...homes)).map(([sequence, home]) => moved(sequence, home));
+};
+
+/** The same elsewhere, unless that has its place. In the end somebody looks whether its namespace is there. */
+const moved = (sequence: Sequence, namespace: string | undefined): Sequence => {
+  const { standing, kind } = sequence;
+  if (standing !== undefined || sequence.namespace !== "default" || !kinds[kind].namespaced) return sequence;
+  if (namespace !== undefined) return { ...sequence, namespace };
+  const { namespace: _, ...homeless } = sequence;
+  return { ...homeless, steps: [...sequence.steps, { user: "admin", dryRun: false, verb: "look" }] };
 };

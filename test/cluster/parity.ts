@@ -4,15 +4,19 @@ import { join } from "node:path";
 import fc, { type Arbitrary } from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "#lib/objects/pod.ts";
-import { inPhase, type Phase, type Rule, rule, type Twin } from "#lib/rule.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { inPhase, type Rule, rule, type Twin } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { openCertificate } from "../../infra/keys.ts";
 import type { Listed } from "../../infra/registry.ts";
 import type { Binaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
+import type { Cluster } from "./cluster.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
-import { runtimeClasses, type Sequence, sequencesFor, spoil } from "./generator.ts";
+import { type Sequence, sequencesFor, spoil } from "./generator.ts";
+import { openPair } from "./pair.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
-import { listed, noticed, register, serveRules } from "./postern.ts";
+import { type Host, kindOf, listed, noticed, register, serveRules } from "./postern.ts";
+import { scenes } from "./scenes.ts";
+import { type Stage, stages } from "./stages.ts";
 
 /** What to find out. */
 export interface Question {
@@ -48,8 +52,8 @@ export interface Parity {
   unexplained: number;
   /** The webhooks of which a matchCondition could not be evaluated, and how often, by the API server's own count. */
   failedConditions: Record<string, number>;
-  /** Of the webhooks, for these requests; with the rule's matchConditions and without. */
-  calls: { made: number; withoutConditions: number };
+  /** Of the webhooks, for these requests; with the rule's matchConditions, where it refused or changed something, and without. */
+  calls: { made: number; acted: number; withoutConditions: number };
   differences: Difference[];
 }
 
@@ -73,49 +77,36 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
     const folder = await mkdtemp(join(tmpdir(), "postern-parity-"));
     stops.push(() => rm(folder, { recursive: true, force: true }));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const sequence = sequencesFor(matchesOf(port));
+    const sequence = sequencesFor(matchesOf(port), topicsOf(stages[twin.plugin] ?? {}));
     const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
-    const fill = async (as: Users) => {
-      await furnish(as);
-      await playAll(numbered.filter(isKept).map(creation), as);
-    };
-    const late = tooEarly.has(twin.plugin);
-    const booted = await Promise.allSettled([
-      bootCluster(binaries, {
-        flags,
-        ...(!twin.defaultOn && !late && { enable: [twin.plugin] }),
-        ...(late && { late: { enable: [twin.plugin], fill: (as) => fill(as) } }),
-      }),
-      bootCluster(binaries, { flags, ...(twin.defaultOn && { disable: [twin.plugin] }) }),
-    ]);
-    for (const result of booted) if (result.status === "fulfilled") stops.push(result.value.stop);
-    const [upstream, ours] = booted.map((result) => {
-      if (result.status === "rejected") throw result.reason;
-      return result.value;
-    }) as [Cluster, Cluster];
+    const isLate = tooEarly.has(twin.plugin);
+    const fill = (as: Users) => playAll(numbered.filter(isKept).map(creation), as);
+    const late = isLate ? { enable: [twin.plugin], fill } : undefined;
+    const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stops }, late);
 
     const { matchConditions: _, ...unconditional } = port.rule;
-    const spoilt = await serve([], certificate, question.settings);
+    const settings = merge(standard.settings, question.settings);
+    const spoilt = await serve([], { certificate }, settings);
     stops.push(spoilt.stop);
-    const asItIs = await serve([port], certificate, question.settings);
+    const asItIs = await serve([port], { certificate, world: world() }, settings);
     stops.push(asItIs.stop);
-    const bare = await serve([{ ...port, rule: unconditional }], certificate, question.settings);
+    const bare = await serve([{ ...port, rule: unconditional }], { certificate, world: world() }, settings);
     stops.push(bare.stop);
 
-    const pair: Pair = { rule: port.name, upstream, ours };
+    const pair = { rule: port.name, upstream, ours };
     const property = propertyOf(sequence, pair);
-    if (late) await fill(ours.as);
-    else await Promise.all([furnish(upstream.as), furnish(ours.as)]);
+    if (isLate) await fill(ours.as);
     const outcome: Parity = {
       ...{ rule: port.name, plugin: twin.plugin, requests: question.requests },
       ...{ equal: 0, known: {}, unexplained: 0, failedConditions: {} },
-      ...{ calls: { made: 0, withoutConditions: 0 }, differences: [] },
+      ...{ calls: { made: 0, acted: 0, withoutConditions: 0 }, differences: [] },
     };
 
     // A server that refuses everything lets nobody register a webhook, and would call none.
-    await Promise.all([late || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
+    await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
     const [wanted, actual] = await Promise.all([playAndClear(numbered, upstream), playAndClear(numbered, ours)]);
-    outcome.calls.made = asItIs.calls();
+    outcome.calls.made = asItIs.calls().length;
+    outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
     const verdicts = numbered.map(({ name }, index) =>
       verdictsOf(port.name, wanted[index] ?? [], actual[index] ?? [], name),
     );
@@ -127,7 +118,7 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
 
     await bare.callFrom(ours);
     const again = await playAndClear(numbered, ours);
-    outcome.calls.withoutConditions = bare.calls();
+    outcome.calls.withoutConditions = bare.calls().length;
     // What differs with them as well has been told already.
     const onlyNow = numbered.map(({ name }, index) =>
       verdicts[index]?.some(isDifferent) ? [] : verdictsOf(port.name, wanted[index] ?? [], again[index] ?? [], name),
@@ -142,14 +133,12 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
   }
 };
 
-/** Puts there what requests name and don't make. */
-const furnish = async (as: Users): Promise<void> => {
-  for (const made of Object.values(runtimeClasses)) {
-    const path = `/apis/${made.apiVersion}/runtimeclasses`;
-    const { code, body } = await as("admin")({ method: "POST", path, body: made });
-    if (code !== 201) throw new Error(`the API server refuses a RuntimeClass: ${body.message}`);
-  }
-};
+const topicsOf = ({ homes = {}, scenes: wanted }: Stage) => ({
+  homes: Object.entries(homes).flatMap(([home, length]) =>
+    Array.from({ length }, () => (home === "own" ? undefined : home)),
+  ),
+  ...(wanted && { scenes: wanted.map((name) => scenes[name]) }),
+});
 
 /** A condition that fails refuses the request or is passed over, as the failurePolicy says; either way it is counted. */
 const failedConditions = async ({ admin }: Cluster): Promise<Record<string, number>> => {
@@ -170,9 +159,6 @@ const creation = ({ sequence, name }: Numbered): Numbered => {
   const steps = sequence.steps.slice(0, 1).map((step) => ({ ...step, dryRun: false }));
   return { name, sequence: { ...sequence, generateName: false, steps } };
 };
-
-/** Some services keep their addresses until all is compared, and some pods are privileged. */
-const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
 
 /** A webhook of somebody else's, called after all rules, that makes containers run what lies on the node. */
 export const spoiler = listed(
@@ -199,23 +185,22 @@ const beacon = listed(
   }),
 );
 
-const serve = async (ports: Port[], certificate: ServerCertificate, settings: object | undefined) => {
+const serve = async (ports: Port[], host: Host, settings: object) => {
   const setups = ports.map(({ name, rule }) => {
     // Whoever must be exempt is somebody who never asks; and nobody else is.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     // A machine with much to do may be slow, which says nothing about the rule.
     const patience = { failurePolicy: "Fail", timeoutSeconds: 10 };
-    return [name, { ...patience, exempt, settings: { ...rule.twin.settings, ...settings } }];
+    return [name, { ...patience, exempt, settings }];
   });
   const rules = { ...Object.fromEntries(setups), beacon: {}, spoiler: {} };
-  const served = await serveRules([beacon, ...ports, spoiler], JSON.stringify({ rules }), { certificate });
+  const served = await serveRules([beacon, ...ports, spoiler], JSON.stringify({ rules }), host);
   const names = new Set(ports.map(({ name }) => name));
   const { reports, stop } = served;
   return {
     stop,
-    /** How often a user's request came to the ports. */
-    calls: () =>
-      reports.filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")).length,
+    /** What became of each user's request that came to the ports. */
+    calls: () => reports.filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
     /** Has these webhooks called by a cluster, and none but these. */
     callFrom: async ({ admin }: Cluster) => {
       // Where nobody but the beacon would be called, the beacon may not be reached either.
@@ -234,8 +219,6 @@ const serve = async (ports: Port[], certificate: ServerCertificate, settings: ob
 
 const users = new Set<string>(["admin", "jane", "system:node:n1"]);
 const webhooks = "/apis/admissionregistration.k8s.io/v1";
-const kindOf = (phase: Phase | undefined) =>
-  phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
 interface Numbered {
   sequence: Sequence;
@@ -284,14 +267,11 @@ type Property = ReturnType<typeof propertyOf>;
 const matchesOf = ({ phases, rule }: Port) =>
   phases.flatMap((phase) => inPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
-interface Pair {
-  rule: string;
-  upstream: Cluster;
-  ours: Cluster;
-}
-
 /** That a sequence is answered alike; each time about an object of another name. */
-const propertyOf = (sequence: Arbitrary<Sequence>, { rule, upstream, ours }: Pair) => {
+const propertyOf = (
+  sequence: Arbitrary<Sequence>,
+  { rule, upstream, ours }: { rule: string; upstream: Cluster; ours: Cluster },
+) => {
   let count = 0;
   return fc.asyncProperty(sequence, async (sequence) => {
     const name = `t${count++}`;

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Answer, Call, Client } from "./client.ts";
-import { type Edit, type Fields, kinds, type Sequence, type Step, type User } from "./generator.ts";
+import { type Edit, kinds, type Sequence, type Step, spoil, type User } from "./generator.ts";
+import type { Fields } from "./requests.ts";
 
 /** Somebody to be, on one API server. */
 export type Users = (user: User) => Client;
@@ -19,12 +20,13 @@ export const play = async (
   name: string,
   as: Users,
 ): Promise<{ turns: Turn[]; remains: string[] }> => {
-  const { kind, generateName, steps } = sequence;
+  const { kind, namespace = name, standing, generateName, steps } = sequence;
   const { apiVersion, namespaced } = kinds[kind];
   const prefix = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
-  const collection = `${prefix}${namespaced ? "/namespaces/default" : ""}/${kind}`;
+  const home = `/api/v1/namespaces/${namespace}`;
+  const collection = `${prefix}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: Turn[] = [];
-  let current = generateName ? `${name}-none` : name;
+  let current = standing ?? (generateName ? `${name}-none` : name);
   const made = new Set<string>();
 
   const read = async (step: Step & { verb: "replace" }) => {
@@ -42,34 +44,54 @@ export const play = async (
   for (const step of steps) {
     const object = `${collection}/${current}`;
     if (made.has(current)) while (!(await copied(object))) await wait(5);
-    const call = await callOf(step, { collection, object, name, current, generateName, read, first: steps[0] });
+    const place = {
+      home,
+      namespace,
+      isKept: kind !== "localsubjectaccessreviews",
+      collection,
+      object,
+      name,
+      current,
+      generateName,
+      read,
+      first: steps[0],
+    };
+    const call = await callOf(standing === undefined ? step : { ...step, dryRun: true }, place);
     // A connection that is closed is an answer as well: the API server closes it where it panics.
     const answer = await as(step.user)(call).catch((error: Error): Answer => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
     const { name: called } = Object(answer.body.metadata);
-    if (answer.code === 201 && answer.body.kind === kinds[kind].kind && !step.dryRun) {
+    if (answer.code === 201 && answer.body.kind === kinds[kind].kind && called && !step.dryRun) {
       current = called;
       made.add(called);
     }
     turns.push({ call: { ...call, user: step.user }, answer, name: current });
   }
+  const left = [...[...made].map((one) => `${collection}/${one}`), ...(sequence.namespace === undefined ? [home] : [])];
   const remains: string[] = [];
-  for (const one of made) {
-    const { code } = await as("admin")({ method: "GET", path: `${collection}/${one}` });
-    if (code === 200) remains.push(`${collection}/${one}`);
-  }
+  for (const path of left) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
   return { turns, remains };
 };
 
 /** Takes away what a sequence left, whatever keeps it. */
 export const clear = async (path: string, as: Users): Promise<void> => {
   const contentType = "application/merge-patch+json";
-  await as("admin")({ method: "PATCH", path, body: { metadata: { finalizers: null } }, contentType });
-  await as("admin")({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` });
+  const metadata = { finalizers: null, annotations: { [spoil]: null } };
+  await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
+  // A Job that goes would otherwise wait for its pods.
+  await as("admin")({ method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` });
+  // Nobody is there who would empty it.
+  const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
+  if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
 };
 
 interface Place {
+  namespace: string;
+  /** The namespace's own path. */
+  home: string;
+  /** Whether what is created is kept, under a name. */
+  isKept: boolean;
   collection: string;
   object: string;
   name: string;
@@ -88,9 +110,15 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
   const subresource = "subresource" in step && step.subresource ? `/${step.subresource}` : "";
   switch (step.verb) {
     case "create": {
-      const path = `${subresource ? `${object}${subresource}` : collection}${query()}`;
-      const given = generateName && !subresource ? { generateName: `${name}-` } : { name: current };
-      return { method: "POST", path, body: called(step.body, name, given) };
+      const main = step.into === undefined ? collection : `${place.home}/${step.into}`;
+      const path = `${subresource ? `${object}${subresource}` : main}${query()}`;
+      const given =
+        generateName && !subresource && step.into === undefined ? { generateName: `${name}-` } : { name: current };
+      return {
+        method: "POST",
+        path,
+        body: place.isKept ? called(step.body, name, given) : inside(step.body, place.namespace),
+      };
     }
     case "replace": {
       const before = (await place.read(step)) ?? called(bodyOf(place.first), name, { name: current });
@@ -111,6 +139,8 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
       const selector = { labelSelector: `${sequenceLabel}=${name}`, gracePeriodSeconds: "0" };
       return { method: "DELETE", path: `${collection}${query(selector)}` };
     }
+    case "look":
+      return { method: "GET", path: place.home };
   }
 };
 
@@ -123,6 +153,16 @@ const called = (body: Fields, sequence: string, given: Fields): Fields => {
   const metadata = Object(body.metadata);
   const labels = { ...metadata.labels, [sequenceLabel]: sequence };
   return { ...body, metadata: { ...metadata, labels, ...given } };
+};
+
+/** A question about what somebody may do in this namespace. */
+const inside = ({ spec, ...body }: Fields, namespace: string): Fields => {
+  const { resourceAttributes, ...rest } = Object(spec);
+  return {
+    ...body,
+    metadata: { namespace },
+    spec: { ...rest, resourceAttributes: { ...resourceAttributes, namespace } },
+  };
 };
 
 const edited = (object: Fields, edits: Edit[]): Fields => {

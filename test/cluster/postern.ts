@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Report } from "#lib/journal.ts";
 import { unconnected, type World } from "#lib/needs.ts";
-import { phases, type Rule } from "#lib/rule.ts";
+import { type Phase, phases, type Rule } from "#lib/rule.ts";
 import { chooseCluster, parseConfig, servedRules } from "../../infra/config.ts";
 import { type Handler, openGateway } from "../../infra/gateway.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys.ts";
@@ -15,7 +15,7 @@ import { signing } from "../signing.ts";
 import type { Client } from "./client.ts";
 
 /** Postern as `npm start` runs it, for a postern.yaml of a test's own. */
-export const servePostern = async (yaml: string) => {
+export const servePostern = async (yaml: string, world: typeof unconnected | Required<Host>["world"] = unconnected) => {
   const folder = await mkdtemp(join(tmpdir(), "postern-served-"));
   const file = join(folder, "postern.yaml");
   await writeFile(file, yaml);
@@ -23,7 +23,7 @@ export const servePostern = async (yaml: string) => {
   const reports: Report[] = [];
   const host = {
     publicKeys: signer.publicKey,
-    world: unconnected,
+    world,
     journal: (report: Report) => void reports.push(report),
   };
   const workshop = await openWorkshop(file, host);
@@ -31,9 +31,9 @@ export const servePostern = async (yaml: string) => {
   gateway.serve(workshop.handlers);
   const catalogue = await readCatalogue();
 
-  /** The webhook configurations, as `postern manifests` prints them, under a name. */
-  const manifests = (name = "postern") => {
-    const [chosen, cluster] = chooseCluster(workshop.config, undefined);
+  /** The webhook configurations, as `postern manifests` prints them, under a name, of a cluster where there are several. */
+  const manifests = (name = "postern", wanted?: string) => {
+    const [chosen, cluster] = chooseCluster(workshop.config, wanted);
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1) ?? 1);
     const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
     return configurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false });
@@ -54,7 +54,7 @@ export const listed = (name: string, rule: Rule): Listed => ({ name, folder: "",
 /** What surrounds rules that a test serves. */
 export interface Host {
   certificate: ServerCertificate;
-  world?(cluster: string): World;
+  world?(cluster: string, milliseconds: number): World;
   /** Stands before an endpoint. */
   before?(name: string, handler: Handler): Handler;
 }
@@ -93,6 +93,10 @@ export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
   serve(yaml);
   return { reports, serve, manifests, url: gateway.url, stop: () => gateway.close() };
 };
+
+/** Of the configuration that has a phase's entries. */
+export const kindOf = (phase: Phase | undefined) =>
+  phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
 export type Manifests = ReturnType<typeof configurations>;
 const collection = "/apis/admissionregistration.k8s.io/v1";

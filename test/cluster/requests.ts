@@ -39,28 +39,43 @@ export const requestOf = async (listed: Listed, entry: Case, spare: string, admi
   const name = said ?? generateName?.replace(/-$/, "") ?? "a";
   const called = isMade || !isKept ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? spare) : undefined;
+  // Nobody empties a namespace that goes; and without those that the API server made itself, it is none.
+  const isHome = main.kind === "Namespace";
+  const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [
     prefixOf(request.resource),
     ...(namespace ? ["namespaces", namespace] : []),
     request.resource.resource,
   ].join("/");
   // What is deleted without a name goes with all others.
-  const isNamed = operation !== "CREATE" && (operation !== "DELETE" || given.metadata?.name !== undefined);
+  const isNamed =
+    (operation !== "CREATE" || subResource !== undefined) &&
+    (operation !== "DELETE" || given.metadata?.name !== undefined);
   const path = [collection, isNamed && name, subResource].filter(Boolean).join("/");
   const query = new URLSearchParams(operation === "CONNECT" ? optionsIn(given) : []);
-  if (entry.dryRun) query.set("dryRun", "All");
+  if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
   const whole = (object: KubernetesObject, { apiVersion, kind }: Served): Fields =>
-    merge({ apiVersion, kind, metadata: called, ...needed[kind]?.(namespace) }, inFull(kind, object)) as Fields;
+    withoutUid({ apiVersion, kind, metadata: called, ...complete({ ...object, kind }, namespace) }, called);
   const before = presentIn(entry, subResource);
   return {
     ...{ user: request.userInfo, namespace, collection, name },
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
     body: (object) => whole(object, own),
-    ...(before && withoutEphemeral(whole(before, main))),
-    place: isMade || !isKept ? undefined : `${collection}/${name}`,
+    ...(before && isOurs && withoutEphemeral(whole(before, main))),
+    place: isMade || !isKept || !isOurs ? undefined : `${collection}/${name}`,
   };
+};
+
+/** An object with what the API server insists on. */
+export const complete = (object: KubernetesObject, namespace: string | undefined): Fields =>
+  merge(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as Fields;
+
+/** The API server draws them. */
+const withoutUid = (object: Fields, called: object): Fields => {
+  const { uid: _, ...metadata } = Object(object.metadata);
+  return { ...object, metadata: { ...called, ...metadata } };
 };
 
 /** What an API server says of a resource. */
@@ -83,17 +98,25 @@ const prefixOf = ({ group, version }: Resource) => (group === "" ? `/api/${versi
 const served = async (admin: Client, resource: Resource, kind: string, subResource?: string): Promise<Served> => {
   const apiVersion = [resource.group, resource.version].filter(Boolean).join("/");
   const path = [resource.resource, subResource].filter(Boolean).join("/");
+  const known = discovered.get(admin) ?? new Map<string, Listing>();
+  discovered.set(admin, known);
   const find = async () => {
-    const { body } = await admin({ method: "GET", path: prefixOf(resource) });
-    const list: { name: string; group?: string; version?: string }[] = Array.isArray(body.resources)
-      ? body.resources
-      : [];
+    const prefix = prefixOf(resource);
+    const found = known.get(prefix)?.find(({ name }) => name === path);
+    if (found) return found;
+    const { body } = await admin({ method: "GET", path: prefix });
+    const list: Listing = Array.isArray(body.resources) ? body.resources : [];
+    known.set(prefix, list);
     return list.find(({ name }) => name === path);
   };
   const found = (await find()) ?? (await teach(admin, resource, kind, find));
   const { group, version, ...rest } = { ...{ kind, namespaced: true, verbs: ["get"] }, ...found };
   return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
 };
+
+type Listing = { name: string; group?: string; version?: string }[];
+/** What API servers have said that they serve: nobody takes it away again. */
+const discovered = new WeakMap<Client, Map<string, Listing>>();
 
 const teach = async (
   admin: Client,
@@ -122,7 +145,7 @@ const teach = async (
 /** What a case finds, as an object of the main resource. */
 const presentIn = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
   const operation = operationOf(entry);
-  if (operation === "CREATE") return undefined;
+  if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
   const old = operation === "DELETE" ? entry[phaseOf(entry)] : entry.oldObject;
   if (subResource !== "scale") return old;
@@ -151,26 +174,39 @@ const selecting = {
 
 /** Without these, the API server takes no object of a kind. */
 const needed: Record<string, (namespace: string | undefined) => Fields> = {
+  Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selecting }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
+  Ingress: () => ({ spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }),
+  Job: () => ({ spec: { template: { spec: { restartPolicy: "Never", containers: [{ name: "a", image }] } } } }),
   PersistentVolume: () => ({
     spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], hostPath: { path: "/a" } },
   }),
   PersistentVolumeClaim: () => ({
     spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
   }),
+  PriorityClass: () => ({ value: 1 }),
   Pod: () => ({ spec: { containers: [{ name: "a", image }] } }),
   SelfSubjectAccessReview: () => ({ spec: { nonResourceAttributes: { path: "/", verb: "get" } } }),
   Service: () => ({ spec: { ports: [{ port: 80 }] } }),
+  StorageClass: () => ({ provisioner: "example.com" }),
   StatefulSet: () => ({ spec: { ...selecting, serviceName: "a" } }),
   TokenReview: () => ({ spec: { token: "a" } }),
   VolumeAttributesClass: () => ({ driverName: "example.com", parameters: { a: "b" } }),
 };
 
-/** A pod's containers with a name and an image each, and with limits that an extended resource's requests must equal. */
+/**
+ * A pod's containers with a name and an image each, and with limits that an extended resource's requests must equal; a
+ * workload's templates and a pod group with a policy.
+ */
 const inFull = (kind: string, object: KubernetesObject): object => {
-  if (kind !== "Pod") return object;
   const { spec } = Object(object);
+  if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
+    const full = spec.podGroupTemplates.map((one: Fields) => ({ schedulingPolicy: { basic: {} }, ...one }));
+    return { ...object, spec: { ...spec, podGroupTemplates: full } };
+  }
+  if (kind === "PodGroup") return { ...object, spec: { schedulingPolicy: { basic: {} }, ...spec } };
+  if (kind !== "Pod") return object;
   const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
   const full = lists.map((list) => [
     list,

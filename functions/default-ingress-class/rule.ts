@@ -1,0 +1,32 @@
+import type { Ingress } from "kubernetes-types/networking/v1.d.ts";
+import { list } from "#lib/needs.ts";
+import { defaultClass } from "#lib/objects/class.ts";
+import { rule } from "#lib/rule.ts";
+
+/** How an Ingress named its class before there was a field for it; with any value it means that it does. */
+const older = "kubernetes.io/ingress.class";
+
+export default rule({
+  summary: "Gives an Ingress that names no class the default one.",
+  order: 29,
+  twin: {
+    plugin: "DefaultIngressClass",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned DefaultIngressClass off.",
+  },
+  match: [{ apiGroups: ["networking.k8s.io"], apiVersions: ["v1"], resources: ["ingresses"], operations: ["CREATE"] }],
+  matchConditions: {
+    "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&
+      !object.?metadata.?annotations[?"${older}"].hasValue()`,
+  },
+  // Nobody gives an Ingress its class later.
+  needs: { classes: list("ingressclasses", { maxAge: 0 }) },
+
+  async mutate(ingress: Ingress, { classes }) {
+    if (ingress.spec?.ingressClassName !== undefined || ingress.metadata?.annotations?.[older] !== undefined) return;
+
+    const name = defaultClass(await classes(), ["ingressclass.kubernetes.io/is-default-class"])?.metadata?.name;
+    if (name) ingress.spec = { ...ingress.spec, ingressClassName: name };
+  },
+});

@@ -1,0 +1,35 @@
+import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import { list } from "#lib/needs.ts";
+import { defaultClass } from "#lib/objects/class.ts";
+import { rule } from "#lib/rule.ts";
+
+/** How claims named their class before there was a field for it; with any value it means that they do. */
+const older = "volume.beta.kubernetes.io/storage-class";
+
+export default rule({
+  summary: "Gives a claim that names no storage class the default one.",
+  order: 19,
+  twin: {
+    plugin: "DefaultStorageClass",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned DefaultStorageClass off.",
+  },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["CREATE"] }],
+  matchConditions: {
+    "names-no-class": `!object.?spec.?storageClassName.hasValue() &&
+      !object.?metadata.?annotations[?"${older}"].hasValue()`,
+  },
+  // A claim keeps its class.
+  needs: { classes: list("storageclasses", { maxAge: 0 }) },
+
+  async mutate(claim: PersistentVolumeClaim, { classes }) {
+    // An empty class is one: such a claim wants a volume that has none.
+    if (claim.spec?.storageClassName !== undefined || claim.metadata?.annotations?.[older] !== undefined) return;
+
+    const name = defaultClass(await classes(), marks)?.metadata?.name;
+    if (name) claim.spec = { ...claim.spec, storageClassName: name };
+  },
+});
+
+const marks = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];

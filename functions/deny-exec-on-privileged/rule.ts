@@ -1,0 +1,17 @@
+import { get } from "#lib/needs.ts";
+import { keepOut } from "#lib/objects/exec.ts";
+import { rule } from "#lib/rule.ts";
+
+export default rule({
+  summary: "Lets nobody exec into or attach to a pod that has a privileged container.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/exec", "pods/attach"], operations: ["CONNECT"] }],
+  settings: { ephemeralContainers: true },
+  guards: true,
+  // Another pod may have taken the name since, and a pod gets ephemeral containers as it runs.
+  needs: { pods: get("pods", { maxAge: 0 }) },
+
+  async validate(_, { request, settings, pods }) {
+    const pod = await pods(request.name ?? "", request.namespace);
+    return keepOut(["privileged"], request, pod, settings);
+  },
+});

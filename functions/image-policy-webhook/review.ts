@@ -1,0 +1,64 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { Failure } from "#lib/failure.ts";
+import type { HttpsResponse } from "#lib/needs.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import type { Request } from "#lib/review.ts";
+
+const apiVersion = "imagepolicy.k8s.io/v1alpha1";
+const kind = "ImageReview";
+
+/** The question, as upstream asks it: an ImageReview. */
+export const writeReview = (pod: Pod, { namespace, subResource }: Request): string => {
+  const containers = containersOf(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
+  const annotations = Object.entries(pod.metadata?.annotations ?? {})
+    .filter(([key]) => key.includes(".image-policy.k8s.io/"))
+    .sort(([one], [other]) => (one < other ? -1 : 1));
+  const spec = {
+    ...(containers.length > 0 && { containers: containers.map(({ container: { image } }) => ({ image })) }),
+    ...(annotations.length > 0 && { annotations: Object.fromEntries(annotations) }),
+    namespace,
+  };
+  return JSON.stringify({ kind, apiVersion, metadata: {}, spec, status: { allowed: false } });
+};
+
+/** What the service says, or why that is nothing. */
+export interface Answer {
+  allowed: boolean;
+  reason?: string;
+  audit?: Record<string, string>;
+  fault?: string;
+}
+
+export const readAnswer = ({ status, body }: HttpsResponse): Answer => {
+  if (status < 200 || status > 299) return silent(`the image policy webhook backend answers ${status}`);
+
+  const review = parsed(body);
+  if (!isMap(review) || (review.kind ?? kind) !== kind || (review.apiVersion ?? apiVersion) !== apiVersion)
+    return silent(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
+  const { allowed, reason, auditAnnotations } = Object(review.status);
+  const notes = Object.entries<unknown>(Object(auditAnnotations));
+  return {
+    allowed: allowed === true,
+    ...(typeof reason === "string" && { reason }),
+    audit: Object.fromEntries(notes.filter((note): note is [string, string] => typeof note[1] === "string")),
+  };
+};
+
+/** Where it can't be reached; whatever else went wrong is our own fault. */
+export const unanswered = (error: unknown): Answer => {
+  if (error instanceof Failure && error.code === 503) return silent(error.message);
+  throw error;
+};
+
+const silent = (fault: string): Answer => ({ allowed: false, fault });
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const parsed = (body: string): unknown => {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+};

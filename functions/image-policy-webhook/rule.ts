@@ -1,0 +1,68 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { type HttpsResponse, https } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+import { readAnswer, unanswered, writeReview } from "./review.ts";
+
+/** Of upstream, but for the backend: there a kubeconfig file says where it is. */
+const settings = {
+  imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
+  backend: { url: "", ca: "" },
+};
+
+/** The service may want to look at an image first. */
+const timeoutSeconds = 10;
+
+export default rule({
+  summary: "Asks a service of your own whether the images of a pod may run.",
+  order: 11,
+  twin: { plugin: "ImagePolicyWebhook" },
+  match: [
+    { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] },
+    { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/ephemeralcontainers"], operations: ["UPDATE"] },
+  ],
+  guards: true,
+  timeoutSeconds,
+  settings,
+  checkSettings({ imagePolicy, backend: { url, ca } }) {
+    if (!URL.canParse(url) || new URL(url).protocol !== "https:")
+      return `must have an https:// address as url of the backend, not "${url}"`;
+    if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
+      return "must have a certificate in PEM as ca of the backend, or nothing";
+    for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
+      const value = Reflect.get(imagePolicy, key);
+      if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;
+    }
+  },
+  needs: { images: https() },
+
+  async validate(pod: Pod, { request, settings: { imagePolicy, backend }, images }) {
+    const url = new URL(backend.url);
+    url.searchParams.set("timeout", `${timeoutSeconds}s`);
+    const allowed = orUsual(imagePolicy.allowTTL, 300);
+    const answer = await images({
+      url: url.href,
+      method: "POST",
+      headers: { accept: "application/json", "content-type": "application/json" },
+      body: writeReview(pod, request),
+      ...(backend.ca && { ca: backend.ca }),
+      tries: 5,
+      pause: orUsual(imagePolicy.retryBackoff, 500),
+      // Nobody is refused by what was said of somebody else.
+      keep: (response: HttpsResponse) => (readAnswer(response).allowed ? allowed : 0),
+    }).then(readAnswer, unanswered);
+
+    if (answer.fault !== undefined)
+      return imagePolicy.defaultAllow
+        ? { audit: { "failed-open": "true" } }
+        : { refuse: forbidden(request, answer.fault) };
+    if (answer.allowed) return { audit: answer.audit };
+    const because = answer.reason
+      ? `image policy webhook backend denied one or more images: ${answer.reason}`
+      : "one or more images rejected by webhook backend";
+    return { refuse: forbidden(request, because), audit: answer.audit };
+  },
+});
+
+/** As upstream reads numbers: 0 is the usual one, -1 none. */
+const orUsual = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

@@ -1,0 +1,64 @@
+import type { Job } from "kubernetes-types/batch/v1.d.ts";
+import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
+import { discovery, get, list, type Resource } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+/** Younger than kubernetes-types. */
+interface PodGroup extends KubernetesObject {
+  metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
+  spec?: { schedulingPolicy?: { gang?: object } };
+}
+type GroupedJob = Job & { spec?: { template: { spec?: { schedulingGroup?: { podGroupName?: string } } } } };
+
+const podGroups: Resource = { group: "scheduling.k8s.io", version: "v1alpha2", resource: "podgroups" };
+
+export default rule({
+  summary: "Keeps the parallelism of a Job whose pods are scheduled all together or not at all.",
+  order: 34,
+  twin: {
+    plugin: "JobValidation",
+    defaultOn: true,
+    worthwhile:
+      "Every API server that serves pod groups does this itself unless it was told not to: it is for clusters that turned JobValidation off.",
+  },
+  match: [{ apiGroups: ["batch"], apiVersions: ["v1"], resources: ["jobs"], operations: ["UPDATE"] }],
+  matchConditions: {
+    "changes-its-parallelism": "object.?spec.?parallelism.orValue(1) != oldObject.?spec.?parallelism.orValue(1)",
+  },
+  needs: {
+    served: discovery(),
+    group: get<Resource, PodGroup>(podGroups),
+    groups: list(podGroups),
+  },
+
+  async validate(job: GroupedJob, { request, oldObject, served, group, groups }) {
+    if (!oldObject || parallelismOf(job) === parallelismOf(oldObject)) return;
+    // Pod groups are alpha, and on most clusters there are none.
+    const kinds = (await served(`${podGroups.group}/${podGroups.version}`)) ?? [];
+    if (!kinds.some(({ resource }) => resource === podGroups.resource)) return;
+
+    const { namespace = "" } = request;
+    const name = oldObject.spec?.template.spec?.schedulingGroup?.podGroupName;
+    const own: (PodGroup | undefined)[] =
+      name === undefined
+        ? (await groups(namespace)).filter((one) => isControlledBy(one, oldObject))
+        : [await group(name, namespace)];
+    const gang = own.find((one) => one?.spec?.schedulingPolicy?.gang);
+    if (gang)
+      return {
+        refuse: forbidden(
+          request,
+          `cannot change parallelism for a Job referencing gang-scheduled PodGroup "${gang.metadata?.name}"`,
+        ),
+      };
+  },
+});
+
+const parallelismOf = ({ spec }: Job) => spec?.parallelism ?? 1;
+
+const isControlledBy = ({ metadata }: PodGroup, owner: Job): boolean => {
+  const controller = metadata?.ownerReferences?.find((reference) => reference.controller);
+  return controller !== undefined && controller.uid === owner.metadata?.uid;
+};

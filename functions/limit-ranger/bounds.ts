@@ -1,0 +1,98 @@
+import type { LimitRangeItem, PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { milliOf, printed, type Quantity, wholeOf, zero } from "#lib/objects/quantity.ts";
+import { type Amounts, amountsInSpec, amountsOf } from "#lib/objects/resources.ts";
+
+/** How a pod offends against the bounds of a LimitRange, in upstream's words. */
+export const offencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
+  if (bounds.type === "Pod")
+    return offences(bounds, {
+      requests: amountsInSpec(pod, "requests", isShared),
+      limits: amountsInSpec(pod, "limits", isShared),
+    });
+  if (bounds.type !== "Container") return [];
+  return containersOf(pod, ["containers", "initContainers"]).flatMap(({ container: { resources } }) =>
+    offences(bounds, { requests: amountsOf(resources?.requests), limits: amountsOf(resources?.limits) }),
+  );
+};
+
+/** Of a claim only the request counts. */
+export const offencesOfClaim = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
+  if (bounds.type !== "PersistentVolumeClaim") return [];
+  const { maxLimitRequestRatio: _, ...ofRequests } = bounds;
+  return offences(ofRequests, { requests: amountsOf(spec?.resources?.requests), limits: new Map() });
+};
+
+/** Huge pages that a pod sets for all its containers don't count here; upstream overlooks them. */
+const isShared = (resource: string) => resource === "cpu" || resource === "memory";
+
+/** What is held against one bound. */
+interface Held {
+  resource: string;
+  type: string;
+  bound: Quantity;
+  request: Quantity | undefined;
+  limit: Quantity | undefined;
+}
+
+const offences = (
+  { type, min, max, maxLimitRequestRatio }: LimitRangeItem,
+  { requests, limits }: { requests: Amounts; limits: Amounts },
+): string[] => {
+  const against = (bounds: Record<string, string> | undefined, offence: (held: Held) => string | undefined) =>
+    [...amountsOf(bounds)]
+      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .flatMap(
+        ([resource, bound]) =>
+          offence({ resource, type, bound, request: requests.get(resource), limit: limits.get(resource) }) ?? [],
+      );
+  return [...against(min, tooLittle), ...against(max, tooMuch), ...against(maxLimitRequestRatio, tooFarApart)];
+};
+
+const tooLittle = (held: Held): string | undefined => {
+  const { resource, type, bound, request, limit } = held;
+  const minimum = `minimum ${resource} usage per ${type} is ${printed(bound)}`;
+  const size = sizes(held);
+  if (!request) return `${minimum}.  No request is specified`;
+  if (size.request < size.bound) return `${minimum}, but request is ${printed(request)}`;
+  if (limit && size.limit < size.bound) return `${minimum}, but limit is ${printed(limit)}`;
+};
+
+const tooMuch = (held: Held): string | undefined => {
+  const { resource, type, bound, request, limit } = held;
+  const maximum = `maximum ${resource} usage per ${type} is ${printed(bound)}`;
+  const capped = type === "PersistentVolumeClaim" ? "request" : "limit";
+  const size = sizes(held);
+  if (!held[capped]) return `${maximum}.  No ${capped} is specified`;
+  if (limit && size.limit > size.bound) return `${maximum}, but limit is ${printed(limit)}`;
+  if (request && size.request > size.bound) return `${maximum}, but request is ${printed(request)}`;
+};
+
+const tooFarApart = (held: Held): string | undefined => {
+  const { resource, type, bound } = held;
+  const most = `${resource} max limit to request ratio per ${type} is ${printed(bound)}`;
+  const size = sizes(held);
+  if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
+  if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
+  // In floating point, as upstream has it: what is rounded there decides there.
+  const ratio = Number(size.limit) / Number(size.request);
+  const isTooHigh =
+    wholeOf(bound) <= mostInThousandths ? ratio * 1000 > Number(milliOf(bound)) : ratio > Number(wholeOf(bound));
+  if (isTooHigh) return `${most}, but provided ratio is ${withSixDecimals(ratio)}`;
+};
+
+/** Upstream's 64 bits hold no more thousandths. */
+const mostInThousandths = (2n ** 63n - 1n) / 1000n;
+
+/** In thousandths, rounded up, unless one of them is too large for that. */
+const sizes = ({ request = zero, limit = zero, bound }: Held) => {
+  const measure = [request, limit, bound].every((one) => wholeOf(one) <= mostInThousandths) ? milliOf : wholeOf;
+  return { request: measure(request), limit: measure(limit), bound: measure(bound) };
+};
+
+/** As Go prints a number that is as near to two others: the even one. JavaScript prints the larger. */
+const withSixDecimals = (ratio: number) => {
+  const isHalfway = Math.abs((ratio * 128) % 2) === 1;
+  const lower = ratio.toFixed(7).slice(0, -1);
+  return isHalfway && /[02468]$/.test(lower) ? lower : ratio.toFixed(6);
+};

@@ -1,0 +1,54 @@
+import type { PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
+import { list } from "#lib/needs.ts";
+import type { Request } from "#lib/review.ts";
+import { type Match, rule } from "#lib/rule.ts";
+import { aggregate, forbidden } from "#lib/status.ts";
+import { offencesOfClaim, offencesOfPod } from "./bounds.ts";
+import { fillIn } from "./defaults.ts";
+
+type Judged = Pod | PersistentVolumeClaim;
+
+const pods: Match[] = [
+  { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] },
+  { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/resize"], operations: ["UPDATE"] },
+];
+const claims: Match = {
+  apiGroups: [""],
+  apiVersions: ["v1"],
+  resources: ["persistentvolumeclaims"],
+  operations: ["CREATE", "UPDATE"],
+};
+
+export default rule({
+  summary:
+    "Gives containers the requests and limits of their namespace's LimitRanges, and holds pods and claims to them.",
+  order: 6,
+  twin: {
+    plugin: "LimitRanger",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned LimitRanger off.",
+  },
+  match: { mutate: pods, validate: [...pods, claims] },
+  matchConditions: {
+    "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
+  },
+  needs: { ranges: list("limitranges") },
+
+  async mutate(pod: Judged, { request, oldObject, ranges }) {
+    if (oldObject?.metadata?.deletionTimestamp || !isPod(pod, request)) return;
+    for (const range of await ranges(request.namespace)) fillIn(pod, range);
+  },
+
+  async validate(object: Judged, { request, oldObject, ranges }) {
+    if (oldObject?.metadata?.deletionTimestamp) return;
+    for (const { spec } of await ranges(request.namespace)) {
+      const offences = (spec?.limits ?? []).flatMap((bounds) =>
+        isPod(object, request) ? offencesOfPod(bounds, object) : offencesOfClaim(bounds, object),
+      );
+      if (offences.length > 0) return { refuse: forbidden(request, aggregate(offences)) };
+    }
+  },
+});
+
+const isPod = (_: Judged, { resource }: Request): _ is Pod => resource.resource === "pods";

@@ -1,0 +1,26 @@
+import { create, get } from "#lib/needs.ts";
+import { homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+export default rule({
+  summary: "Creates the namespace of what is created, where there is none yet.",
+  order: 2,
+  twin: { plugin: "NamespaceAutoProvision" },
+  match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE"], scope: "Namespaced" }],
+  matchConditions: { "lives-in-a-namespace": livesInANamespace, "is-meant": "!request.?dryRun.orValue(false)" },
+  needs: { namespaces: get("namespaces"), provision: create("namespaces") },
+  sideEffects: "NoneOnDryRun",
+
+  async mutate(_, { request, namespaces, provision }) {
+    const name = homeOf(request);
+    if (!name || request.dryRun || (await namespaces(name))) return;
+
+    const made = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+    if (typeof made === "string") return;
+
+    // A refusal is not wrapped in another of its kind.
+    const { refused } = made;
+    return { refuse: refused.reason === "Forbidden" ? refused : forbidden(request, refused.message) };
+  },
+});

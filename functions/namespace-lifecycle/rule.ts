@@ -1,0 +1,70 @@
+import { get } from "#lib/needs.ts";
+import { homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
+import type { Request, Status } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden, notFound } from "#lib/status.ts";
+
+const lasting = ["default", "kube-system", "kube-public"];
+
+export default rule({
+  summary:
+    "Lets nothing into a namespace that is missing or being deleted, and nobody delete the three that must last.",
+  order: 3,
+  twin: {
+    plugin: "NamespaceLifecycle",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned NamespaceLifecycle off.",
+  },
+  match: [
+    {
+      apiGroups: ["*"],
+      apiVersions: ["*"],
+      resources: ["*/*"],
+      operations: ["CREATE", "UPDATE"],
+      scope: "Namespaced",
+    },
+    { apiGroups: [""], apiVersions: ["v1"], resources: ["namespaces"], operations: ["DELETE"], scope: "Cluster" },
+  ],
+  matchConditions: {
+    "may-be-refused": `request.operation == "DELETE" ? request.?name.orValue("") in ${JSON.stringify(lasting)} :
+      ${livesInANamespace} &&
+      !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
+  },
+  needs: {
+    // What comes into a namespace at its last moment would stay behind for good.
+    current: get("namespaces", { maxAge: 0 }),
+    recent: get("namespaces"),
+  },
+
+  async mutate(_, { request, current, recent }) {
+    if (request.operation === "DELETE")
+      return mustLast(request) ? { refuse: forbidden(request, "this namespace may not be deleted") } : undefined;
+
+    const home = homeOf(request);
+    if (!home || isAccessReview(request)) return;
+
+    const isNew = request.operation === "CREATE";
+    const namespace = await (isNew ? current : recent)(home);
+    if (!namespace) return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
+    if (isNew && namespace.status?.phase === "Terminating") return { refuse: tooLate(request, home) };
+  },
+});
+
+const mustLast = ({ kind, name = "" }: Request) =>
+  kind.group === "" && kind.kind === "Namespace" && lasting.includes(name);
+
+/** Whoever asks what they may do in a namespace must not learn whether there is one. */
+const isAccessReview = ({ resource: { group, resource } }: Request) =>
+  group === "authorization.k8s.io" && resource === "localsubjectaccessreviews";
+
+/** Controllers look at the cause, and give up. */
+const tooLate = (request: Request, home: string): Status => {
+  const text = `unable to create new content in namespace ${home} because it is being terminated`;
+  const { details, ...refusal } = forbidden(request, text);
+  const message = `namespace ${home} is being terminated`;
+  return {
+    ...refusal,
+    details: { ...details, causes: [{ reason: "NamespaceTerminating", message, field: "metadata.namespace" }] },
+  };
+};

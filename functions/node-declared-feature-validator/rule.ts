@@ -1,0 +1,47 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+import { type Declaring, requiredFeatures } from "./features.ts";
+
+const initContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;
+const differ = (what: (pod: "object" | "oldObject") => string) => `${what("object")} != ${what("oldObject")}`;
+
+export default rule({
+  summary: "Refuses to resize of a running pod what its node does not know how to resize.",
+  order: 33,
+  twin: {
+    plugin: "NodeDeclaredFeatureValidator",
+    defaultOn: true,
+    worthwhile:
+      "API servers from 1.36 on do this themselves unless they were told not to: it is for clusters that turned NodeDeclaredFeatureValidator off.",
+  },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/resize"], operations: ["UPDATE"] }],
+  matchConditions: {
+    "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
+    "changes-its-spec": differ((pod) => `${pod}.?metadata.?generation.orValue(0)`),
+    // A condition that costs the API server too much counts as false: a large pod is judged here.
+    "changes-what-takes-a-feature": `${differ((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
+      size(${initContainers("oldObject")}) > 50 ||
+      ${differ((pod) => `${initContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,
+  },
+  needs: { node: get("nodes") },
+
+  async validate(pod: Pod, { request, oldObject, node }) {
+    const name = pod.spec?.nodeName;
+    if (!name || !oldObject || generationOf(pod) === generationOf(oldObject)) return;
+    const required = requiredFeatures(oldObject, pod);
+    if (required.length === 0) return;
+
+    const home: Declaring | undefined = await node(name);
+    if (!home) return { refuse: forbidden(request, `node "${name}" not found`) };
+    const missing = required.filter((feature) => !home.status?.declaredFeatures?.includes(feature)).join(", ");
+    if (missing !== "")
+      return {
+        refuse: forbidden(request, `pod update requires features ${missing} which are not available on node "${name}"`),
+      };
+  },
+});
+
+/** It counts the changes of a spec. */
+const generationOf = ({ metadata }: Pod) => metadata?.generation ?? 0;

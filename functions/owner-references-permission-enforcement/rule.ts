@@ -1,0 +1,96 @@
+import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
+import { accessReview, discovery, type Permission, type Served } from "#lib/needs.ts";
+import type { KubernetesObject, Request } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+/** Any object, with its owners. */
+interface Owned extends KubernetesObject {
+  metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
+}
+
+const ownersIn = (object: "object" | "oldObject") => `${object}.?metadata.?ownerReferences.orValue([])`;
+
+export default rule({
+  summary:
+    "Lets only those change an object's owners who may delete it, and only those block an owner who may finalize it.",
+  order: 22,
+  twin: { plugin: "OwnerReferencesPermissionEnforcement" },
+  match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"], scope: "*" }],
+  matchConditions: {
+    "is-no-status-of-a-pod": `!(request.resource.group == "" && request.resource.resource == "pods" &&
+      request.?subResource.orValue("") == "status")`,
+    // A condition that costs the API server too much counts as false: a long list is judged here.
+    "changes-its-owners": `size(${ownersIn("object")}) > 50 || (oldObject == null
+      ? ${ownersIn("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
+      : ${ownersIn("object")} != ${ownersIn("oldObject")})`,
+  },
+  guards: true,
+  needs: { may: accessReview(), discover: discovery() },
+
+  async validate(object: Owned, { request, oldObject, may, discover }) {
+    if (isPodStatus(request) || !object.metadata || (oldObject && !oldObject.metadata)) return;
+    const owners = object.metadata.ownerReferences ?? [];
+    const before = oldObject?.metadata?.ownerReferences ?? [];
+    if (owners.length === before.length && owners.every((owner, index) => isSame(owner, before[index]))) return;
+
+    const { userInfo: user, resource, subResource = "", namespace = "", name = "" } = request;
+    const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(isThatOf(owner))?.blockOwnerDeletion);
+    const [deleting, finalizing] = await Promise.all([
+      // Who creates an object could as well not have done so.
+      oldObject && may({ user, verb: "delete", ...resource, subresource: subResource, namespace, name }),
+      blocking.length > 0 && may({ user, verb: "update", ...anything, subresource: "finalizers", name: "*" }),
+    ]);
+    const refusing = (sentence: string) => ({ refuse: forbidden(request, sentence) });
+    if (deleting && !deleting.allowed)
+      return refusing(`cannot set an ownerRef on a resource you can't delete: ${because(deleting)}`);
+    if (!finalizing || finalizing.allowed) return;
+
+    // One after the other: there may be many, and the first that is refused is the last that counts.
+    for (const owner of blocking) {
+      const resources = await resourcesOf(owner, discover);
+      if (resources.length === 0) return refusing(unknown(owner));
+      for (const { namespaced, ...served } of resources) {
+        const place = { name: owner.name, ...(namespaced && { namespace }) };
+        const permission = await may({ user, verb: "update", ...served, subresource: "finalizers", ...place });
+        if (!permission.allowed)
+          return refusing(
+            `cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ${because(permission)}`,
+          );
+      }
+    }
+  },
+});
+
+const anything = { group: "*", version: "*", resource: "*" };
+const blocks = ({ blockOwnerDeletion }: OwnerReference) => blockOwnerDeletion === true;
+const isThatOf =
+  ({ uid }: OwnerReference) =>
+  (other: OwnerReference) =>
+    other.uid === uid;
+
+const isPodStatus = ({ resource: { group, resource }, subResource }: Request) =>
+  group === "" && resource === "pods" && subResource === "status";
+
+const fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"] as const;
+const isSame = (one: OwnerReference, other: OwnerReference | undefined) =>
+  fields.every((field) => one[field] === other?.[field]);
+
+/** As upstream prints what its authorizer says: the reason, then the error. */
+const because = ({ reason = "", evaluationError = "<nil>" }: Permission) => `${reason}, ${evaluationError}`;
+
+/** What an owner may be an object of. Upstream takes a kind in lower case for the kind, too. */
+const resourcesOf = async (
+  { apiVersion, kind }: OwnerReference,
+  discover: (groupVersion: string) => Promise<Served[] | undefined>,
+) => {
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  const served = (await discover(apiVersion)) ?? [];
+  return served
+    .filter((one) => !one.resource.includes("/") && [one.kind, one.kind.toLowerCase()].includes(kind))
+    .map(({ resource, namespaced }) => ({ group, version, resource, namespaced }));
+};
+
+const unknown = ({ apiVersion, kind }: OwnerReference) =>
+  `cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ${apiVersion} Kind ${kind}: ` +
+  `no matches for kind "${kind}" in version "${apiVersion}"`;

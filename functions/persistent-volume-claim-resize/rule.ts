@@ -1,0 +1,40 @@
+import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import { compareQuantities } from "#lib/objects/quantity.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+const size = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requests[?"storage"].orValue("0")`;
+
+export default rule({
+  summary: "Lets a claim grow only where its storage class says that its volumes can.",
+  order: 23,
+  twin: {
+    plugin: "PersistentVolumeClaimResize",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned PersistentVolumeClaimResize off.",
+  },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["UPDATE"] }],
+  matchConditions: { "changes-its-size": `${size("object")} != ${size("oldObject")}` },
+  needs: { storageClass: get("storageclasses") },
+
+  async validate(claim: PersistentVolumeClaim, { request, oldObject, storageClass }) {
+    if (!oldObject || compareQuantities(sizeOf(claim), sizeOf(oldObject)) <= 0) return;
+    if (oldObject.status?.phase !== "Bound")
+      return { refuse: forbidden(request, "Only bound persistent volume claims can be expanded") };
+
+    const name = classOf(claim);
+    const canGrow = name !== "" && name === classOf(oldObject) && (await storageClass(name))?.allowVolumeExpansion;
+    if (!canGrow) return { refuse: forbidden(request, unsupported) };
+  },
+});
+
+const unsupported =
+  "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+
+const sizeOf = ({ spec }: PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? "0";
+
+/** The annotation is older than the field, and still comes first. */
+const classOf = ({ metadata, spec }: PersistentVolumeClaim) =>
+  metadata?.annotations?.["volume.beta.kubernetes.io/storage-class"] ?? spec?.storageClassName ?? "";

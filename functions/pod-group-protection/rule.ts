@@ -1,0 +1,31 @@
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+
+const protection = "scheduling.k8s.io/podgroup-protection";
+
+export default rule({
+  summary: "Keeps a pod group from vanishing while pods belong to it.",
+  order: 21,
+  twin: {
+    plugin: "PodGroupProtection",
+    defaultOn: true,
+    worthwhile:
+      "Every API server that serves pod groups does this itself unless it was told not to: it is for clusters that turned PodGroupProtection off.",
+  },
+  match: [
+    {
+      apiGroups: ["scheduling.k8s.io"],
+      apiVersions: ["v1alpha2"],
+      resources: ["podgroups"],
+      operations: ["CREATE"],
+    },
+  ],
+  matchConditions: { "is-not-protected": `!("${protection}" in object.?metadata.?finalizers.orValue([]))` },
+
+  mutate(group: KubernetesObject) {
+    const finalizers = group.metadata?.finalizers ?? [];
+    if (finalizers.includes(protection)) return;
+
+    group.metadata = { ...group.metadata, finalizers: [...finalizers, protection] };
+  },
+});

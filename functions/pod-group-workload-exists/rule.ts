@@ -1,0 +1,50 @@
+import { get, type Resource } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+/** Younger than kubernetes-types. */
+interface PodGroup extends KubernetesObject {
+  spec?: { podGroupTemplateRef?: { workload?: { workloadName?: string; podGroupTemplateName?: string } } };
+}
+
+interface Workload extends KubernetesObject {
+  metadata?: KubernetesObject["metadata"] & { deletionTimestamp?: string };
+  spec?: { podGroupTemplates?: { name?: string }[] };
+}
+
+export default rule({
+  summary: "Lets no pod group be made of a template that its workload does not have.",
+  order: 32,
+  twin: {
+    plugin: "PodGroupWorkloadExists",
+    defaultOn: true,
+    worthwhile:
+      "Every API server that serves pod groups does this itself unless it was told not to: it is for clusters that turned PodGroupWorkloadExists off.",
+  },
+  match: [
+    {
+      apiGroups: ["scheduling.k8s.io"],
+      apiVersions: ["v1alpha2"],
+      resources: ["podgroups"],
+      operations: ["CREATE"],
+    },
+  ],
+  matchConditions: { "is-made-of-a-template": "object.?spec.?podGroupTemplateRef.?workload.hasValue()" },
+  needs: {
+    workloads: get<Resource, Workload>({ group: "scheduling.k8s.io", version: "v1alpha2", resource: "workloads" }),
+  },
+
+  async validate(group: PodGroup, { request, workloads }) {
+    const reference = group.spec?.podGroupTemplateRef?.workload;
+    if (!reference) return;
+
+    const { workloadName = "", podGroupTemplateName = "" } = reference;
+    const workload = await workloads(workloadName, request.namespace);
+    const refusing = (why: string) => ({ refuse: forbidden(request, `PodGroup rejected: ${why}`) });
+    if (!workload) return refusing(`Workload "${workloadName}" not found`);
+    if (workload.metadata?.deletionTimestamp) return refusing(`Workload "${workloadName}" is being deleted`);
+    if (!workload.spec?.podGroupTemplates?.some(({ name }) => name === podGroupTemplateName))
+      return refusing(`PodGroupTemplate "${podGroupTemplateName}" not found in Workload "${workloadName}"`);
+  },
+});

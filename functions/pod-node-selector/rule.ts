@@ -1,0 +1,81 @@
+import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import { conflictOf, type Labels } from "#lib/objects/label.ts";
+import type { Request, Status } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden, notFound } from "#lib/status.ts";
+import { parseSelector } from "./selector.ts";
+
+const annotation = "scheduler.alpha.kubernetes.io/node-selector";
+
+/** Under clusterDefaultNodeSelector, for namespaces without annotation; under a namespace's name, what its pods may say. */
+type Config = Record<string, string>;
+const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPluginConfig: {} };
+
+export default rule({
+  summary: "Keeps the pods of a namespace on the nodes that are chosen for it.",
+  order: 13,
+  twin: { plugin: "PodNodeSelector" },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+  guards: true,
+  settings,
+  checkSettings({ podNodeSelectorPluginConfig }) {
+    for (const [name, text] of Object.entries<unknown>(podNodeSelectorPluginConfig)) {
+      const parsed = typeof text === "string" ? parseSelector(text) : `${JSON.stringify(text)} is no text`;
+      if (typeof parsed === "string")
+        return `must have selectors such as "pool=default,disk=ssd" under podNodeSelectorPluginConfig; of ${name}: ${parsed}`;
+    }
+  },
+  needs: { namespaces: get("namespaces") },
+
+  async mutate(pod: Pod, { request, settings, namespaces }) {
+    const chosen = chosenFor(request, await namespaces(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+    if ("refuse" in chosen) return chosen;
+
+    const own = pod.spec?.nodeSelector ?? {};
+    const merged = { ...chosen.nodes, ...own };
+    const refusal = refusalOf(request, pod, merged, chosen);
+    if (refusal) return refusal;
+    if (pod.spec && Object.keys(merged).length > Object.keys(own).length) pod.spec.nodeSelector = merged;
+  },
+
+  async validate(pod: Pod, { request, settings, namespaces }) {
+    const chosen = chosenFor(request, await namespaces(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+    return "refuse" in chosen ? chosen : refusalOf(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
+  },
+});
+
+interface Chosen {
+  /** Where the pods of the namespace must go. */
+  nodes: Labels;
+  /** What their selectors may say; anything, where it is empty. */
+  allowed: Labels;
+}
+
+const chosenFor = (
+  { namespace: name = "" }: Request,
+  namespace: Namespace | undefined,
+  config: Config,
+): Chosen | { refuse: string | Status } => {
+  if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
+
+  const configured = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
+  // An annotation that is empty chooses all nodes.
+  const nodes = parseSelector(
+    namespace.metadata?.annotations?.[annotation] ?? configured("clusterDefaultNodeSelector"),
+  );
+  const allowed = parseSelector(configured(name));
+  if (typeof nodes === "string") return { refuse: nodes };
+  return typeof allowed === "string" ? { refuse: allowed } : { nodes, allowed };
+};
+
+const refusalOf = (request: Request, pod: Pod, selector: Labels, { nodes, allowed }: Chosen) => {
+  const refused = (text: string) => ({ refuse: forbidden(request, text, pod.metadata?.name ?? "") });
+  if (conflictOf(nodes, selector) !== undefined)
+    return refused("pod node label selector conflicts with its namespace node label selector");
+  if (Object.keys(allowed).length > 0 && !isAmong(allowed, selector))
+    return refused("pod node label selector labels conflict with its namespace whitelist");
+};
+
+const isAmong = (allowed: Labels, selector: Labels) =>
+  Object.keys(selector).every((key) => Object.hasOwn(allowed, key) && allowed[key] === selector[key]);

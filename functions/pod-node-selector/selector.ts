@@ -1,0 +1,18 @@
+import { keyFaults, type Labels, valueFaults } from "#lib/objects/label.ts";
+
+/** Reads `pool=default,disk=ssd`; a text that is none gives what is wrong with it, in kube-apiserver's words. */
+export const parseSelector = (text: string): Labels | string => {
+  const labels: Record<string, string> = {};
+  for (const pair of text === "" ? [] : text.split(",")) {
+    const parts = pair.split("=");
+    const [key = "", value = ""] = parts.map((part) => part.trim());
+    if (parts.length !== 2) return `invalid selector: [${parts.join(" ")}]`;
+
+    const [ofKey, ofValue] = [keyFaults(key), valueFaults(value)].map((faults) => faults.join("; "));
+    // Upstream has no path to the key, and says so.
+    if (ofKey) return `<nil>: Invalid value: ${JSON.stringify(key)}: ${ofKey}`;
+    if (ofValue) return `[${key}]: Invalid value: ${JSON.stringify(value)}: ${ofValue}`;
+    labels[key] = value;
+  }
+  return labels;
+};

@@ -1,0 +1,62 @@
+import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import { compareQuantities, milliOf, type Quantity, quantity, wholeOf, zero } from "#lib/objects/quantity.ts";
+import { amountsInSpec, amountsOf, together } from "#lib/objects/resources.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+export default rule({
+  summary: "Refuses to resize a running pod beyond what its node can ever give.",
+  order: 35,
+  twin: {
+    plugin: "PodResizeValidator",
+    defaultOn: true,
+    worthwhile:
+      "API servers from 1.36 on do this themselves unless they were told not to: it is for older clusters, and for those that turned PodResizeValidator off.",
+  },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/resize"], operations: ["UPDATE"] }],
+  matchConditions: {
+    "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
+    "changes-its-spec": "object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0)",
+  },
+  needs: { node: get("nodes") },
+
+  async validate(pod: Pod, { request, oldObject, node }) {
+    const name = pod.spec?.nodeName;
+    if (!name || !oldObject || generationOf(pod) === generationOf(oldObject)) return;
+
+    const refusal = (text: string, reason?: string) => {
+      const status = forbidden(request, text);
+      return { refuse: reason ? { ...status, details: { ...status.details, causes: [{ reason }] } } : status };
+    };
+    const home = await node(name);
+    if (!home) return refusal(`node "${name}" not found`);
+
+    const system = home.metadata?.labels?.["kubernetes.io/os"] ?? "linux";
+    if (system !== "linux")
+      return refusal(
+        `pod resize is only supported on linux nodes, node "${name}" is "${system}"`,
+        "UnsupportedPlatform",
+      );
+
+    const lacking = shortages(pod, home);
+    if (lacking.length > 0)
+      return refusal(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
+  },
+});
+
+/** It counts the changes of a spec. */
+const generationOf = ({ metadata }: Pod) => metadata?.generation ?? 0;
+
+/** Of which resources a pod requests more than a node has for all of its pods together. */
+const shortages = (pod: Pod, { status }: Node): string[] => {
+  const requests = together(amountsInSpec(pod, "requests"), amountsOf(pod.spec?.overhead));
+  const shortage = (resource: string, measure: (amount: Quantity) => bigint) => {
+    const requested = requests.get(resource) ?? zero;
+    const allocatable = quantity(status?.allocatable?.[resource] ?? "0");
+    return compareQuantities(requested, allocatable) > 0
+      ? [`${resource}, requested: ${measure(requested)}, allocatable: ${measure(allocatable)}`]
+      : [];
+  };
+  return [...shortage("cpu", milliOf), ...shortage("memory", wholeOf)];
+};

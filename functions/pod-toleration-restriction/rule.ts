@@ -1,0 +1,108 @@
+import type { Namespace, Toleration } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { parseQuantity } from "#lib/objects/quantity.ts";
+import type { SharingPod } from "#lib/objects/resources.ts";
+import { allTolerationsAmong, mergeTolerations } from "#lib/objects/toleration.ts";
+import type { Request, Status } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { notFound } from "#lib/status.ts";
+import { faultOf, parseTolerations } from "./tolerations.ts";
+
+/** For namespaces that have no annotation. */
+interface Settings {
+  default: Toleration[];
+  whitelist: Toleration[];
+}
+
+const settings: Settings = { default: [], whitelist: [] };
+
+export default rule({
+  summary: "Gives the pods of a namespace its tolerations, and lets them have no others than it allows.",
+  order: 16,
+  twin: { plugin: "PodTolerationRestriction" },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
+  guards: true,
+  settings,
+  checkSettings(settings) {
+    for (const key of ["default", "whitelist"] as const)
+      for (const [index, toleration] of settings[key].entries()) {
+        const fault = faultOf(toleration);
+        if (fault) return `must list tolerations under ${key}; ${key}[${index}] ${fault}`;
+      }
+  },
+  needs: { namespaces: get("namespaces") },
+
+  async mutate(pod: SharingPod, around) {
+    const { spec } = pod;
+    if (!spec) return;
+    const { refuse, tolerations: brought = around.settings.default } =
+      around.request.operation === "CREATE" ? await annotated("defaultTolerations", around) : nothing;
+    if (refuse) return { refuse };
+
+    const added = [...brought, ...(isBestEffort(pod) ? [] : [memoryPressure])];
+    if (added.length > 0) spec.tolerations = mergeTolerations(spec.tolerations ?? [], added);
+    return refusalOf(pod, around);
+  },
+
+  async validate(pod: SharingPod, around) {
+    return refusalOf(pod, around);
+  },
+});
+
+interface Around {
+  request: Request;
+  settings: Settings;
+  namespaces(name: string): Promise<Namespace | undefined>;
+}
+
+const refusalOf = async ({ spec }: SharingPod, around: Around) => {
+  const tolerations = spec?.tolerations ?? [];
+  if (tolerations.length === 0) return;
+  const { refuse, tolerations: ofNamespace } = await annotated("tolerationsWhitelist", around);
+  if (refuse) return { refuse };
+
+  const allowed = ofNamespace ?? around.settings.whitelist;
+  const scope = ofNamespace ? "namespace" : "cluster";
+  if (allowed.length > 0 && !allTolerationsAmong(allowed, tolerations))
+    return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
+};
+
+/** What the pod's namespace says in an annotation; nothing where it has none. */
+const annotated = async (
+  key: "defaultTolerations" | "tolerationsWhitelist",
+  { request: { namespace: name = "" }, namespaces }: Around,
+): Promise<{ tolerations?: Toleration[]; refuse?: string | Status }> => {
+  const namespace = await namespaces(name);
+  if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
+
+  const annotation = `scheduler.alpha.kubernetes.io/${key}`;
+  const text = namespace.metadata?.annotations?.[annotation];
+  if (text === undefined) return {};
+  const tolerations = parseTolerations(text);
+  return tolerations
+    ? { tolerations }
+    : { refuse: `namespace "${name}" must have a JSON list of tolerations in its annotation ${annotation}` };
+};
+
+const nothing: Awaited<ReturnType<typeof annotated>> = { tolerations: [] };
+
+/** Where memory is short, those who asked for some may still come. */
+const memoryPressure: Toleration = {
+  key: "node.kubernetes.io/memory-pressure",
+  operator: "Exists",
+  effect: "NoSchedule",
+};
+
+/** Whether the pod asks for neither cpu nor memory. What its status says counts, though anybody may send it. */
+const isBestEffort = (pod: SharingPod) => {
+  const { spec, status } = pod;
+  if (status?.qosClass) return status.qosClass === "BestEffort";
+  const stated = spec?.resources
+    ? [spec.resources]
+    : containersOf(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
+  const amounts = stated.flatMap(({ requests, limits }) => [requests, limits]);
+  return !amounts.some((some) => isMore(some?.cpu) || isMore(some?.memory));
+};
+
+const isMore = (amount = "0") => (parseQuantity(amount)?.nanos ?? 0n) > 0n;

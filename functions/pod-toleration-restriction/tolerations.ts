@@ -1,0 +1,50 @@
+import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import { keyFaults, valueFaults } from "#lib/objects/label.ts";
+
+/** Reads an annotation: a JSON list, where nothing and null are the empty one. Undefined where it is something else. */
+export const parseTolerations = (text: string): Toleration[] | undefined => {
+  try {
+    const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
+    const read = Array.isArray(list) ? list.map(tolerationOf) : [undefined];
+    return read.every((one) => one !== undefined) ? read : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+/** As Go decodes one: names of fields in any case, others left aside. What the fields say is not judged. */
+const tolerationOf = (given: unknown): Toleration | undefined => {
+  if (typeof given !== "object" || Array.isArray(given)) return undefined;
+  const said = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
+  const [key, operator, value, effect] = ["key", "operator", "value", "effect"].map((name) => said.get(name) ?? "");
+  const seconds = said.get("tolerationseconds") ?? undefined;
+  if (!isText(key) || !isText(operator) || !isText(value) || !isText(effect) || !isCount(seconds)) return undefined;
+  return {
+    ...(key && { key }),
+    ...(operator && { operator }),
+    ...(value && { value }),
+    ...(effect && { effect }),
+    ...(seconds !== undefined && { tolerationSeconds: seconds }),
+  };
+};
+
+const isText = (value: unknown) => typeof value === "string";
+const isCount = (value: unknown): value is number | undefined => value === undefined || Number.isSafeInteger(value);
+
+const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/** What is wrong with a toleration that stands in the settings; the API server would not take it from a pod either. */
+export const faultOf = (given: unknown): string | undefined => {
+  const toleration = tolerationOf(given);
+  if (toleration === undefined) return "is no toleration";
+  const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
+  const [ofKey, ofValue] = [key && keyFaults(key)[0], valueFaults(value)[0]];
+
+  if (operator !== "Equal" && operator !== "Exists") return `has the operator ${operator}, neither Equal nor Exists`;
+  if (key === "" && operator !== "Exists") return "must have the operator Exists, for it has no key";
+  if (operator === "Exists" && value !== "") return "must have no value, for it has the operator Exists";
+  if (!effects.includes(effect)) return `has the effect ${effect}, which there is not`;
+  if (tolerationSeconds !== undefined && effect !== "NoExecute")
+    return "has tolerationSeconds, which only NoExecute can";
+  return (ofKey && `has a key whose ${ofKey}`) || (ofValue && `has a value, but ${ofValue}`);
+};

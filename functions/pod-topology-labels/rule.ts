@@ -1,0 +1,45 @@
+import { get } from "#lib/needs.ts";
+import type { KubernetesObject, Request } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+
+/** A pod, or the binding of one. */
+interface Bound extends KubernetesObject {
+  target?: { kind?: string; name?: string };
+  spec?: { nodeName?: string };
+}
+
+const copied = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+export default rule({
+  summary: "Labels a pod with the zone and region of its node.",
+  order: 31,
+  twin: {
+    plugin: "PodTopologyLabels",
+    defaultOn: true,
+    worthwhile:
+      "Every API server from Kubernetes 1.35 on does this itself unless it was told not to: it is for clusters that turned PodTopologyLabels off.",
+  },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/binding"], operations: ["CREATE"] }],
+  matchConditions: {
+    "has-a-node": `request.?subResource.orValue("") == "binding"
+      ? object.?target.?kind.orValue("") == "Node" : object.?spec.?nodeName.orValue("") != ""`,
+  },
+  needs: { nodes: get("nodes", { maxAge: 60 }) },
+  // It stands in the scheduler's way.
+  timeoutSeconds: 2,
+
+  async mutate(object: Bound, { request, nodes }) {
+    const name = nodeOf(object, request);
+    const node = name && (await nodes(name));
+    const labels = node ? Object.entries(node.metadata?.labels ?? {}).filter(([key]) => copied.includes(key)) : [];
+    if (labels.length === 0) return;
+
+    // The API server copies a binding's labels to its pod.
+    object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, ...Object.fromEntries(labels) } };
+  },
+});
+
+const nodeOf = ({ target, spec }: Bound, { subResource }: Request) => {
+  if (subResource !== "binding") return spec?.nodeName;
+  return target?.kind === "Node" ? target.name : undefined;
+};

@@ -1,0 +1,84 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
+import { get, list } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+/** What the rule says of pods, and of the classes themselves. */
+type Judged = Pod & PriorityClass;
+
+export default rule({
+  summary: "Gives a pod the priority of its PriorityClass, and the cluster one default class.",
+  order: 14,
+  twin: {
+    plugin: "Priority",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned Priority off.",
+  },
+  match: {
+    mutate: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
+    validate: [
+      {
+        apiGroups: ["scheduling.k8s.io"],
+        apiVersions: ["v1"],
+        resources: ["priorityclasses"],
+        operations: ["CREATE", "UPDATE"],
+      },
+    ],
+  },
+  matchConditions: {
+    mutate: {
+      "is-new-or-lost-its-priority": `oldObject == null || ["priority", "preemptionPolicy"].exists(field,
+        has(oldObject.spec) && field in oldObject.spec && !(has(object.spec) && field in object.spec))`,
+    },
+    validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
+  },
+  needs: {
+    class: get("priorityclasses"),
+    classes: list("priorityclasses"),
+    // Two defaults would stay.
+    classesNow: list("priorityclasses", { maxAge: 0 }),
+  },
+
+  async mutate({ spec }: Judged, { request, oldObject, ...needs }) {
+    if (!spec) return;
+    if (request.operation === "UPDATE") {
+      const { priority, preemptionPolicy } = oldObject?.spec ?? {};
+      if (spec.priority === undefined && priority !== undefined) spec.priority = priority;
+      if (spec.preemptionPolicy === undefined && preemptionPolicy !== undefined)
+        spec.preemptionPolicy = preemptionPolicy;
+      return;
+    }
+
+    const refused = (text: string) => ({ refuse: forbidden(request, text) });
+    const name = spec.priorityClassName;
+    const chosen = name ? await needs.class(name) : defaultAmong(await needs.classes());
+    if (name && !chosen) return refused(`no PriorityClass with name ${name} was found`);
+
+    const { value: priority, preemptionPolicy } = chosen ?? { value: 0, preemptionPolicy: "PreemptLowerPriority" };
+    const computed = (value: unknown) =>
+      `must not be provided in pod spec; priority admission controller computed ${value} from the given PriorityClass name`;
+    if (spec.priority !== undefined && spec.priority !== priority)
+      return refused(`the integer value of priority (${spec.priority}) ${computed(priority)}`);
+    if (preemptionPolicy && spec.preemptionPolicy !== undefined && spec.preemptionPolicy !== preemptionPolicy)
+      return refused(`the string value of PreemptionPolicy (${spec.preemptionPolicy}) ${computed(preemptionPolicy)}`);
+
+    if (!name && chosen?.metadata?.name) spec.priorityClassName = chosen.metadata.name;
+    spec.priority = priority;
+    if (preemptionPolicy) spec.preemptionPolicy = preemptionPolicy;
+  },
+
+  async validate({ globalDefault, metadata }: Judged, { request, classesNow }) {
+    if (!globalDefault) return;
+    const name = defaultAmong(await classesNow())?.metadata?.name;
+    if (name === undefined || (request.operation === "UPDATE" && name === metadata?.name)) return;
+    return {
+      refuse: forbidden(request, `PriorityClass ${name} is already marked as default. Only one default can exist`),
+    };
+  },
+});
+
+/** Of several, which two requests at a time can make, the one with the lowest value. */
+const defaultAmong = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
+  classes.filter(({ globalDefault }) => globalDefault).sort((one, other) => one.value - other.value)[0];

@@ -1,0 +1,83 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import { conflictOf } from "#lib/objects/label.ts";
+import { compareQuantities, isQuantity } from "#lib/objects/quantity.ts";
+import { mergeTolerations } from "#lib/objects/toleration.ts";
+import type { Request } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+const namesClass = "object.?spec.?runtimeClassName.hasValue()";
+
+export default rule({
+  summary: "Gives a pod the overhead and the nodes of its RuntimeClass.",
+  order: 24,
+  twin: {
+    plugin: "RuntimeClass",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned RuntimeClass off.",
+  },
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+  matchConditions: {
+    mutate: { "names-a-class": namesClass },
+    validate: { "names-a-class-or-has-overhead": `${namesClass} || object.?spec.?overhead.hasValue()` },
+  },
+  needs: { classes: get("runtimeclasses") },
+
+  async mutate({ spec }: Pod, { request, classes }) {
+    if (spec?.runtimeClassName === undefined) return;
+    const found = await classes(spec.runtimeClassName);
+    if (found === undefined) return notFound(request, spec.runtimeClassName);
+
+    const { overhead, scheduling } = found;
+    if (overhead) {
+      const { podFixed = {} } = overhead;
+      const own = spec.overhead ?? {};
+      if (Object.keys(own).length > 0 && !areEqual(own, podFixed)) return otherOverhead(request);
+      spec.overhead = podFixed;
+    }
+    if (scheduling) {
+      const own = spec.nodeSelector ?? {};
+      const nodes = scheduling.nodeSelector ?? {};
+      const key = conflictOf(nodes, own);
+      if (key !== undefined) return otherNodes(request, key, nodes[key], own[key]);
+      if (Object.keys(nodes).length > 0) spec.nodeSelector = { ...own, ...nodes };
+
+      const tolerations = mergeTolerations(spec.tolerations ?? [], scheduling.tolerations ?? []);
+      if (tolerations.length > 0) spec.tolerations = tolerations;
+    }
+  },
+
+  async validate({ spec }: Pod, { request, classes }) {
+    const name = spec?.runtimeClassName;
+    const found = name === undefined ? undefined : await classes(name);
+    if (name !== undefined && found === undefined) return notFound(request, name);
+
+    const podFixed = found?.overhead && (found.overhead.podFixed ?? {});
+    if (podFixed && !areEqual(spec?.overhead ?? {}, podFixed)) return otherOverhead(request);
+    if (!podFixed && spec?.overhead)
+      return rejected(request, "Pod Overhead set without corresponding RuntimeClass defined Overhead");
+  },
+});
+
+type Quantities = Record<string, string>;
+
+const areEqual = (some: Quantities, others: Quantities) =>
+  Object.keys(some).length === Object.keys(others).length &&
+  Object.entries(some).every(([key, value]) => Object.hasOwn(others, key) && isAsMuch(value, others[key] ?? ""));
+
+const isAsMuch = (one: string, other: string) =>
+  one === other || (isQuantity(one) && isQuantity(other) && compareQuantities(one, other) === 0);
+
+const refused = (request: Request, text: string) => ({ refuse: forbidden(request, text) });
+const rejected = (request: Request, text: string) => refused(request, `pod rejected: ${text}`);
+const notFound = (request: Request, name: string) =>
+  rejected(request, `RuntimeClass ${JSON.stringify(name)} not found`);
+const otherOverhead = (request: Request) =>
+  rejected(request, "Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+const otherNodes = (request: Request, key: string, wanted: string | undefined, own: string | undefined) =>
+  refused(
+    request,
+    `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${own}`,
+  );

@@ -1,0 +1,97 @@
+import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
+import { get } from "#lib/needs.ts";
+import type { Request, Status } from "#lib/review.ts";
+import { type Match, rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+import { secretOfEphemeral, secretsIn, unlistedSecret } from "./secrets.ts";
+import { mountToken } from "./token.ts";
+
+const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+
+export default rule({
+  summary: "Gives a pod its service account with its token, and lets it use the secrets of that account alone.",
+  order: 7,
+  twin: {
+    plugin: "ServiceAccount",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to, but holds only those accounts to their secrets that ask for it: it is for limitSecretReferences, which holds all of them.",
+  },
+  match: {
+    mutate: [pods],
+    validate: [pods, { ...pods, resources: ["pods/ephemeralcontainers"], operations: ["UPDATE"] }],
+  },
+  guards: true,
+  settings: { limitSecretReferences: false },
+  needs: { accounts: get("serviceaccounts") },
+
+  async mutate(pod: Pod, around) {
+    const { spec } = pod;
+    if (!spec) return;
+    // The kubelet deletes a mirror pod that is not as it made it.
+    if (isMirror(pod)) return mirrorRefusal(pod, around.request);
+
+    spec.serviceAccountName ||= spec.serviceAccount || "default";
+    const found = await accountOf(pod, around);
+    if ("refuse" in found) return found;
+
+    const { account } = found;
+    if (spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true)
+      mountToken(pod, around.request.uid);
+    const pullSecrets = account.imagePullSecrets ?? [];
+    if (!spec.imagePullSecrets?.length && pullSecrets.length > 0)
+      spec.imagePullSecrets = pullSecrets.map(({ name }) => ({ name }));
+    return secretRefusal(pod, account, around);
+  },
+
+  async validate(pod: Pod, around) {
+    if (!around.request.subResource && isMirror(pod)) return mirrorRefusal(pod, around.request);
+    const found = await accountOf(pod, around);
+    return "refuse" in found ? found : secretRefusal(pod, found.account, around);
+  },
+});
+
+interface Around {
+  request: Request;
+  settings: { limitSecretReferences: boolean };
+  accounts(name: string, namespace?: string): Promise<ServiceAccount | undefined>;
+}
+
+const refused = (request: Request, text: string) => ({ refuse: forbidden(request, text) });
+
+const accountOf = async (
+  { metadata, spec }: Pod,
+  { request, accounts }: Around,
+): Promise<{ account: ServiceAccount } | { refuse: Status }> => {
+  const { namespace = "" } = request;
+  const name = spec?.serviceAccountName;
+  const account = name ? await accounts(name, namespace) : undefined;
+  if (account) return { account };
+  return refused(
+    request,
+    name
+      ? `error looking up service account ${namespace}/${name}: serviceaccount "${name}" not found`
+      : `no service account specified for pod ${namespace}/${metadata?.name ?? ""}`,
+  );
+};
+
+const isMirror = ({ metadata }: Pod) => metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;
+
+/** A mirror pod stands for one that the kubelet runs by itself. It would come by an account or a secret for nothing. */
+const mirrorRefusal = (pod: Pod, request: Request) => {
+  if (pod.spec?.serviceAccountName) return refused(request, "a mirror pod may not reference service accounts");
+  if (secretsIn(pod).length > 0) return refused(request, "a mirror pod may not reference secrets");
+  const sources = (pod.spec?.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
+  if (sources.some(({ serviceAccountToken }) => serviceAccountToken))
+    return refused(request, "a mirror pod may not use ServiceAccountToken volume projections");
+};
+
+const secretRefusal = (pod: Pod, account: ServiceAccount, { request, settings }: Around) => {
+  const asks = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
+  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(asks)) return;
+
+  // Upstream puts no name before what it says of ephemeral containers.
+  if (request.subResource) return secretOfEphemeral(pod, account);
+  const offence = unlistedSecret(pod, account);
+  if (offence) return refused(request, offence);
+};

@@ -1,0 +1,76 @@
+import type { Container, EphemeralContainer, Pod, ServiceAccount, Volume } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+
+/** Every secret that a pod names, wherever. */
+export const secretsIn = (pod: Pod): string[] => {
+  const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
+  return [
+    ...imagePullSecrets.map(({ name }) => name),
+    ...containersOf(pod).flatMap(({ container }) => secretsOf(container).map(({ name }) => name)),
+    ...volumes.flatMap(secretsOfVolume),
+  ].filter((name): name is string => Boolean(name));
+};
+
+const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
+  const { azureFile, cephfs, cinder, csi, flexVolume, iscsi, projected, rbd, scaleIO, secret, storageos } = volume;
+  return [
+    azureFile?.secretName,
+    secret?.secretName,
+    csi?.nodePublishSecretRef?.name,
+    ...[cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos].map((source) => source?.secretRef?.name),
+    ...(projected?.sources ?? []).map((source) => source.secret?.name),
+  ];
+};
+
+/** The secrets that a container takes into its environment, and by what. */
+const secretsOf = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
+  ...env.flatMap(({ name, valueFrom }) =>
+    valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],
+  ),
+  ...envFrom.flatMap(({ secretRef }) => (secretRef ? [{ by: "envFrom", name: secretRef.name ?? "" }] : [])),
+];
+
+/** What is wrong with the first secret that a pod uses and its account doesn't list. Upstream looks into no projection. */
+export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
+  const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
+  const listed = namesOf(account.secrets);
+  const pulling = namesOf(account.imagePullSecrets);
+  const unlistedVolumes = volumes.filter(({ secret }) => secret && !listed.has(secret.secretName ?? ""));
+  const [first] = [
+    ...unlistedVolumes.map(({ secret }) => `volume with ${notAllowed(secret?.secretName ?? "", account)}`),
+    ...unlistedIn(pod, "initContainers", account),
+    ...unlistedIn(pod, "containers", account),
+    ...imagePullSecrets.flatMap(({ name = "" }, index) =>
+      pulling.has(name)
+        ? []
+        : [
+            `imagePullSecrets[${index}].name="${name}" is not allowed because service account ${account.metadata?.name} does not reference that imagePullSecret`,
+          ],
+    ),
+  ];
+  return first;
+};
+
+/** The same of ephemeral containers. */
+export const secretOfEphemeral = (pod: Pod, account: ServiceAccount): string | undefined =>
+  unlistedIn(pod, "ephemeralContainers", account)[0];
+
+const words = {
+  initContainers: "init container",
+  containers: "container",
+  ephemeralContainers: "ephemeral container",
+} as const;
+
+const unlistedIn = (pod: Pod, kind: keyof typeof words, account: ServiceAccount): string[] => {
+  const listed = namesOf(account.secrets);
+  return containersOf(pod, [kind]).flatMap(({ container }) =>
+    secretsOf(container)
+      .filter(({ name }) => !listed.has(name))
+      .map(({ by, name }) => `${words[kind]} ${container.name} with ${by} referencing ${notAllowed(name, account)}`),
+  );
+};
+
+const notAllowed = (name: string, account: ServiceAccount) =>
+  `secret.secretName="${name}" is not allowed because service account ${account.metadata?.name} does not reference that secret`;
+
+const namesOf = (references: readonly { name?: string }[] = []) => new Set(references.map(({ name = "" }) => name));

@@ -1,0 +1,9 @@
+import type { Request } from "../review.ts";
+
+/** The namespace that a request's object lives in; none where it is a namespace itself, or lives in none. */
+export const homeOf = ({ kind, namespace }: Request): string | undefined =>
+  kind.group === "" && kind.kind === "Namespace" ? undefined : namespace || undefined;
+
+/** In CEL: it lives in one. */
+export const livesInANamespace = `request.?namespace.orValue("") != "" &&
+  !(request.kind.group == "" && request.kind.kind == "Namespace")`;

@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { Toleration } from "kubernetes-types/core/v1.d.ts";
+import { allTolerationsAmong, mergeTolerations } from "./toleration.ts";
+
+const exists = { key: "k", operator: "Exists" };
+const equal = { key: "k", operator: "Equal", value: "v" };
+
+describe("tolerations", () => {
+  it("are merged without what others cover", () => {
+    for (const [first, second, merged] of [
+      [[], [], []],
+      [[equal], [{ key: "l", operator: "Exists" }], [equal, { key: "l", operator: "Exists" }]],
+      [[equal], [exists], [exists]],
+      [[exists], [equal], [exists]],
+      [[exists, equal, exists], [], [exists]],
+      [[{ ...equal, effect: "NoSchedule" }], [equal], [equal]],
+      [[{ operator: "Exists" }], [equal, exists], [{ operator: "Exists" }]],
+    ] satisfies [Toleration[], Toleration[], Toleration[]][])
+      assert.deepEqual(mergeTolerations(first, second), merged);
+  });
+
+  it("are among those that reach as far", () => {
+    const among = (wide: Toleration, narrow: Toleration) => allTolerationsAmong([wide], [narrow]);
+    const lost = { key: "k", operator: "Exists", effect: "NoExecute" };
+    assert.ok(among({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
+    assert.ok(among(exists, lost));
+    assert.ok(among({ key: "k", value: "v" }, equal));
+    assert.ok(among({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 5 }));
+    assert.ok(among({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 4 }));
+    assert.ok(among(lost, { ...lost, tolerationSeconds: 4 }));
+
+    assert.ok(!among({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 6 }));
+    assert.ok(!among({ ...lost, tolerationSeconds: 5 }, lost));
+    assert.ok(!among(lost, exists));
+    assert.ok(!among({ key: "", operator: "Equal", value: "v" }, equal));
+    assert.ok(!among({ ...equal, value: "w" }, equal));
+    assert.ok(!among({ ...equal, effect: "" }, { key: "k", value: "v", effect: "NoSchedule" }), "has no operator");
+    assert.ok(!among({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
+  });
+
+  it("stay as they are when they are merged again, and reach as far as both lists", () => {
+    const some = fc.array(
+      fc.record(
+        {
+          key: fc.constantFrom("", "k", "l"),
+          operator: fc.constantFrom("", "Equal", "Exists", "Gt"),
+          value: fc.constantFrom("", "v"),
+          effect: fc.constantFrom("", "NoSchedule", "NoExecute"),
+          tolerationSeconds: fc.constantFrom(0, 300),
+        },
+        { requiredKeys: [] },
+      ),
+      { maxLength: 6 },
+    );
+    fc.assert(
+      fc.property(some, some, (first, second) => {
+        const merged = mergeTolerations(first, second);
+        assert.ok(allTolerationsAmong(merged, [...first, ...second]));
+        assert.deepEqual(mergeTolerations(merged, []), merged);
+      }),
+    );
+  });
+});
