@@ -137,7 +137,7 @@ describe("an image reference", () => {
           const hostile = first.repeat(times) + second.repeat(times) + end;
           const start = performance.now();
           parseImage(hostile);
-          assert.ok(performance.now() - start < 100);
+          assert.ok(performance.now() - start < 5000, "it would take minutes");
         },
       ),
       { numRuns: 200 },

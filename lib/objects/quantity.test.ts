@@ -133,7 +133,7 @@ describe("a quantity", () => {
           const start = performance.now();
           const parsed = parseQuantity(hostile);
           if (parsed) canonical(add(parsed, quantity("1e999999999")));
-          assert.ok(performance.now() - start < 100);
+          assert.ok(performance.now() - start < 5000, "it would take minutes");
         },
       ),
       { numRuns: 200 },
