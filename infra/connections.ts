@@ -76,12 +76,11 @@ export const readConnections = async (
 ): Promise<Connections> => {
   const found: Connections = { ways: new Map(), faults: [], notes: [] };
   for (const [name, cluster] of clusters) {
-    const asking = askingRules(catalogue, cluster).map((listed) => listed.name);
+    const asking = askingRules(catalogue, cluster);
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
-    if (connect === undefined)
-      found.faults.push(`${here} has no connect, and ${asking.join(", ")} must ask it; the README says how`);
+    if (connect === undefined) found.faults.push(`${here} ${withoutConnect(asking)}`);
     else if (connect.kubeconfig !== undefined && where === "aws")
       found.notes.push(`${here}.connect is a kubeconfig, for this machine only: there, functions can't ask`);
     else
@@ -92,6 +91,10 @@ export const readConnections = async (
   }
   return found;
 };
+
+/** What is wrong with a cluster that these can't ask. */
+export const withoutConnect = (asking: Listed[]) =>
+  `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; the README says how`;
 
 /** Those that are on and ask the cluster, not only somebody outside. */
 export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>

@@ -5,7 +5,7 @@ import type { Phase } from "#lib/rule.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
-import { askingRules } from "../connections.ts";
+import { askingRules, withoutConnect } from "../connections.ts";
 import { openSigner } from "../keys.ts";
 import { readCatalogue } from "../registry.ts";
 import { accessEntries, roles } from "../rights.ts";
@@ -48,11 +48,9 @@ export default {
       placeholder === undefined
         ? (await openSigner(join(dirname(file), ".postern"))).segment(clusterName, cluster.keyVersions.at(-1) ?? 1)
         : `${clusterName}.${placeholder}`;
-    const asking = askingRules(catalogue, cluster).map((listed) => listed.name);
+    const asking = askingRules(catalogue, cluster);
     if (asking.length > 0 && cluster.connect === undefined)
-      throw new Complaint(
-        `clusters.${clusterName} has no connect, and ${asking.join(", ")} must ask it; the README says how`,
-      );
+      throw new Complaint(`clusters.${clusterName} ${withoutConnect(asking)}`);
     const base = await baseOf(options.text("url"), options.text("urls"));
     const ca = options.text("ca");
 

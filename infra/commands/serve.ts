@@ -47,7 +47,8 @@ export default {
 
     const open = async () => {
       const opened = await openWorkshop(file, surroundings);
-      const rules = [...new Set(opened.served.flatMap(({ members, ...listed }) => members ?? [listed]))];
+      // A rule that is grouped and validates stands there twice.
+      const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
       const { ways, faults } = await readConnections(opened.config, rules, file, "here");
       for (const fault of faults) print(`${fault}\n`);
       world = worlds(Object.fromEntries(ways));
