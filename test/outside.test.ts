@@ -20,7 +20,7 @@ describe("a service outside the cluster", () => {
   const server = createServer((request, response) => {
     asked += 1;
     request.resume();
-    request.on("end", () => response.end(says));
+    if (says !== "nothing") request.on("end", () => response.end(says));
   });
   let world: ReturnType<typeof worlds>;
 
@@ -42,8 +42,8 @@ describe("a service outside the cluster", () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one") =>
-    (await world(cluster, 5000).https({ ...service, ...further })).body;
+  const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
+    (await world(cluster, milliseconds).https({ ...service, ...further })).body;
   const keep = () => 60;
 
   it("is asked each time", async () => {
@@ -66,6 +66,14 @@ describe("a service outside the cluster", () => {
     const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
     assert.deepEqual(answers, ["yes", "yes", "yes"]);
     assert.equal(asked, 1);
+  });
+
+  it("that says nothing is waited for by each for as long as that one has", async () => {
+    says = "nothing";
+    const late = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
+    const waiting = [700, 200, 400].map((time) => assert.rejects(ask({ keep }, "one", time), late));
+    await Promise.all([...waiting, assert.rejects(ask({}, "one", 200), late)]);
+    assert.equal(asked, 2);
   });
 
   it("is asked again before anybody is refused for what it said before", async () => {

@@ -134,6 +134,9 @@ describe("an image policy backend", () => {
     );
     assert.ok(asked.length < 5, "it would have been asked five times");
 
+    replies = [broken, "silence"];
+    assert.equal(await judge("ok:1", quick, 500), `${denial}the image policy webhook backend answers 500`);
+
     replies = ["silence"];
     assert.match(String(await judge("ok:1", {}, 500)), /could not ask 127\.0\.0\.1:\d+: it did not answer in time$/);
     assert.deepEqual(await judge("ok:1", { imagePolicy: { defaultAllow: true } }, 500), { "failed-open": "true" });

@@ -18,6 +18,12 @@ export class Unanswered extends Error {
   }
 }
 
+/** What stands in an answer's place; whatever else was thrown is a fault of ours. */
+export const unanswered = (error: unknown): Unanswered => {
+  if (error instanceof Unanswered) return error;
+  throw error;
+};
+
 /** Of one answer, or of all pages of a list, in bytes. */
 export const longest = 32 * 1024 * 1024;
 

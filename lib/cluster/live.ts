@@ -5,7 +5,7 @@ import { type Permission, type Resource, type Served, unconnected, type World } 
 import type { KubernetesObject, Status } from "../review.ts";
 import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
-import { type Answer, before, exchange, https, longest, Unanswered } from "./exchange.ts";
+import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./exchange.ts";
 import { type Found, Memory } from "./memory.ts";
 import { outside } from "./outside.ts";
 
@@ -241,12 +241,6 @@ const isName = (name: string) =>
 
 const isListOfObjects = (value: unknown): value is object[] =>
   Array.isArray(value) && value.every((one) => typeof one === "object" && one !== null);
-
-/** Whatever else was thrown is a fault of ours. */
-const unanswered = (error: unknown): Unanswered => {
-  if (error instanceof Unanswered) return error;
-  throw error;
-};
 
 const json = (body: string): unknown => {
   try {

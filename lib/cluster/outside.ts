@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure } from "../failure.ts";
 import type { HttpsRequest, HttpsResponse } from "../needs.ts";
-import { type Answer, before, exchange, Unanswered } from "./exchange.ts";
+import { type Answer, before, exchange, Unanswered, unanswered } from "./exchange.ts";
 import type { Memory } from "./memory.ts";
 
 /** Kept back of a review's time, so that its rule can still say what follows from no answer. */
@@ -13,18 +13,27 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
   let isRemembered = false;
 
   const https = async ({ keep, ...request }: HttpsRequest): Promise<HttpsResponse> => {
-    if (keep === undefined) return ask(request, deadline - margin);
+    const host = () => new URL(request.url).host;
+    const failing = (error: Error) => {
+      throw error instanceof Unanswered
+        ? new Failure(503, `could not ask ${host()}: ${error.message}`, { cause: error })
+        : error;
+    };
+    if (keep === undefined) return ask(request, deadline - margin).catch(failing);
 
     const key = JSON.stringify(["https", cluster, request]);
-    const search = async () => {
-      const content = await ask(request, deadline - margin);
-      return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
-    };
     const recall = async (earliest: number) => {
+      let isOurs = false;
+      const search = async () => {
+        isOurs = true;
+        const content = await ask(request, deadline - margin);
+        return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
+      };
       const found = memory.recall(key, earliest, search);
+      const content =
+        "pending" in found ? (isOurs ? found.pending : before(deadline - margin, found.pending)) : found.content;
       // The memory has it from `search` alone.
-      const pending = "pending" in found ? before(deadline - margin, found.pending) : found.content;
-      const answer = (await pending) as HttpsResponse;
+      const answer = (await Promise.resolve(content).catch(failing)) as HttpsResponse;
       return { since: found.since, answer };
     };
     const known = await recall(since ?? 0);
@@ -36,18 +45,17 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
   return { https, isRemembered: () => isRemembered };
 };
 
+/** Asks until there is no use in asking again; of several answers the last one counts, also where another try is cut off. */
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
   const { url, method = "GET", headers = {}, body, ca, tries = 1, pause = 0 } = request;
   const options = { method, headers, ...(ca && { ca }) };
+  let last: Answer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
-    const answer = await exchange(url, options, body, deadline).catch((error: unknown) => {
-      if (error instanceof Unanswered) return error;
-      throw error;
-    });
-    const again = attempt < tries && mayBeBetter(answer) && Date.now() + delay < deadline;
-    if (again) await wait(delay);
-    else if (!(answer instanceof Unanswered)) return { status: answer.status, body: answer.body };
-    else throw new Failure(503, `could not ask ${new URL(url).host}: ${answer.message}`, { cause: answer });
+    const answer = await exchange(url, options, body, deadline).catch(unanswered);
+    if (!(answer instanceof Unanswered)) last = answer;
+    if (attempt < tries && mayBeBetter(answer) && Date.now() + delay < deadline) await wait(delay);
+    else if (last === undefined || (answer instanceof Unanswered && Date.now() < deadline)) throw answer;
+    else return { status: last.status, body: last.body };
   }
 };
 
