@@ -7,6 +7,7 @@ import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { Credentials } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import type { Share } from "#lib/endpoint.ts";
+import { type AwsAction, asksCluster } from "#lib/needs.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import type { Listed } from "./registry.ts";
@@ -28,6 +29,8 @@ export interface Bundle {
   asks: boolean;
   /** Where it reads the tokens for that. */
   tokens: TokenPlace[];
+  /** What it does in AWS by its own role. */
+  actions: AwsAction[];
 }
 
 export type TokenPlace = Extract<Credentials, { secret: string } | { parameter: string }>;
@@ -90,8 +93,9 @@ export const bundle = async (
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
-    asks: asksOf(listed),
+    asks: asksCluster(rule),
     tokens: tokensOf(Object.values(connections)),
+    actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
   };
 };
 

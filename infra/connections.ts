@@ -5,6 +5,7 @@ import { basename, dirname, resolve } from "node:path";
 import { parseDocument } from "yaml";
 import { isToken } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
+import { asksCluster } from "#lib/needs.ts";
 import { sentenceOf } from "./complaint.ts";
 import type { Cluster, Config } from "./config.ts";
 import type { Listed } from "./registry.ts";
@@ -98,11 +99,7 @@ export const withoutConnect = (asking: Listed[]) =>
 
 /** Those that are on and ask the cluster, not only somebody outside. */
 export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
-  catalogue.filter(
-    ({ name, rule }) =>
-      (rules.get(name)?.mode ?? "off") !== "off" &&
-      Object.values(rule.needs ?? {}).some(({ verb }) => verb !== "https"),
-  );
+  catalogue.filter(({ name, rule }) => (rules.get(name)?.mode ?? "off") !== "off" && asksCluster(rule));
 
 const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;

@@ -18,6 +18,7 @@ const sample: Bundle = {
   codeSha256: "AAA=",
   asks: false,
   tokens: [],
+  actions: [],
 };
 const folders: string[] = [];
 
@@ -105,6 +106,14 @@ describe("a function that asks a cluster", () => {
         Resource: place("ssm:eu-west-3", "parameter/postern/prod"),
       },
     ]);
+  });
+
+  it("may do in AWS what its rule needs, and no more", async () => {
+    const { Resources } = await deployment({ actions: ["ec2:DescribeVolumes"] });
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
+    assert.deepEqual(policy.PolicyDocument.Statement, [allowed]);
+    assert.equal((await deployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
   });
 
   it("tells its role, for those who let it in, and others don't", async () => {

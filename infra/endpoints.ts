@@ -117,8 +117,8 @@ const roleOutputs = (rules: Planned[]): { [key: string]: Json } =>
       ]),
   );
 
-/** The role may write the function's own log, read the tokens it needs, and nothing else. `live` is what the door opens on. */
-const aroundLambda = ({ id, lambda, alias, digest, codeSha256, tokens }: Planned): Resources => {
+/** The role may write the function's own log, read the tokens and do what its rule needs, and nothing else. `live` is what the door opens on. */
+const aroundLambda = ({ id, lambda, alias, digest, codeSha256, tokens, actions }: Planned): Resources => {
   const version = `${id}Version${digest}`;
   const assume = { Effect: "Allow", Principal: { Service: "lambda.amazonaws.com" }, Action: "sts:AssumeRole" };
   const log = {
@@ -129,7 +129,12 @@ const aroundLambda = ({ id, lambda, alias, digest, codeSha256, tokens }: Planned
   return {
     [`${id}Role`]: resource("AWS::IAM::Role", {
       AssumeRolePolicyDocument: { Version: "2012-10-17", Statement: [assume] },
-      Policies: [policy("log", log), ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : [])],
+      Policies: [
+        policy("log", log),
+        ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : []),
+        // Those that describe take no narrower resource.
+        ...(actions.length > 0 ? [policy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
+      ],
     }),
     // Retained, for rollback is one move of the alias. Published only if the code that was uploaded is this one.
     [version]: {

@@ -1,7 +1,22 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "./failure.ts";
-import { accessReview, bind, create, discovery, get, https, list, timeLeft, unconnected, type World } from "./needs.ts";
+import { memoryLedger } from "./ledger.ts";
+import {
+  accessReview,
+  aws,
+  bind,
+  create,
+  discovery,
+  get,
+  http,
+  https,
+  ledger,
+  list,
+  timeLeft,
+  unconnected,
+  type World,
+} from "./needs.ts";
 
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
@@ -22,6 +37,12 @@ describe("needs", () => {
       may: note("may", { allowed: true }),
       discover: note("discover", undefined),
       https: note("https", { status: 200, body: "" }),
+      http: note("http", { status: 200, body: "" }),
+      aws: note("aws", { status: 200, body: "" }),
+      ledger: (rule) => {
+        asked.push(["ledger", rule]);
+        return memoryLedger();
+      },
     };
     return { asked, world };
   };
@@ -33,6 +54,8 @@ describe("needs", () => {
     call: (request: object) => Promise<unknown>;
     kinds: (groupVersion: string) => Promise<unknown>;
     others: (namespace?: string) => Promise<unknown>;
+    plain: (request: object) => Promise<unknown>;
+    volumes: (request: object) => Promise<unknown>;
   }
   const needs = {
     account: get("serviceaccounts"),
@@ -42,12 +65,14 @@ describe("needs", () => {
     call: https(),
     kinds: discovery(),
     others: list("limitranges"),
+    plain: http(),
+    volumes: aws("ec2:DescribeVolumes"),
   };
-  const bound = (world: World) => bind(needs, world) as unknown as Bound;
+  const bound = (world: World) => bind(needs, world, "rule") as unknown as Bound;
 
   it("ask the world by group, resource and name", async () => {
     const { asked, world } = counted();
-    const { account, ranges, provision, may, call, kinds } = bound(world);
+    const { account, ranges, provision, may, call, kinds, plain, volumes } = bound(world);
     await Promise.all([
       account("default", "a"),
       ranges("a"),
@@ -56,6 +81,8 @@ describe("needs", () => {
       may({ verb: "get" }),
       call({ url: "u" }),
       kinds("apps/v1"),
+      plain({ url: "p" }),
+      volumes({ region: "r" }),
     ]);
     assert.deepEqual(asked, [
       ["get", { group: "", resource: "serviceaccounts" }, "default", "a", undefined],
@@ -65,7 +92,15 @@ describe("needs", () => {
       ["may", { verb: "get" }],
       ["https", { url: "u" }],
       ["discover", "apps/v1"],
+      ["http", { url: "p" }],
+      ["aws", "ec2:DescribeVolumes", { region: "r" }],
     ]);
+  });
+
+  it("keep what is the rule's own", () => {
+    const { asked, world } = counted();
+    bind({ buckets: ledger() }, world, "event-rate-limit");
+    assert.deepEqual(asked, [["ledger", "event-rate-limit"]]);
   });
 
   it("ask the same question once in a review, and anew in the next", async () => {
@@ -119,6 +154,8 @@ describe("needs", () => {
       ["https", undefined, undefined],
       ["discover", undefined, undefined],
       ["list", "", "limitranges"],
+      ["http", undefined, undefined],
+      ["aws", undefined, undefined],
       ["get", "storage.k8s.io", "storageclasses"],
       ["list", "example.com", "widgets"],
     ]);

@@ -13,6 +13,7 @@ import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { Failure } from "./failure.ts";
+import type { Ledger } from "./ledger.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 import type { Rule, Verdict } from "./rule.ts";
 
@@ -79,6 +80,15 @@ export interface HttpsResponse {
   body: string;
 }
 
+/** A call of one of AWS's query APIs. */
+export interface AwsRequest {
+  region: string;
+  parameters: Record<string, string>;
+}
+
+/** An action as IAM names it. */
+export type AwsAction = `ec2:${string}`;
+
 /** What the authorizer says. */
 export interface Permission {
   allowed: boolean;
@@ -111,6 +121,11 @@ export interface World {
   /** The resources of a group and version such as `apps/v1`; undefined where it isn't served. */
   discover(groupVersion: string): Promise<Served[] | undefined>;
   https(request: HttpsRequest): Promise<HttpsResponse>;
+  /** The same for an address that may begin with http://. */
+  http(request: HttpsRequest): Promise<HttpsResponse>;
+  aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
+  /** A rule's own. */
+  ledger(rule: string): Ledger;
   /** A world in which everything is read again; undefined where all that was read is of now. */
   anew?(): World | undefined;
 }
@@ -119,8 +134,15 @@ export interface World {
 export interface Need<Answer> {
   readonly verb: Exclude<keyof World, "anew">;
   readonly kind?: Resource;
-  bind(world: World): Answer;
+  readonly action?: AwsAction;
+  bind(world: World, rule: string): Answer;
 }
+
+/** Of these no cluster hears. */
+const apart: ReadonlySet<Need<unknown>["verb"]> = new Set(["https", "http", "aws", "ledger"]);
+
+/** Whether a rule asks the cluster, not only somebody outside. */
+export const asksCluster = ({ needs = {} }: Rule): boolean => Object.values(needs).some(({ verb }) => !apart.has(verb));
 
 export type Needs = { readonly [name: string]: Need<unknown> };
 export type Answers<N extends Needs> = {
@@ -177,8 +199,24 @@ export const https = (): Need<(request: HttpsRequest) => Promise<HttpsResponse>>
   bind: (world) => (request) => world.https(request),
 });
 
+/** Calls a service outside the cluster, or in it, that may have no certificate. */
+export const http = (): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
+  verb: "http",
+  bind: (world) => (request) => world.http(request),
+});
+
+/** Calls AWS as the function's own role, which is then allowed this action. */
+export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<HttpsResponse>> => ({
+  verb: "aws",
+  action,
+  bind: (world) => (request) => world.aws(action, request),
+});
+
+/** Keeps what must survive between reviews, for this rule and the review's cluster. */
+export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (world, rule) => world.ledger(rule) });
+
 /** Binds what a rule declared to a world, for one review: the same question is asked once. */
-export const bind = (needs: Needs, world: World): Record<string, unknown> => {
+export const bind = (needs: Needs, world: World, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
   const once =
     <A extends unknown[], R>(name: string, ask: (...args: A) => Promise<R>) =>
@@ -195,8 +233,11 @@ export const bind = (needs: Needs, world: World): Record<string, unknown> => {
     may: once("may", world.may),
     discover: once("discover", world.discover),
     https: (request) => handled(world.https(request)),
+    http: (request) => handled(world.http(request)),
+    aws: once("aws", world.aws),
+    ledger: world.ledger,
   };
-  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering)]));
+  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
 };
 
 /** Where one of several questions fails, the rule may not come to hear of the others' failures. */
@@ -209,8 +250,8 @@ const handled = <T>(answer: Promise<T>): Promise<T> => {
 // look into what they are given, so that nothing of a call is left but its place.
 
 /** What a rule may ask, bound for one review. */
-export function answersFor({ needs }: Rule, { world }: { world?: World | undefined }) {
-  return needs && world && bind(needs, world);
+export function answersFor({ needs }: Rule, { name, world }: { name: string; world?: World | undefined }) {
+  return needs && world && bind(needs, world, name);
 }
 
 /**
@@ -272,5 +313,13 @@ export const unconnected = (cluster: string): World => {
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
-  return { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail };
+  const asked = { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail, http: fail, aws: fail };
+  return { ...asked, ledger: () => nowhere };
+};
+
+/** Where nothing survives from one review to the next. */
+export const nowhere: Ledger = {
+  change: async () => {
+    throw new Failure(503, "nothing can be kept from one review to the next: there is no ledger here");
+  },
 };

@@ -105,6 +105,22 @@ describe("a recorded world", () => {
     assert.deepEqual(await recorded({ discovery }).discover("v1"), discovery.v1);
     assert.equal(await recorded({ discovery }).discover("apps/v1"), undefined);
   });
+
+  it("answers AWS's actions and plain services by their own records", async () => {
+    const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
+    const asked = recorded({ aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }], http: calls });
+    const volumes = (region: string) => asked.aws("ec2:DescribeVolumes", { region, parameters: {} });
+    assert.deepEqual(await volumes(region), answer);
+    assert.equal((await asked.http({ url: "https://images.example/a" })).body, "yes");
+    await assert.rejects(volumes("us-east-1"), /^Error: no answer is recorded to .*us-east-1/);
+    await assert.rejects(asked.https({ url: "https://images.example/a" }), Failure);
+  });
+
+  it("keeps what reviews leave, and what earlier ones left", async () => {
+    const ledger = recorded({ ledger: { a: 1 } }).ledger("rule");
+    const count = (key: string) => ledger.change<number>(key, (kept = 0) => kept + 1);
+    assert.deepEqual([await count("a"), await count("a"), await count("b")], [2, 3, 1]);
+  });
 });
 
 describe("the plural", () => {

@@ -1,5 +1,16 @@
 import { Failure } from "./failure.ts";
-import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served, World } from "./needs.ts";
+import { memoryLedger } from "./ledger.ts";
+import type {
+  Access,
+  AwsAction,
+  AwsRequest,
+  HttpsRequest,
+  HttpsResponse,
+  Permission,
+  Resource,
+  Served,
+  World,
+} from "./needs.ts";
 import type { KubernetesObject, Status } from "./review.ts";
 import type { Rule } from "./rule.ts";
 import { frozen } from "./settings.ts";
@@ -13,10 +24,15 @@ export interface Recorded {
   /** What is served, by group and version such as `apps/v1`. */
   discovery?: Record<string, Served[]>;
   https?: (HttpsRequest & { answer: HttpsResponse })[];
+  http?: (HttpsRequest & { answer: HttpsResponse })[];
+  aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
+  /** What earlier reviews left. */
+  ledger?: Record<string, unknown>;
 }
 
 /** A world that is written down; what isn't there can't be read by guess. */
-export const recorded = ({ objects = [], refused = [], may = [], discovery, https = [] }: Recorded): World => {
+export const recorded = (given: Recorded): World => {
+  const { objects = [], refused = [], may = [], discovery, https = [], http = [], aws = [] } = given;
   const present = new Map<string, KubernetesObject>();
   const place = ({ group, resource }: Resource, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
@@ -32,6 +48,13 @@ export const recorded = ({ objects = [], refused = [], may = [], discovery, http
   }
   const unanswered = (question: unknown) =>
     new Failure(500, `no answer is recorded to ${JSON.stringify(question)}; the case's needs must hold one`);
+  const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
+    const found = known.find(({ answer: _, ...asked }) => covers(question, asked));
+    if (found === undefined) throw unanswered(question);
+    return found.answer;
+  };
+  const ledger = memoryLedger();
+  for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
     get: async (kind, name, namespace) => present.get(place(kind, namespace, name)),
     list: async (kind, namespace) => {
@@ -60,11 +83,10 @@ export const recorded = ({ objects = [], refused = [], may = [], discovery, http
       if (discovery === undefined) throw unanswered({ discovery: groupVersion });
       return Object.hasOwn(discovery, groupVersion) ? discovery[groupVersion] : undefined;
     },
-    https: async (request) => {
-      const found = https.find(({ answer: _, ...asked }) => covers(request, asked));
-      if (found === undefined) throw unanswered(request);
-      return found.answer;
-    },
+    https: async (request) => answerTo(request, https),
+    http: async (request) => answerTo(request, http),
+    aws: async (action, request) => answerTo({ action, ...request }, aws),
+    ledger: () => ledger,
   };
 };
 

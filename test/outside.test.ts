@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer as createPlainServer } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -74,6 +75,24 @@ describe("a service outside the cluster", () => {
     const waiting = [700, 200, 400].map((time) => assert.rejects(ask({ keep }, "one", time), late));
     await Promise.all([...waiting, assert.rejects(ask({}, "one", 200), late)]);
     assert.equal(asked, 2);
+  });
+
+  it("is asked without a certificate only where the rule said so", async () => {
+    const plain = createPlainServer((_, response) => response.end("plain"));
+    await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
+    // Listening on a port, it has one.
+    const url = `http://127.0.0.1:${(plain.address() as AddressInfo).port}/`;
+    try {
+      assert.equal((await world("one", 5000).http({ url })).body, "plain");
+      assert.equal((await world("one", 5000).http(service)).body, "yes");
+      const message = `could not ask ${new URL(url).host}: its address must begin with https://`;
+      await assert.rejects(world("one", 5000).https({ url }), { code: 500, message });
+      for (const other of ["file:///etc/passwd", "", "http:"])
+        await assert.rejects(world("one", 5000).http({ url: other }), /must begin with https:\/\/ or http:\/\/$/);
+    } finally {
+      plain.closeAllConnections();
+      plain.close();
+    }
   });
 
   it("is asked again before anybody is refused for what it said before", async () => {

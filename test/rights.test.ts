@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
-import type { Need } from "#lib/needs.ts";
+import { asksCluster, type Need } from "#lib/needs.ts";
 import { parseConfig } from "../infra/config.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { groupOf, roles } from "../infra/rights.ts";
@@ -13,9 +13,7 @@ const binaries = await findBinaries();
 const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
 if (process.env.POSTERN_REQUIRE_ALL && !binaries) throw new Error(missing);
 
-const asking = (await readCatalogue()).filter(({ rule }) =>
-  Object.values(rule.needs ?? {}).some(({ verb }) => verb !== "https"),
-);
+const asking = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));
 
 describe("a rule's rights on a real API server", { skip: binaries ? false : missing }, () => {
   let cluster: Cluster;

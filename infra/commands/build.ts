@@ -31,7 +31,7 @@ export default {
       );
     const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
     if (faults.length > 0) throw new Complaint(faults.join("\n"));
-    for (const note of notes) process.stderr.write(`${note}\n`);
+    for (const note of [...notes, ...forgetful(served)]) process.stderr.write(`${note}\n`);
     // Each has the way, and the right to the token, where it asks and nowhere else.
     const waysOf = ({ members, ...listed }: Listed) =>
       [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
@@ -57,6 +57,12 @@ export default {
       );
   },
 } satisfies Command;
+
+/** What nothing survives for in AWS yet. */
+const forgetful = (served: Listed[]): string[] =>
+  served
+    .filter(({ rule }) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"))
+    .map(({ name }) => `${name} keeps a ledger, which functions in AWS don't have: there it answers 503`);
 
 /** What was built for rules that are off now goes. */
 const sweep = async (names: string[]) => {

@@ -4,6 +4,7 @@ import { worlds } from "#lib/cluster/live.ts";
 import type { Host } from "#lib/endpoint.ts";
 import type { Report } from "#lib/journal.ts";
 import { verdictOf } from "#lib/journal.ts";
+import { memoryLedger } from "#lib/ledger.ts";
 import { unconnected } from "#lib/needs.ts";
 import { nameOf } from "#lib/status.ts";
 import { type Command, common, print, table } from "../command.ts";
@@ -38,6 +39,7 @@ export default {
     if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
       throw new Complaint(`--host takes an address or a name, not "${host}"`);
     const signer = await openSigner(state);
+    const ledger = memoryLedger();
     let world: Host["world"] = unconnected;
     const surroundings = {
       publicKeys: signer.publicKey,
@@ -51,7 +53,7 @@ export default {
       const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
       const { ways, faults } = await readConnections(opened.config, rules, file, "here");
       for (const fault of faults) print(`${fault}\n`);
-      world = worlds(Object.fromEntries(ways));
+      world = worlds(Object.fromEntries(ways), undefined, ledger);
       return opened;
     };
     const workshop = await open();

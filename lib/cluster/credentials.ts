@@ -26,7 +26,7 @@ interface Around {
 }
 
 /** Asks for a token, which is made anew before it ends, and when a server would not have it. */
-export const tokens = (credentials: Credentials, around: Around = { identity: ours, ask: exchange }) => {
+export const tokens = (credentials: Credentials, around: Around = { identity: ourIdentity, ask: exchange }) => {
   let current: Promise<Token> | undefined;
   let until = 0;
   return {
@@ -121,9 +121,11 @@ const faultIn = (text: string): string => {
 /** What a header can carry. */
 export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
-const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
+/** Of AWS's services in a region. */
+export const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 
-const ours = (): Identity => {
+/** The one that Lambda gives a function, by its role. */
+export const ourIdentity = (): Identity => {
   const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
   if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY)
     throw new Error("there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");

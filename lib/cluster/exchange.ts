@@ -29,6 +29,7 @@ export const longest = 32 * 1024 * 1024;
 
 /** Node's own modules for it, loaded when somebody asks: they are a third of a cold start. */
 export const https = () => process.getBuiltinModule("node:https");
+const http = () => process.getBuiltinModule("node:http");
 const zlib = () => process.getBuiltinModule("node:zlib");
 
 /** One request and its whole answer, until `deadline` (as Date.now() has it). Whatever goes wrong is `Unanswered`. */
@@ -63,7 +64,7 @@ export const exchange = async (
 /** Node refuses at once what can't be sent: a header with a line break, a certificate that is none. */
 const begun = (url: string, options: RequestOptions) => {
   try {
-    return https().request(url, options);
+    return url.startsWith("http:") ? http().request(url, options) : https().request(url, options);
   } catch (error) {
     throw new Unanswered(`it can't be asked: ${error instanceof Error ? error.message : error}`, false, {
       cause: error,

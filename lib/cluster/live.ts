@@ -1,7 +1,8 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure } from "../failure.ts";
-import { type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
+import { type Ledger, within } from "../ledger.ts";
+import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
@@ -25,25 +26,30 @@ const page = 500;
 const longestRead = 10_000;
 
 /** The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another. */
-export const worlds = (connections: Record<string, Connection>, memory = new Memory()) => {
+export const worlds = (connections: Record<string, Connection>, memory = new Memory(), ledger = nowhere) => {
   const known = Object.entries(connections).map(
-    ([name, connection]) => [name, live(name, connection, memory)] as const,
+    ([name, connection]) => [name, live(name, connection, memory, ledger)] as const,
   );
   const byName = new Map(known);
   return (cluster: string, milliseconds: number): World =>
-    byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory);
+    byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory, ledger);
 };
 
 /** Services can be asked all the same. */
-const apart = (cluster: string, deadline: number, memory: Memory, since?: number): World => {
+const apart = (cluster: string, deadline: number, memory: Memory, ledger: Ledger, since?: number): World => {
   const started = since ?? Date.now();
-  const { https, isRemembered } = outside(cluster, memory, deadline, since);
-  const anew = () => (isRemembered() ? apart(cluster, deadline, memory, started) : undefined);
-  return { ...unconnected(cluster), https, ...(since === undefined && { anew }) };
+  const { isRemembered, ...services } = outside(cluster, memory, deadline, since);
+  const anew = () => (isRemembered() ? apart(cluster, deadline, memory, ledger, started) : undefined);
+  return {
+    ...unconnected(cluster),
+    ...services,
+    ledger: (rule) => within(ledger, `${cluster} ${rule}`),
+    ...(since === undefined && { anew }),
+  };
 };
 
 /** A cluster's API for one review at a time, for so many milliseconds. */
-const live = (cluster: string, connection: Connection, memory: Memory) => {
+const live = (cluster: string, connection: Connection, memory: Memory, ledger: Ledger) => {
   const { server, ca, credentials } = connection;
   const { token, refused } = tokens(credentials);
   let agent: Agent | undefined;
@@ -102,7 +108,7 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
 
   const world = (deadline: number, since?: number): World => {
     const started = since ?? Date.now();
-    const services = outside(cluster, memory, deadline, since);
+    const { isRemembered: isOutsideRemembered, ...services } = outside(cluster, memory, deadline, since);
     let isRemembered = false;
 
     /** Read for this review, or within `maxAge` seconds before it. */
@@ -204,9 +210,10 @@ const live = (cluster: string, connection: Connection, memory: Memory) => {
         });
         return before(deadline, made).catch(failing(`create ${kind.resource} "${name}" in`));
       },
-      https: services.https,
+      ...services,
+      ledger: (rule) => within(ledger, `${cluster} ${rule}`),
       ...(since === undefined && {
-        anew: () => (isRemembered || services.isRemembered() ? world(deadline, started) : undefined),
+        anew: () => (isRemembered || isOutsideRemembered() ? world(deadline, started) : undefined),
       }),
     };
   };

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure } from "../failure.ts";
-import type { HttpsRequest, HttpsResponse } from "../needs.ts";
+import type { AwsAction, AwsRequest, HttpsRequest, HttpsResponse } from "../needs.ts";
+import { queryOf } from "./cloud.ts";
 import { type Answer, before, exchange, Unanswered, unanswered } from "./exchange.ts";
 import type { Memory } from "./memory.ts";
 
@@ -12,11 +13,13 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
   const started = since ?? Date.now();
   let isRemembered = false;
 
-  const https = async ({ keep, ...request }: HttpsRequest): Promise<HttpsResponse> => {
-    const host = () => new URL(request.url).host;
+  const call = async ({ keep, ...request }: HttpsRequest, schemes = ["https:"]): Promise<HttpsResponse> => {
+    const { protocol = "", host = request.url } = URL.canParse(request.url) ? new URL(request.url) : {};
+    if (!schemes.includes(protocol))
+      throw new Failure(500, `could not ask ${host}: its address must begin with ${schemes.join("// or ")}//`);
     const failing = (error: Error) => {
       throw error instanceof Unanswered
-        ? new Failure(503, `could not ask ${host()}: ${error.message}`, { cause: error })
+        ? new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error })
         : error;
     };
     if (keep === undefined) return ask(request, deadline - margin).catch(failing);
@@ -42,7 +45,13 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     if (found.since < started) isRemembered = true;
     return found.answer;
   };
-  return { https, isRemembered: () => isRemembered };
+  const either = ["https:", "http:"];
+  return {
+    https: (request: HttpsRequest) => call(request),
+    http: (request: HttpsRequest) => call(request, either),
+    aws: async (action: AwsAction, request: AwsRequest) => call(queryOf(action, request, new Date()), either),
+    isRemembered: () => isRemembered,
+  };
 };
 
 /** Asks until there is no use in asking again; of several answers the last one counts, also where another try is cut off. */

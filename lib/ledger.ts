@@ -1,0 +1,57 @@
+import { frozen } from "./settings.ts";
+
+/** For how long something is kept, and among how many. */
+export interface Terms {
+  /** Forgotten when so many seconds have passed since it was last changed; never, if not said. */
+  seconds?: number;
+  /** Of what stands on one shelf, only so many stay: what was changed least recently goes first. */
+  shelf?: { name: string; most: number };
+}
+
+/** What survives from one review to the next, by key: small values, as JSON has them. */
+export interface Ledger {
+  /**
+   * Keeps what `change` makes of what is kept, and resolves to it. Nobody else's change comes in between, so `change` may
+   * be called more than once; what it is given can't be edited. Nothing is kept of undefined.
+   */
+  change<T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: Terms): Promise<T | undefined>;
+}
+
+interface Kept {
+  value: unknown;
+  until: number;
+}
+
+const common = { name: "", most: 10_000 };
+
+/** A ledger in this process' memory, which ends with it. */
+export const memoryLedger = (): Ledger => {
+  const shelves = new Map<string, Map<string, Kept>>();
+  return {
+    change: async <T>(key: string, change: (kept: T | undefined) => T | undefined, terms: Terms = {}) => {
+      const { seconds = Number.POSITIVE_INFINITY, shelf: { name, most } = common } = terms;
+      const shelf = shelves.get(name) ?? new Map<string, Kept>();
+      shelves.set(name, shelf);
+      const known = shelf.get(key);
+      const now = Date.now();
+      // Under this key there is what its own changes made.
+      const value = change(known && now < known.until ? (known.value as T) : undefined);
+      shelf.delete(key);
+      if (value !== undefined) shelf.set(key, { value: frozen(value), until: now + seconds * 1000 });
+      for (const oldest of shelf.keys()) {
+        if (shelf.size <= most) break;
+        shelf.delete(oldest);
+      }
+      return value;
+    },
+  };
+};
+
+/** The same ledger, where others use the same keys. */
+export const within = (ledger: Ledger, place: string): Ledger => ({
+  change: (key, change, { shelf, ...terms } = {}) =>
+    ledger.change(`${place} ${key}`, change, {
+      ...terms,
+      shelf: { ...(shelf ?? common), name: `${place} ${(shelf ?? common).name}` },
+    }),
+});

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import fc from "fast-check";
+import { type Ledger, memoryLedger, type Terms, within } from "#lib/ledger.ts";
+
+/** The law of every ledger. */
+const suite = (open: () => Ledger) => {
+  let ledger: Ledger;
+  beforeEach(() => {
+    ledger = open();
+    mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+  });
+  afterEach(() => mock.timers.reset());
+  const count = (key: string, terms?: Terms) => ledger.change<number>(key, (kept = 0) => kept + 1, terms);
+  const kept = (key: string, terms?: Terms) => ledger.change(key, (value) => value, terms);
+
+  it("keeps what a change makes, by key", async () => {
+    assert.deepEqual([await count("a"), await count("a"), await count("b")], [1, 2, 1]);
+    for (const key of ["__proto__", "constructor", ""]) assert.equal(await count(key), 1);
+  });
+
+  it("loses no change of those that come at once", async () => {
+    await Promise.all(Array.from({ length: 20 }, () => count("a")));
+    assert.equal(await count("a"), 21);
+  });
+
+  it("keeps nothing of undefined, nor of a change that fails", async () => {
+    await count("a");
+    const broken = () => {
+      throw new Error("no");
+    };
+    await assert.rejects(async () => ledger.change("a", broken), /no/);
+    assert.equal(await kept("a"), 1);
+    assert.equal(await ledger.change("a", () => undefined), undefined);
+    assert.equal(await kept("a"), undefined);
+  });
+
+  it("forgets what was not changed for as long as was said", async () => {
+    await count("a", { seconds: 10 });
+    mock.timers.setTime(1_009_999);
+    assert.equal(await count("a", { seconds: 10 }), 2);
+    mock.timers.setTime(1_019_999);
+    assert.equal(await count("a"), 1);
+  });
+
+  it("keeps the most recently changed of a shelf, whatever is on others", async () => {
+    const shelf = { name: "one", most: 2 };
+    for (const key of ["a", "b", "a", "c"]) await count(key, { shelf });
+    await count("a");
+    await count("b", { shelf: { name: "two", most: 2 } });
+    assert.deepEqual(
+      [await kept("b", { shelf }), await kept("a", { shelf }), await kept("c", { shelf }), await kept("a")],
+      [undefined, 2, 1, 1],
+    );
+  });
+
+  it("hands out what nobody can edit", async () => {
+    await ledger.change("a", () => ({ list: [1] }));
+    const kept = await ledger.change<{ list: number[] }>("a", (value) => value);
+    assert.throws(() => kept?.list.push(2), TypeError);
+  });
+
+  it("shares nothing between places", async () => {
+    const text = fc.string({ unit: fc.constantFrom("a", " ") });
+    await fc.assert(
+      fc.asyncProperty(fc.uniqueArray(fc.tuple(text, text), { selector: String }), async (uses) => {
+        const all = open();
+        for (const [place, key] of uses)
+          assert.equal(
+            await within(all, `prod ${place.replaceAll(" ", "-")}`).change<number>(key, (kept = 0) => kept + 1),
+            1,
+          );
+      }),
+    );
+  });
+};
+
+describe("a ledger in memory", () => suite(memoryLedger));
