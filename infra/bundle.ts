@@ -10,6 +10,7 @@ import type { Share } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster } from "#lib/needs.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
+import { longestTimeoutOf } from "./entry.ts";
 import type { Listed } from "./registry.ts";
 import { zip } from "./zip.ts";
 
@@ -89,7 +90,7 @@ export const bundle = async (
     name,
     summary: rule.summary,
     phases,
-    timeoutSeconds: rule.timeoutSeconds ?? 3,
+    timeoutSeconds: longestTimeoutOf(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
@@ -159,7 +160,7 @@ const spared = (listed: Listed): Plugin => ({
 /** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
 const forEntries = new Set([
   ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
-  ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired"],
+  ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired", "variants"],
 ]);
 
 /** Of `export default rule({ … })`, what decides: its functions, its settings and its needs. */

@@ -6,9 +6,10 @@ import { parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
 import { check, type KubernetesObject, type Operation, type Outcome, type Review, type UserInfo } from "#lib/review.ts";
-import { inPhase, type Phase } from "#lib/rule.ts";
+import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
 import { Complaint } from "./complaint.ts";
+import { asVariant } from "./entry.ts";
 import type { Listed } from "./registry.ts";
 
 /** One entry of a cases.yaml: what goes into a rule, and what must come out. */
@@ -88,13 +89,18 @@ export const phaseOf = (entry: Case): Phase => (entry.mutate === undefined ? "va
 export const operationOf = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
+/** The rule and its settings as a case has them. */
+export const facetOf = (rule: Rule, { settings, variant }: Case) =>
+  asVariant(rule, merge(rule.settings ?? {}, settings), variant);
+
 /** The review that the API server would send for a case. */
 export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const phase = phaseOf(entry);
   const operation = operationOf(entry);
   const given = entry[phase];
   const oldObject = operation === "DELETE" ? given : entry.oldObject;
-  const matches = inPhase(rule.match, phase, merge(rule.settings ?? {}, entry.settings)) ?? [];
+  const { rule: facet, settings } = facetOf(rule, entry);
+  const matches = inPhase(facet.match, phase, settings) ?? [];
   const path = entry.resource ?? matches[0]?.resources[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
@@ -172,7 +178,7 @@ export const decideCase = async (
   decide(rule, phaseOf(entry), request, {
     name,
     mode: "enforce",
-    settings: frozen(merge(rule.settings ?? {}, entry.settings)),
+    settings: frozen(facetOf(rule, entry).settings),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     world,

@@ -3,7 +3,8 @@ import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Mode } from "#lib/decide.ts";
-import type { Share } from "#lib/endpoint.ts";
+import type { Share, Variants } from "#lib/endpoint.ts";
+import { type Rule, variantsOf } from "#lib/rule.ts";
 import { type Mistake, merge, mistakes } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Connect, connectKeys, unfitConnect } from "./connections.ts";
@@ -284,6 +285,7 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
 const unfitFor = ({ phases, rule }: Listed, other: string | undefined): string | undefined => {
   if (other !== undefined) return `is in ${other} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
+  if (rule.variants) return "has several entries, and a group has one";
   return rule.authorizedBy && "is decided by the API server's own authorizer, which a group can't ask";
 };
 
@@ -308,11 +310,17 @@ export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): 
 /** What goes into a rule's bundle. A cluster that doesn't use the rule is admitted as if it were off there. */
 export const shareOf = (config: Config, { name, rule, members }: Listed): Share => {
   if (members) return groupShareOf({ name, members }, config.clusters);
+  const standard = rule.settings ?? {};
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
-    const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: rule.settings ?? {} };
-    return [cluster, { keyVersions, mode, settings }] as const;
+    const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: standard };
+    return [cluster, { keyVersions, mode, settings, ...variantsAmong(rule, settings) }] as const;
   });
-  return { rule: name, clusters: Object.fromEntries(clusters) };
+  return { rule: name, ...variantsAmong(rule, standard), clusters: Object.fromEntries(clusters) };
+};
+
+const variantsAmong = (rule: Rule, settings: object): { variants?: Variants } => {
+  const variants = variantsOf(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
+  return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
 /** The cluster that was named, or the only one. */

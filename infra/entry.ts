@@ -6,7 +6,9 @@ import {
   type OfSettings,
   type Phase,
   type Rule,
+  variantsOf,
 } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
 import { Complaint } from "./complaint.ts";
 import type { Exempt, Setup } from "./config.ts";
 import type { Listed } from "./registry.ts";
@@ -24,7 +26,42 @@ export interface Entry {
   objectSelector: LabelSelector | undefined;
 }
 
+/** One of a rule's entries, and which of its variants that is for. */
+export interface Facet {
+  variant?: string;
+  entry: Entry;
+}
+
 const defaultTimeout = 3;
+
+/** The entries of a rule in one phase: one, or one for each of its variants that matches something. */
+export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: boolean): Facet[] => {
+  const variants = variantsOf(listed.rule, setup.settings);
+  if (variants === undefined) return [{ entry: entryOf(listed, phase, setup, harden) }];
+  const names = variants.map(({ name }) => name);
+  const unfit = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
+  if (unfit !== undefined)
+    throw new Complaint(
+      `functions/${listed.name}/rule.ts has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
+    );
+  return names.flatMap((variant) => {
+    const { rule, settings } = asVariant(listed.rule, setup.settings, variant);
+    const isIdle = (inPhase(rule.match, phase, settings) ?? []).length === 0;
+    return isIdle ? [] : [{ variant, entry: entryOf({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
+  });
+};
+
+/** It becomes part of a path, where a phase stands before it, and of an entry's name. */
+const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
+const isPhase = (name: string) => name === "mutate" || name === "validate";
+
+/** A rule and its settings as one of its variants has them, as if it had no others; the rule itself, if none is named. */
+export const asVariant = (rule: Rule, settings: object, variant: string | undefined) => {
+  const found = variantsOf(rule, settings)?.find(({ name }) => name === variant);
+  const { name: _, settings: own, ...differences } = found ?? { name: "" };
+  const { variants: __, ...whole } = rule;
+  return { rule: { ...whole, ...differences }, settings: merge(settings, own) };
+};
 
 /** Never behind an entry that fails closed, unless somebody wrote otherwise: the cluster could not heal itself. */
 const vital = ["kube-system", "kube-node-lease"];
@@ -51,7 +88,13 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
 };
 
 /** How long the API server waits for a rule, in seconds. */
-export const timeoutOf = (rule: Rule, setup?: Setup) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
+const timeoutOf = (rule: Rule, setup?: Setup) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
+
+/** How long it waits for a rule at most, whichever of its entries it calls. */
+export const longestTimeoutOf = (rule: Rule, setup?: Setup): number => {
+  const variants = variantsOf(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
+  return Math.max(...variants.map((variant) => timeoutOf({ ...rule, ...variant }, setup)));
+};
 
 const policyOf = ({ failurePolicy, mode }: Setup, hardened: boolean): "Fail" | "Ignore" =>
   mode === "enforce" ? (failurePolicy ?? (hardened ? "Fail" : "Ignore")) : "Ignore";

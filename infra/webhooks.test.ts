@@ -4,7 +4,7 @@ import type { Request, UserInfo } from "#lib/review.ts";
 import { phases, type Rule, rule } from "#lib/rule.ts";
 import { condition } from "../test/cel.ts";
 import { Complaint } from "./complaint.ts";
-import { parseConfig } from "./config.ts";
+import { parseConfig, shareOf } from "./config.ts";
 import { oneLine } from "./entry.ts";
 import type { Listed } from "./registry.ts";
 import { configurations, type Registration, type Webhook } from "./webhooks.ts";
@@ -324,4 +324,95 @@ describe("mutating entries", () => {
     ["of which one is off", [slow("a", 20, pods), { ...slow("b", 20, pods), phases: ["validate"] }]],
   ];
   for (const [name, rules] of taken) it(`${name} are taken`, () => assert.equal(on(...rules).length, 2));
+});
+
+describe("a rule with variants", () => {
+  const strict = { matchLabels: { level: "strict" } };
+  const levels = (names: string[]) =>
+    listed(
+      "levels",
+      rule({
+        summary: "Levels.",
+        match: { mutate: namespaces, validate: pods },
+        matchConditions: { all: "true" },
+        guards: true,
+        settings: { levels: names, limit: 1 },
+        variants: ({ levels }) =>
+          ["strict", "loose", "idle", ...levels].map((name) => ({
+            name,
+            ...(name === "strict" && { namespaceSelector: strict, timeoutSeconds: 7, settings: { limit: 2 } }),
+            ...(name === "loose" && {
+              guards: false,
+              matchConditions: { loosely: "false" },
+              match: { validate: pods },
+            }),
+            ...(name === "idle" && { match: [] }),
+          })),
+        mutate() {},
+        validate() {},
+      }),
+    );
+  const entriesIn = (yaml: string, change: Partial<Registration> = {}, names: string[] = []) =>
+    made(yaml, change, [...catalogue, levels(names)]).flatMap(({ kind, webhooks }) =>
+      webhooks.map((webhook) => ({ kind, ...webhook })),
+    );
+
+  it("has an entry for each that matches something, with an address of its own, in the rule's place", () =>
+    assert.deepEqual(
+      entriesIn("rules: { first: , levels: }").map(({ kind, name, clientConfig }) => [kind[0], name, clientConfig.url]),
+      [
+        ["M", "first.postern.dev", "https://host/local.key/first/mutate"],
+        ["M", "strict.levels.postern.dev", "https://host/local.key/levels/mutate/strict"],
+        ["V", "first.postern.dev", "https://host/local.key/first/validate"],
+        ["V", "strict.levels.postern.dev", "https://host/local.key/levels/validate/strict"],
+        ["V", "loose.levels.postern.dev", "https://host/local.key/levels/validate/loose"],
+      ],
+    ));
+
+  it("says of each what is different, and of all what isn't", () => {
+    const [strictly, loosely] = entriesIn("rules: { levels: { exempt: { namespaces: [a] } } }", { harden: true }).slice(
+      1,
+    );
+    const exempt = { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["a"] }] };
+    assert.deepEqual(strictly?.namespaceSelector, { ...strict, ...exempt });
+    assert.deepEqual(loosely?.namespaceSelector, exempt);
+    assert.deepEqual(
+      [strictly, loosely].map((entry) => [entry?.failurePolicy, entry?.timeoutSeconds, entry?.matchConditions]),
+      [
+        ["Fail", 7, [{ name: "all", expression: "true" }]],
+        ["Ignore", 3, [{ name: "loosely", expression: "false" }]],
+      ],
+    );
+  });
+
+  it("has as many as its settings say", () => {
+    const names = entriesIn("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
+    assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
+  });
+
+  it("bakes their names and settings into its bundle, as they are in each cluster", () => {
+    const one = levels([]);
+    const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
+    const share = shareOf(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
+    const usual = { strict: { limit: 2 }, loose: {}, idle: {} };
+    assert.deepEqual(
+      [share.variants, share.clusters.a?.variants, share.clusters.b?.variants],
+      [usual, usual, { ...usual, more: {} }],
+    );
+  });
+
+  for (const name of ["strict", "mutate", "validate", "Loud", "a.b", "", "-"])
+    it(`can't be called "${name}" once more`, () =>
+      assert.throws(
+        () => entriesIn("rules: { levels: }", {}, [name]),
+        new Complaint(
+          `functions/levels/rule.ts has a variant "${name}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
+        ),
+      ));
+
+  it("can't be in a group", () =>
+    assert.throws(
+      () => parseConfig("{ rules: { levels: }, groups: { g: [levels] } }", [levels([])]),
+      /"levels" has several entries, and a group has one/,
+    ));
 });

@@ -2,7 +2,7 @@ import type { Operation } from "#lib/review.ts";
 import type { LabelSelector, Match, Phase } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import type { Cluster } from "./config.ts";
-import { type Entry, entryOf, exemptConditions, exemptSelector, oneLine } from "./entry.ts";
+import { entriesOf, exemptConditions, exemptSelector, type Facet, oneLine } from "./entry.ts";
 import { disagreements, entryTogether } from "./groups.ts";
 import type { Listed } from "./registry.ts";
 
@@ -10,8 +10,8 @@ import type { Listed } from "./registry.ts";
 export interface Registration {
   /** The configurations' name. */
   name: string;
-  /** The address of a rule's endpoint, with the cluster's key in it. */
-  address(rule: string, phase: Phase): string;
+  /** The address of a rule's endpoint, with the cluster's key in it; `path` is the phase, and the variant behind it. */
+  address(rule: string, path: string): string;
   /** PEM; only where the API server's own roots don't suffice. */
   ca?: string | undefined;
   /** Guards fail closed. */
@@ -62,22 +62,25 @@ const webhooks = (phase: Phase, catalogue: Listed[], cluster: Cluster, registrat
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
-      return [webhook(listed.name, phase, entryOf(listed, phase, setup, registration.harden), registration)];
+      return entriesOf(listed, phase, setup, registration.harden).map((facet) =>
+        webhook(listed.name, phase, facet, registration),
+      );
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
     const [disagreement] = disagreements(group, cluster, registration.harden);
     if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
     const entry = entryTogether(group, cluster, registration.harden);
-    return entry ? [webhook(group.name, phase, entry, registration)] : [];
+    return entry ? [webhook(group.name, phase, { entry }, registration)] : [];
   });
 
-const webhook = (name: string, phase: Phase, entry: Entry, { address, ca }: Registration): Webhook => {
+const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { address, ca }: Registration): Webhook => {
+  const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
   const { match, exempt, objectSelector } = entry;
   const conditions = Object.entries({ ...exemptConditions(exempt), ...entry.conditions });
   const namespaceSelector = both(entry.namespaceSelector, exemptSelector(exempt));
   return {
     name: `${name}.postern.dev`,
-    clientConfig: { url: address(name, phase), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
+    clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
     rules: match.map((one) => ({ scope: "*", ...one })),
     failurePolicy: entry.failurePolicy,
     matchPolicy: entry.matchPolicy,

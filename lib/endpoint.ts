@@ -12,10 +12,15 @@ import { check, decode, encode, type Outcome, type Review, respond } from "./rev
 import type { Phase, Rule } from "./rule.ts";
 import { frozen, merge } from "./settings.ts";
 
+/** By name, the settings that are different there. */
+export type Variants = Record<string, object>;
+
 /** A rule's share of postern.yaml, baked into its bundle. */
 export interface Share {
   rule: string;
-  clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object }>;
+  /** The rule's, under its own settings. */
+  variants?: Variants;
+  clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object; variants?: Variants }>;
 }
 
 /** What surrounds an endpoint: by default, Lambda. */
@@ -92,16 +97,25 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
       const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
       const caller = admit(segment);
-      if (!caller || name !== share.rule || !isPhase(phase) || variant !== undefined) throw nowhere();
+      if (!caller || name !== share.rule || !isPhase(phase)) throw nowhere();
+      turn.variant = variant;
       turn.cluster = caller.cluster;
       turn.key = caller.key;
       turn.phase = phase;
     }
-    const { mode = "enforce", settings = rule.settings ?? {} } = clusterOf(turn.cluster) ?? {};
+    const {
+      mode = "enforce",
+      settings = rule.settings ?? {},
+      variants = share.variants ?? {},
+    } = clusterOf(turn.cluster) ?? {};
+    const variant = turn.variant !== undefined && Object.hasOwn(variants, turn.variant) && variants[turn.variant];
     turn.mode = mode;
-    turn.settings = turn.settings === undefined ? settings : merge(rule.settings ?? {}, turn.settings);
+    const usual = turn.settings === undefined ? settings : merge(rule.settings ?? {}, turn.settings);
+    turn.settings = variant ? frozen(merge(usual, variant)) : usual;
     turn.now ??= new Date();
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
+    // Who invokes us directly may try settings under which there are others.
+    if (turn.call && turn.variant !== undefined && !variant && mode !== "off") throw nowhere();
   };
 
   /** The body becomes a review. */

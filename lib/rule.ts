@@ -55,6 +55,21 @@ export interface Entry<Settings> {
   sideEffects?: "None" | "NoneOnDryRun";
 }
 
+/**
+ * One of several entries of a rule, each with a URL of its own; what it doesn't say is as the rule has it. One that matches
+ * nothing under some settings has no entry there, and is served all the same: entries of yesterday's settings may name it.
+ */
+export interface Variant<Settings>
+  extends Partial<
+    Pick<
+      Entry<Settings>,
+      "match" | "matchConditions" | "namespaceSelector" | "objectSelector" | "guards" | "timeoutSeconds"
+    >
+  > {
+  name: string;
+  settings?: Partial<Settings>;
+}
+
 /** A compiled-in admission plugin. */
 export interface Twin<Settings> {
   /** As `--enable-admission-plugins` takes it. */
@@ -80,6 +95,8 @@ export interface Definition<Object, Settings extends object, N extends Needs> ex
   checkSettings?(settings: Settings): string | undefined;
   /** Refused in postern.yaml unless `exempt` is written out there. */
   exemptionRequired?: boolean;
+  /** Its entries, where it has more than one. The rule is right under any of them, and under none. */
+  variants?: OfSettings<readonly Variant<Settings>[], Settings>;
   /** What the rule may ask of the world; its rights follow from it. */
   needs?: N;
   mutate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
@@ -117,3 +134,7 @@ export const inPhase = <T extends object>(
   const split = [phase, other].some((key) => key in given && typeof Reflect.get(given, key) === "object");
   return (split ? Reflect.get(given, phase) : given) as T | undefined;
 };
+
+/** The variants of a rule under these settings; of a rule that has none, undefined. */
+export const variantsOf = ({ variants }: Rule, settings: object): readonly Variant<object>[] | undefined =>
+  typeof variants === "function" ? variants(settings) : variants;

@@ -7,11 +7,11 @@ import type { Decision } from "#lib/decide.ts";
 import { recorded } from "#lib/recorded.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
 import { inPhase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
 import {
   type Case,
   decideCase,
   differences,
+  facetOf,
   operationOf,
   patched,
   phaseOf,
@@ -100,8 +100,10 @@ function laws(listed: Listed, cases: Case[]) {
   for (const phase of listed.phases) {
     const own = cases.filter((entry) => phaseOf(entry) === phase);
     it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
-    const settingsOf = (entry: Case) => merge(listed.rule.settings ?? {}, entry.settings);
-    const conditionsOf = (entry: Case) => inPhase(listed.rule.matchConditions, phase, settingsOf(entry));
+    const conditionsOf = (entry: Case) => {
+      const { rule, settings } = facetOf(listed.rule, entry);
+      return inPhase(rule.matchConditions, phase, settings);
+    };
     if (own.every((entry) => conditionsOf(entry) === undefined)) continue;
 
     const called = (entry: Case, { request }: Review) =>

@@ -70,6 +70,58 @@ const running = () => {
   };
 };
 
+describe("a rule with variants", () => {
+  const levels = rule<KubernetesObject, { limit: number; unit: string }>({
+    summary: "Says what it was called as.",
+    match: [],
+    settings: { limit: 1, unit: "m" },
+    validate: (_, { variant, settings: { limit, unit } }) => `${variant} ${limit}${unit}`,
+  });
+  const variants = { strict: { limit: 2 }, loose: {} };
+  const setup = { keyVersions: [1], mode: "enforce", settings: { limit: 5, unit: "k" } } as const;
+  const clusters = { "prod-eu": { ...setup, variants }, idle: { ...setup, mode: "off" as const }, other: setup };
+  const handler = endpoint(
+    levels,
+    { rule: "levels", variants: { usual: { limit: 3 } }, clusters },
+    { publicKeys: one.publicKey, world: unconnected, journal: () => {} },
+  );
+  const ask = async (event: unknown) => (await handler(event, context())) as Reply & { response?: Map };
+  const saidAt = async (path: string, cluster = "prod-eu") => {
+    const rawPath = `/${one.segment(cluster)}/levels/${path}`;
+    const { statusCode, body } = await ask({ ...plain, rawPath });
+    const { response } = JSON.parse(body);
+    return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
+  };
+
+  it("is told which one was called, and has that one's settings", async () => {
+    assert.equal(await saidAt("validate/strict"), "strict 2k");
+    assert.equal(await saidAt("validate/loose"), "loose 5k");
+  });
+
+  it("answers without one, for it may have had none when the entry was made", async () =>
+    assert.equal(await saidAt("validate"), "undefined 5k"));
+
+  it("has nothing under names that are none", async () => {
+    for (const name of ["", "usual", "stric", "strict/", "__proto__", "constructor", "validate", "STRICT"])
+      assert.equal(await saidAt(`validate/${name}`), 404, name);
+  });
+
+  it("has those of its cluster, or of its own settings where that one says nothing", async () => {
+    assert.equal(await saidAt("validate/usual", "other"), "usual 3k");
+    assert.equal(await saidAt("validate/strict", "other"), 404);
+  });
+
+  it("allows whatever comes where it is off", async () => assert.equal(await saidAt("validate/gone", "idle"), true));
+
+  it("can be tried under any, by those who may invoke it", async () => {
+    const say = async (event: object) =>
+      Object((await ask({ phase: "validate", review, ...event })).response).status?.message;
+    assert.equal(await say({ variant: "usual" }), "usual 3m");
+    assert.equal(await say({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
+    assert.equal(await say({ variant: "other" }), "other 1m");
+  });
+});
+
 interface Change {
   method?: string;
   path?: string;

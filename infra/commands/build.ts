@@ -7,7 +7,7 @@ import { Complaint } from "../complaint.ts";
 import { configFile, readConfig, servedRules, shareOf } from "../config.ts";
 import { askingRules, readConnections } from "../connections.ts";
 import { writeDeployment } from "../endpoints.ts";
-import { timeoutOf } from "../entry.ts";
+import { longestTimeoutOf } from "../entry.ts";
 import { openSigner } from "../keys.ts";
 import { type Listed, readCatalogue } from "../registry.ts";
 
@@ -27,7 +27,7 @@ export default {
     // The longest that any cluster waits for a rule is the least that its function must have.
     const waits = ({ members, ...listed }: Listed) =>
       [...config.clusters.values()].flatMap(({ rules }) =>
-        (members ?? [listed]).map(({ name, rule }) => timeoutOf(rule, rules.get(name))),
+        (members ?? [listed]).map(({ name, rule }) => longestTimeoutOf(rule, rules.get(name))),
       );
     const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
     if (faults.length > 0) throw new Complaint(faults.join("\n"));

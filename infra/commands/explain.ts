@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import { type Conditions, inPhase } from "#lib/rule.ts";
+import { type Conditions, inPhase, variantsOf } from "#lib/rule.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
@@ -47,6 +47,7 @@ const explain = ({ phases, rule }: Listed) => {
       [verb, kind?.resource, kind?.group && `(${kind.group})`].filter(Boolean).join(" "),
     ),
     guards: rule.guards === true,
+    ...(rule.variants && { variants: variantsOf(rule, settings)?.map(({ name }) => name) }),
     ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
     ...(rule.twin?.worthwhile && { worthwhile: rule.twin.worthwhile }),
     defaults: settings,

@@ -1,7 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { parse, stringify } from "yaml";
-import type { Phase } from "#lib/rule.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
@@ -57,7 +56,7 @@ export default {
     const name = options.text("name") ?? "postern";
     const webhooks = configurations(catalogue, cluster, {
       name,
-      address: (rule: string, phase: Phase) => `${base(rule)}/${segment}/${rule}/${phase}`,
+      address: (rule, path) => `${base(rule)}/${segment}/${rule}/${path}`,
       ca: ca === undefined ? undefined : await certificate(ca),
       harden: options.flag("harden"),
     });

@@ -31,7 +31,7 @@ import { bootCluster, type Cluster } from "./cluster.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
 import { outcomes } from "./outcomes.ts";
 import { type Port, portsAmong } from "./parity.ts";
-import { kindOf, noticed, register, serveRules } from "./postern.ts";
+import { kindOf, type Manifests, noticed, register, serveRules } from "./postern.ts";
 import { requestOf } from "./requests.ts";
 import { atHome, homesOf, openHome, settle, withUid } from "./settled.ts";
 import { everything } from "./stages.ts";
@@ -233,12 +233,14 @@ interface Setup {
   labels: Record<string, string>;
   /** Which half is called alone: the other would put right what this one is asked about, or refuse what it lets by. */
   phase?: Phase;
+  /** The one of its entries that is called then, whatever namespaces that is for. */
+  variant?: string | undefined;
 }
 
 /** Together they may not keep the API server waiting for long. */
 const brief = { timeoutSeconds: 2 };
 const keyOf = ({ name, rule }: Listed, entry: Case) =>
-  JSON.stringify([name, phaseOf(entry), merge(rule.settings ?? {}, entry.settings)]);
+  JSON.stringify([name, entry.variant, phaseOf(entry), merge(rule.settings ?? {}, entry.settings)]);
 
 const setupsOf = (dockets: Docket[], benches: Map<string, Port[]>): Map<string, Setup> => {
   const setups = new Map<string, Setup>();
@@ -253,6 +255,7 @@ const setupsOf = (dockets: Docket[], benches: Map<string, Port[]>): Map<string, 
         rules: { [listed.name]: setUp(settings) },
         labels: labelsFor(listed, settings),
         phase: phaseOf(entry),
+        variant: entry.variant,
       });
     }
   for (const ports of benches.values()) {
@@ -298,11 +301,17 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
     const connection = { server, ca, credentials: { token: tokenOf("admin") } };
     const names = [...setups.values()].map(({ name }) => [name, connection] as const);
     live = worlds(Object.fromEntries(names), new Memory({ entries: 0, bytes: 0 }));
-    for (const { name, phase } of setups.values()) {
-      const halves = served
-        .manifests({ name, cluster: name })
-        .filter(({ kind }) => phase === undefined || kind === kindOf(phase));
-      await register(admin, calledAs(name, halves));
+    for (const setup of setups.values()) {
+      const { name, variant } = setup;
+      const whole = setup.phase !== undefined && variant === undefined;
+      const halves = served.manifests({ name, cluster: name, whole });
+      await register(
+        admin,
+        calledAs(
+          name,
+          halves.flatMap((half) => askedAs(setup, half)),
+        ),
+      );
     }
     // The API server calls by the order of names: what comes here last is what the others have made of it.
     await register(admin, observer.calledAlways(served.manifests({ name: "z", cluster: "observer" })));
@@ -319,6 +328,14 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
     return place;
   };
   return { calledBy, tell: (name: string, said: Recorded) => void needs.set(name, said) };
+};
+
+/** What of a configuration a setup's cases are asked with. */
+const askedAs = ({ phase, variant }: Setup, half: Manifests[number]): Manifests => {
+  if (phase !== undefined && half.kind !== kindOf(phase)) return [];
+  if (variant === undefined) return [half];
+  const own = half.webhooks.filter(({ name }) => name.startsWith(`${variant}.`));
+  return [{ ...half, webhooks: own.map(({ namespaceSelector: _, ...entry }) => entry) }];
 };
 
 type Finding = { reason: string } | { diff?: string; shape: Shape };
@@ -365,10 +382,11 @@ const stored = ({ seen, ...turn }: Heard): Comparable => {
   return comparable({ ...turn, answer: { ...answer, body: { ...body, metadata } } }, turn.name);
 };
 
-const denial = (rule: string) => `admission webhook "${rule}.postern.dev" denied the request: `;
-const refusal = ({ name }: Listed, entry: Case, warnings: string[]): Comparable => {
+const denial = ({ name }: Listed, { variant }: Case) =>
+  `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
+const refusal = (listed: Listed, entry: Case, warnings: string[]): Comparable => {
   const { refused, code = 403, reason = "Forbidden" } = entry;
-  return { code, warnings, body: { reason, message: `${denial(name)}${refused}` } };
+  return { code, warnings, body: { reason, message: `${denial(listed, entry)}${refused}` } };
 };
 const refused = ({ answer: { code, warnings, body } }: Heard): Comparable => {
   return { code, warnings, body: { reason: body.reason, message: body.message } };
@@ -388,7 +406,7 @@ const missingIn = async ({ listed, entry }: Question, plain: Heard, ours: Heard)
     (await decideCase(listed, entry, { ...review, request })).outcome.status?.message;
   const [said, { answer }] = [await saidOf(came), ours];
   if (said === entry.refused) return;
-  if (accepts(answer) ? said !== undefined : answer.body.message !== `${denial(listed.name)}${said}`) return;
+  if (accepts(answer) ? said !== undefined : answer.body.message !== `${denial(listed, entry)}${said}`) return;
   for (const path of addedIn(came.object, entry[phase])) {
     const object = structuredClone(came.object);
     remove(object, path);

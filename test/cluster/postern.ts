@@ -64,6 +64,8 @@ export interface Caller {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof signing>;
+  /** Has one entry a rule, whatever its variants. */
+  whole?: boolean;
 }
 
 /** These rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
@@ -84,15 +86,18 @@ export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
     });
     gateway.serve(new Map(handlers));
   };
-  const manifests = ({ name = "postern", cluster: wanted, signer = own }: Caller = {}) => {
+  const manifests = ({ name = "postern", cluster: wanted, signer = own, whole = false }: Caller = {}) => {
     const [chosen, cluster] = chooseCluster(config, wanted);
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
     const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
-    return configurations(rules, cluster, { name, address, ca: host.certificate.ca, harden: false });
+    const catalogue = whole ? rules.map(asWhole) : rules;
+    return configurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
   };
   serve(yaml);
   return { reports, serve, manifests, url: gateway.url, stop: () => gateway.close() };
 };
+
+const asWhole = ({ rule: { variants: _, ...rule }, ...listed }: Listed): Listed => ({ ...listed, rule });
 
 /** Of the configuration that has a phase's entries. */
 export const kindOf = (phase: Phase | undefined) =>
