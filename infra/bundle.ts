@@ -42,7 +42,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const budgetOf = (listed: Listed) => ((asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
 
 /** Whether it asks a cluster anything. */
-export const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
+const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
  * Bundles a rule with its share of postern.yaml into `<outDir>/<name>/index.cjs`, and that into `<outDir>/<name>.zip`.

@@ -5,6 +5,7 @@ import { devNull } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
 import type { Signer } from "../keys.ts";
 import type { Listed } from "../registry.ts";
 
@@ -27,9 +28,10 @@ export interface Assignment extends Case {
 /** The name of the cluster whose key the measured reviews hold. */
 export const cluster = "bench";
 
-/** As if postern.yaml named the rule and no more. */
-export const shareOf = ({ name, rule }: Listed): Share => {
-  return { rule: name, clusters: { [cluster]: { keyVersions: [1], mode: "enforce", settings: rule.settings ?? {} } } };
+/** As if postern.yaml named the rule, and said no more than these settings. */
+export const shareOf = ({ name, rule }: Listed, said: object = {}): Share => {
+  const settings = merge(rule.settings ?? {}, said);
+  return { rule: name, clusters: { [cluster]: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
 /** The handler's time over the floor's, once a round; the floor parses the body and writes a small answer. */

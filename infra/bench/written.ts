@@ -1,0 +1,104 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { type Access, asksCluster, type World } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { KubernetesObject, Review } from "#lib/review.ts";
+import { type Case, decideCase, readCases, reviewOf } from "../cases.ts";
+import type { ServerCertificate } from "../keys.ts";
+import type { Listed } from "../registry.ts";
+
+/** A case of a rule, as the API server sends it. */
+export interface Asking {
+  entry: Case;
+  review: Review;
+}
+
+/** The first of a rule's cases for which it has to ask the cluster. */
+export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined> => {
+  for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
+    const review = reviewOf(listed, entry);
+    let asked = false;
+    const world = recorded(entry.needs ?? {});
+    const noted = new Proxy(world, {
+      get(target, verb) {
+        asked = true;
+        return Reflect.get(target, verb);
+      },
+    });
+    if (
+      await decideCase(listed, entry, review, noted).then(
+        () => asked,
+        () => false,
+      )
+    )
+      return { entry, review };
+  }
+  return undefined;
+};
+
+/** Serves worlds that are written down as API servers would serve them, each under a path of its own. */
+export const serveWritten = async ({ cert, key }: ServerCertificate, worlds: ReadonlyMap<string, World>) => {
+  const server = createServer({ cert, key }, (request, response) => {
+    const [, place = "", ...path] = (request.url ?? "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
+    const world = worlds.get(place);
+    const answered = world ? answer(world, path, request) : Promise.resolve(undefined);
+    answered.then(
+      (found) => reply(response, found === undefined ? 404 : 200, found ?? notFound),
+      (error) => reply(response, 500, { kind: "Status", message: String(error) }),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  // Listening on a port, it has one.
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `https://127.0.0.1:${port}`,
+    stop: () => {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(resolve));
+    },
+  };
+};
+
+const notFound = { kind: "Status", code: 404, details: { name: "it" } };
+
+const reply = (response: ServerResponse, code: number, body: object) =>
+  response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
+
+/** `/api/v1/…` or `/apis/GROUP/VERSION/…`, and then what a collection, an object or a group's list of kinds is called. */
+const answer = async (world: World, path: string[], request: IncomingMessage): Promise<object | undefined> => {
+  const [group = "", version = "", ...rest] = path[0] === "api" ? ["", ...path.slice(1)] : path.slice(1);
+  const isNamespaced = rest[0] === "namespaces" && rest.length > 2;
+  const [namespace, [resource, name]] = isNamespaced ? [rest[1], rest.slice(2)] : [undefined, rest];
+  const kind = { group, version, resource: resource ?? "" };
+  if (resource === undefined) {
+    const resources = await world.discover(group === "" ? version : `${group}/${version}`);
+    return (
+      resources && {
+        kind: "APIResourceList",
+        resources: resources.map(({ resource, ...one }) => ({ ...one, name: resource })),
+      }
+    );
+  }
+  if (name !== undefined) return world.get(kind, name, namespace);
+  if (request.method === "GET") return { kind: "List", metadata: {}, items: await world.list(kind, namespace) };
+  const body = await bodyOf(request);
+  if (resource !== "subjectaccessreviews") return { ...body, created: await world.create(kind, body) };
+  const { user: username, uid, groups, extra, resourceAttributes } = body.spec as SubjectAccess;
+  const user = JSON.parse(JSON.stringify({ username, uid, groups, extra }));
+  return { ...body, status: await world.may({ user, ...resourceAttributes }) };
+};
+
+interface SubjectAccess {
+  user: string;
+  uid?: string;
+  groups?: string[];
+  extra?: Record<string, string[]>;
+  resourceAttributes: Omit<Access, "user">;
+}
+
+const bodyOf = async (request: IncomingMessage): Promise<KubernetesObject & { spec?: object }> => {
+  let text = "";
+  for await (const chunk of request) text += chunk;
+  return JSON.parse(text);
+};
