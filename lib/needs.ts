@@ -107,9 +107,12 @@ export interface Served {
 /** What came of an object that was to be created; `refused` is what the API server says against it. */
 export type Creation = "created" | "exists" | { refused: Status };
 
-/** How old an answer may be, in seconds; 0 has it read for this review. */
+/** How an answer is come by. */
 export interface Freshness {
-  maxAge: number;
+  /** How old it may be, in seconds; 0 has it read for this review. */
+  maxAge?: number;
+  /** For how many seconds something is looked for that isn't there, because somebody is just about to make it. */
+  patience?: number;
 }
 
 /** The answers of the world to what rules declare. Nothing else lets a rule out. */

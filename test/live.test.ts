@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import fc from "fast-check";
 import { type Connection, worlds } from "#lib/cluster/live.ts";
 import { Memory } from "#lib/cluster/memory.ts";
@@ -289,6 +290,22 @@ describe("a cluster that is read", { skip: binaries ? false : missing }, () => {
       assert.equal(anew?.anew?.(), undefined);
       assert.deepEqual(way.paths, ["GET /api/v1/namespaces/b", "GET /api/v1/namespaces/b"]);
     });
+  });
+
+  it("is looked at again for what somebody is about to make, for as long as was said", async () => {
+    const patient = { maxAge: 0, patience: 3 };
+    const soon = environment()().get(namespaces, "soon", undefined, patient);
+    while (way.paths.length < 2) await wait(20);
+    await create(one, "namespaces", namespace("soon"));
+    assert.equal((await soon)?.metadata?.name, "soon");
+
+    way.paths.length = 0;
+    const open = environment();
+    assert.equal(await open(700).get(namespaces, "never", undefined, patient), undefined);
+    assert.ok(way.paths.length > 1, "it was looked for again");
+    way.paths.length = 0;
+    assert.equal(await open().get(namespaces, "never", undefined, fresh), undefined);
+    assert.equal(way.paths.length, 1);
   });
 
   it("is read in pages, whole", async () => {

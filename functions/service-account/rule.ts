@@ -1,9 +1,11 @@
 import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { get } from "#lib/needs.ts";
+import { isMirror } from "#lib/objects/pod.ts";
+import { secretsIn } from "#lib/objects/secret.ts";
 import type { Request, Status } from "#lib/review.ts";
 import { type Match, rule } from "#lib/rule.ts";
 import { forbidden } from "#lib/status.ts";
-import { secretOfEphemeral, secretsIn, unlistedSecret } from "./secrets.ts";
+import { secretOfEphemeral, unlistedSecret } from "./secrets.ts";
 import { mountToken } from "./token.ts";
 
 const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
@@ -23,7 +25,8 @@ export default rule({
   },
   guards: true,
   settings: { limitSecretReferences: false },
-  needs: { accounts: get("serviceaccounts") },
+  // A controller makes it in every new namespace.
+  needs: { accounts: get("serviceaccounts"), usual: get("serviceaccounts", { patience: 1.5 }) },
 
   async mutate(pod: Pod, around) {
     const { spec } = pod;
@@ -54,18 +57,21 @@ export default rule({
 interface Around {
   request: Request;
   settings: { limitSecretReferences: boolean };
-  accounts(name: string, namespace?: string): Promise<ServiceAccount | undefined>;
+  accounts: Accounts;
+  usual: Accounts;
 }
+
+type Accounts = (name: string, namespace?: string) => Promise<ServiceAccount | undefined>;
 
 const refused = (request: Request, text: string) => ({ refuse: forbidden(request, text) });
 
 const accountOf = async (
   { metadata, spec }: Pod,
-  { request, accounts }: Around,
+  { request, accounts, usual }: Around,
 ): Promise<{ account: ServiceAccount } | { refuse: Status }> => {
   const { namespace = "" } = request;
   const name = spec?.serviceAccountName;
-  const account = name ? await accounts(name, namespace) : undefined;
+  const account = name ? await (name === "default" ? usual : accounts)(name, namespace) : undefined;
   if (account) return { account };
   return refused(
     request,
@@ -74,8 +80,6 @@ const accountOf = async (
       : `no service account specified for pod ${namespace}/${metadata?.name ?? ""}`,
   );
 };
-
-const isMirror = ({ metadata }: Pod) => metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;
 
 /** A mirror pod stands for one that the kubelet runs by itself. It would come by an account or a secret for nothing. */
 const mirrorRefusal = (pod: Pod, request: Request) => {

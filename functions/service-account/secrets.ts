@@ -1,34 +1,6 @@
-import type { Container, EphemeralContainer, Pod, ServiceAccount, Volume } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "#lib/objects/pod.ts";
-
-/** Every secret that a pod names, wherever. */
-export const secretsIn = (pod: Pod): string[] => {
-  const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
-  return [
-    ...imagePullSecrets.map(({ name }) => name),
-    ...containersOf(pod).flatMap(({ container }) => secretsOf(container).map(({ name }) => name)),
-    ...volumes.flatMap(secretsOfVolume),
-  ].filter((name): name is string => Boolean(name));
-};
-
-const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
-  const { azureFile, cephfs, cinder, csi, flexVolume, iscsi, projected, rbd, scaleIO, secret, storageos } = volume;
-  return [
-    azureFile?.secretName,
-    secret?.secretName,
-    csi?.nodePublishSecretRef?.name,
-    ...[cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos].map((source) => source?.secretRef?.name),
-    ...(projected?.sources ?? []).map((source) => source.secret?.name),
-  ];
-};
-
-/** The secrets that a container takes into its environment, and by what. */
-const secretsOf = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
-  ...env.flatMap(({ name, valueFrom }) =>
-    valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],
-  ),
-  ...envFrom.flatMap(({ secretRef }) => (secretRef ? [{ by: "envFrom", name: secretRef.name ?? "" }] : [])),
-];
+import { secretsOf } from "#lib/objects/secret.ts";
 
 /** What is wrong with the first secret that a pod uses and its account doesn't list. Upstream looks into no projection. */
 export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {

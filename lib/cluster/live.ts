@@ -24,6 +24,8 @@ const usualAge = 10;
 const discoveryAge = 30;
 const page = 500;
 const longestRead = 10_000;
+/** Between two looks for what isn't there yet, in milliseconds. */
+const glance = 150;
 
 /** The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another. */
 export const worlds = (connections: Record<string, Connection>, memory = new Memory(), ledger = nowhere) => {
@@ -160,9 +162,14 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
         const path = `${pathOf(kind, namespace)}/${encodeURIComponent(name)}`;
         const what = `${kind.resource} "${name}"${namespace === undefined ? "" : ` in namespace "${namespace}"`}`;
-        return read(what, path, freshness?.maxAge ?? usualAge, () => one(path)) as Promise<
-          KubernetesObject | undefined
-        >;
+        const { maxAge = usualAge, patience = 0 } = freshness ?? {};
+        // Who is asked once more, before a refusal, has been patient.
+        const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * glance) : 0;
+        for (;;) {
+          const found = await read(what, path, maxAge, () => one(path));
+          if (found !== undefined || Date.now() + glance > end) return found as KubernetesObject | undefined;
+          await wait(glance);
+        }
       },
       list: async (kind, namespace, freshness) => {
         if (namespace !== undefined && !isName(namespace)) return [];
