@@ -64,8 +64,12 @@ describe("the way to a cluster", () => {
   for (const [name, connect, expected] of right) it(name, async () => assert.deepEqual(await read(connect), expected));
 
   const wrong: [string, object, string][] = [
-    ["in no way", { server }, "must have one of eks, tokenSecret, tokenParameter and kubeconfig"],
-    ["in two ways", { eks: "a", kubeconfig: "b" }, "must have one of eks, tokenSecret, tokenParameter and kubeconfig"],
+    ["in no way", { server }, "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests"],
+    [
+      "in two ways",
+      { eks: "a", kubeconfig: "b" },
+      "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests",
+    ],
     ["without a server", { tokenSecret: arn }, "must name the server, for instance https://203.0.113.7:6443"],
     [
       "over HTTP",
@@ -98,6 +102,11 @@ describe("the way to a cluster", () => {
       "must have a region, for instance eu-west-1",
     ],
     ["in no region", { tokenSecret: "postern", server }, "must have a region, for instance eu-west-1"],
+    [
+      "in a folder and on a server",
+      { manifests: "a", server: "https://a" },
+      "is a folder of manifests, and nothing else",
+    ],
     [
       "with a region beside a kubeconfig",
       { kubeconfig: "a", region: "b" },

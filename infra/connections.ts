@@ -9,6 +9,7 @@ import { asksCluster } from "#lib/needs.ts";
 import { sentenceOf } from "./complaint.ts";
 import type { Cluster, Config } from "./config.ts";
 import type { Listed } from "./registry.ts";
+import { readManifests, type Written, writtenCluster } from "./written.ts";
 
 /** What postern.yaml says of the way to a cluster's API. */
 export interface Connect {
@@ -21,17 +22,22 @@ export interface Connect {
   tokenParameter?: string;
   kubeconfig?: string;
   context?: string;
+  /** A folder of manifests in a cluster's place. */
+  manifests?: string;
 }
 
 export const connectKeys = [
   ...["eks", "region", "server", "ca", "tokenSecret", "tokenParameter", "kubeconfig", "context"],
+  "manifests",
 ] as const satisfies (keyof Connect)[];
 
 /** What is wrong with it, in a sentence. */
 export const unfitConnect = (connect: Connect): string | undefined => {
-  const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter } = connect;
-  const ways = [eks, tokenSecret, tokenParameter, kubeconfig].filter((way) => way !== undefined);
-  if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter and kubeconfig";
+  const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
+  const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
+  if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
+  if (manifests !== undefined)
+    return (region ?? server ?? ca ?? context) ? "is a folder of manifests, and nothing else" : undefined;
   if (kubeconfig !== undefined)
     return (region ?? server ?? ca) ? "takes all from the kubeconfig; only context can stand beside it" : undefined;
   if (context !== undefined) return "has a context, which only a kubeconfig has";
@@ -59,6 +65,8 @@ const regionOf = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):
 /** The ways there are, and why there is none to other clusters that rules would ask. */
 export interface Connections {
   ways: Map<string, Connection>;
+  /** What manifests say in a cluster's place. */
+  written: Map<string, Written>;
   /** What must be mended. */
   faults: string[];
   /** What is meant to be so, and worth saying. */
@@ -67,7 +75,7 @@ export interface Connections {
 
 /**
  * The way to each cluster in which some rule asks. What a function gets is baked into its bundle; on this machine, a
- * kubeconfig will do.
+ * kubeconfig will do, or manifests in the cluster's place.
  */
 export const readConnections = async (
   { clusters }: Pick<Config, "clusters">,
@@ -75,15 +83,21 @@ export const readConnections = async (
   file: string,
   where: "here" | "aws",
 ): Promise<Connections> => {
-  const found: Connections = { ways: new Map(), faults: [], notes: [] };
+  const found: Connections = { ways: new Map(), written: new Map(), faults: [], notes: [] };
   for (const [name, cluster] of clusters) {
     const asking = askingRules(catalogue, cluster);
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
     if (connect === undefined) found.faults.push(`${here} ${withoutConnect(asking)}`);
-    else if (connect.kubeconfig !== undefined && where === "aws")
-      found.notes.push(`${here}.connect is a kubeconfig, for this machine only: there, functions can't ask`);
+    else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
+      const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
+      found.notes.push(`${here}.connect is ${what}, for this machine only: there, functions can't ask`);
+    } else if (connect.manifests !== undefined)
+      await readManifests(placeOf(connect.manifests, dirname(file))).then(
+        (objects) => found.written.set(name, writtenCluster(objects)),
+        (error) => found.faults.push(`${here}.connect: ${sentenceOf(error)}`),
+      );
     else
       await connectionOf(connect, dirname(file)).then(
         (connection) => found.ways.set(name, connection),
@@ -101,10 +115,12 @@ export const withoutConnect = (asking: Listed[]) =>
 export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
   catalogue.filter(({ name, rule }) => (rules.get(name)?.mode ?? "off") !== "off" && asksCluster(rule));
 
+/** As a shell reads it, from the folder of postern.yaml. */
+const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
+
 const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
-  if (kubeconfig !== undefined)
-    return readKubeconfig(resolve(folder, kubeconfig.replace(/^~(?=\/)/, homedir())), connect.context);
+  if (kubeconfig !== undefined) return readKubeconfig(placeOf(kubeconfig, folder), connect.context);
   if (server === undefined)
     throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
   const ca = connect.ca === undefined ? undefined : await pem(connect.ca, folder);

@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { stringify } from "yaml";
 import { type Connection, worlds } from "#lib/cluster/live.ts";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
+import { Complaint } from "../infra/complaint.ts";
+import { readManifests, type Written, writtenCluster } from "../infra/written.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
 
@@ -65,7 +71,7 @@ const namespaces = { group: "", resource: "namespaces" };
 const classes = { group: "storage.k8s.io", resource: "storageclasses" };
 
 /** The law of every world. */
-const suite = (open: () => World) => {
+const suite = (open: () => Pick<World, "get" | "list" | "create">) => {
   const names = async (namespace?: string) =>
     (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
 
@@ -111,6 +117,15 @@ const suite = (open: () => World) => {
     assert.throws(() => Object.assign(first.metadata ?? {}, { name: "other" }), TypeError);
   });
 
+  it("creates what isn't there, and says where it is", async () => {
+    const create = (name: string) => open().create(namespaces, named("Namespace", name));
+    assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
+    assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
+  });
+};
+
+/** The law of those who know more than the objects that are there. */
+const suiteOfServers = (open: () => World) => {
   it("knows who may do what", async () => {
     const ask = (namespace: string) => open().may({ user, verb: "get", resource: "limitranges", namespace });
     assert.equal((await ask("a")).allowed, true);
@@ -126,12 +141,6 @@ const suite = (open: () => World) => {
     for (const none of ["none.example.com/v1", "../../api", ""]) assert.equal(await open().discover(none), undefined);
   });
 
-  it("creates what isn't there, and says where it is", async () => {
-    const create = (name: string) => open().create(namespaces, named("Namespace", name));
-    assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
-    assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
-  });
-
   it("tells what the API server says against what can't be created", async () => {
     const made = await open().create(namespaces, named("Namespace", "New"));
     const { details: _, ...status } = typeof made === "string" ? assert.fail(made) : made.refused;
@@ -142,6 +151,63 @@ const suite = (open: () => World) => {
 describe("a world that is written down", () => {
   const world = recorded({ objects, may, discovery, refused });
   suite(() => world);
+  suiteOfServers(() => world);
+});
+
+describe("a world in a folder of manifests", () => {
+  let folder: string;
+  let world: Written;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-manifests-"));
+    await mkdir(join(folder, "more", "deep"), { recursive: true });
+    const [first, second, third, ...others] = objects;
+    await writeFile(join(folder, "first.yaml"), `---\n${stringify(first)}---\n# nothing\n---\n${stringify(second)}`);
+    await writeFile(join(folder, "third.json"), JSON.stringify(third));
+    const list = { apiVersion: "v1", kind: "List", items: others };
+    await writeFile(join(folder, "more", "deep", "others.yml"), stringify(list));
+    await writeFile(join(folder, "more", "README.md"), "apiVersion: none");
+    world = writtenCluster(await readManifests(folder));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  suite(() => world);
+
+  it("has what every cluster has, and in `default` what says no namespace", async () => {
+    const pod = named("Pod", "lonely");
+    const { get } = writtenCluster(await manifests({ "pod.json": JSON.stringify(pod) }));
+    assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
+    assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
+  });
+
+  it("doesn't guess who may do what", async () => {
+    const sentence = /^manifests don't say who may do what, or which kinds there are; only a cluster does$/;
+    for (const ask of [() => world.may({ user, verb: "get", resource: "pods" }), () => world.discover("v1")])
+      await assert.rejects(
+        ask,
+        (error) => error instanceof Failure && error.code === 503 && sentence.test(error.message),
+      );
+  });
+
+  const manifests = async (files: Record<string, string>) => {
+    const own = await mkdtemp(join(folder, "own-"));
+    for (const [name, text] of Object.entries(files)) await writeFile(join(own, name), text);
+    return readManifests(own).finally(() => rm(own, { recursive: true }));
+  };
+  const wrong: [string, string, RegExp][] = [
+    ["that is no YAML", "a: [", /^a\.yaml, document 1, is no YAML: /],
+    [
+      "without a kind",
+      "kind: Pod\n---\nmetadata: {}",
+      /^a\.yaml, document 1, is no manifest: it must have an apiVersion/,
+    ],
+    ["of something else", "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\n---\n5", /^a\.yaml, document 2, is no/],
+  ];
+  for (const [name, text, sentence] of wrong)
+    it(`says which file has a manifest ${name}`, () =>
+      assert.rejects(
+        manifests({ "a.yaml": text }),
+        (error) => error instanceof Complaint && sentence.test(error.message),
+      ));
 });
 
 describe("a world behind a real API server", { skip: binaries ? false : missing }, () => {
@@ -184,6 +250,7 @@ describe("a world behind a real API server", { skip: binaries ? false : missing 
   after(() => cluster?.stop());
 
   suite(() => open());
+  suiteOfServers(() => open());
 
   it("fails where it may not create, and where what it should create isn't served", async () => {
     const credentials = { token: cluster.tokenOf("jane") };

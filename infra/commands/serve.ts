@@ -51,9 +51,10 @@ export default {
       const opened = await openWorkshop(file, surroundings);
       // A rule that is grouped and validates stands there twice.
       const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
-      const { ways, faults } = await readConnections(opened.config, rules, file, "here");
+      const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
       for (const fault of faults) print(`${fault}\n`);
-      world = worlds(Object.fromEntries(ways), undefined, ledger);
+      const live = worlds(Object.fromEntries(ways), undefined, ledger);
+      world = (cluster, milliseconds) => ({ ...live(cluster, milliseconds), ...written.get(cluster) });
       return opened;
     };
     const workshop = await open();

@@ -1,0 +1,31 @@
+import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "./pod.ts";
+
+/** Every secret that a pod names, wherever. */
+export const secretsIn = (pod: Pod): string[] => {
+  const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
+  return [
+    ...imagePullSecrets.map(({ name }) => name),
+    ...containersOf(pod).flatMap(({ container }) => secretsOf(container).map(({ name }) => name)),
+    ...volumes.flatMap(secretsOfVolume),
+  ].filter((name): name is string => Boolean(name));
+};
+
+const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
+  const { azureFile, cephfs, cinder, csi, flexVolume, iscsi, projected, rbd, scaleIO, secret, storageos } = volume;
+  return [
+    azureFile?.secretName,
+    secret?.secretName,
+    csi?.nodePublishSecretRef?.name,
+    ...[cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos].map((source) => source?.secretRef?.name),
+    ...(projected?.sources ?? []).map((source) => source.secret?.name),
+  ];
+};
+
+/** The secrets that a container takes into its environment, and by what. */
+export const secretsOf = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
+  ...env.flatMap(({ name, valueFrom }) =>
+    valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],
+  ),
+  ...envFrom.flatMap(({ secretRef }) => (secretRef ? [{ by: "envFrom", name: secretRef.name ?? "" }] : [])),
+];
