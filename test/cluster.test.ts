@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { worlds } from "#lib/cluster/live.ts";
-import { Memory } from "#lib/cluster/memory.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
 import type { UserInfo } from "#lib/review.ts";
 import { type Case, readCases } from "../infra/cases.ts";
 import { openCertificate } from "../infra/keys.ts";
@@ -100,7 +100,7 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
     // What was read is forgotten at once: scenarios don't wait until others have seen what they change.
     world = worlds(
       Object.fromEntries(clusters.map(([name]) => [name, connection])),
-      new Memory({ entries: 0, bytes: 0 }),
+      memoryOf({ entries: 0, bytes: 0 }),
     );
     await fill()(ours.as);
     for (const [bench] of benches) await register(ours.admin, calledAs(bench, postern.manifests(bench, bench)));

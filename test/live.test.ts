@@ -6,7 +6,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import fc from "fast-check";
 import { type Connection, worlds } from "#lib/cluster/live.ts";
-import { Memory } from "#lib/cluster/memory.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import { openCertificate } from "../infra/keys.ts";
@@ -335,7 +335,7 @@ describe("a cluster that is read", { skip: binaries ? false : missing }, () => {
         const connections = Object.entries(clusters).map(([name, { server, ca, tokenOf }]) => {
           return [name, { server, ca, credentials: { token: tokenOf("admin") } }] as const;
         });
-        const world = worlds(Object.fromEntries(connections), new Memory({ entries: 3, bytes: 2000 }));
+        const world = worlds(Object.fromEntries(connections), memoryOf({ entries: 3, bytes: 2000 }));
         const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
           const asked = world(cluster, 8000);
           if (lists) {

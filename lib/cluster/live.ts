@@ -7,7 +7,7 @@ import type { KubernetesObject, Status } from "../review.ts";
 import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
 import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./exchange.ts";
-import { type Found, Memory } from "./memory.ts";
+import { type Found, type Memory, memoryOf } from "./memory.ts";
 import { outside } from "./outside.ts";
 
 /** How a cluster's API is reached. */
@@ -28,7 +28,7 @@ const longestRead = 10_000;
 const glance = 150;
 
 /** The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another. */
-export const worlds = (connections: Record<string, Connection>, memory = new Memory(), ledger = nowhere) => {
+export const worlds = (connections: Record<string, Connection>, memory = memoryOf(), ledger = nowhere) => {
   const known = Object.entries(connections).map(
     ([name, connection]) => [name, live(name, connection, memory, ledger)] as const,
   );

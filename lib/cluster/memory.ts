@@ -20,53 +20,53 @@ export interface Found {
  * What one environment remembers, of all clusters, within bounds: what was used least recently goes first. Who asks for
  * what somebody is asking for already waits for the same answer.
  */
-export class Memory {
-  readonly #entries = new Map<string, Entry>();
-  readonly #limits: { entries: number; bytes: number };
-  #bytes = 0;
-
-  constructor(limits = { entries: 2000, bytes: 16 * 1024 * 1024 }) {
-    this.#limits = limits;
-  }
-
+export interface Memory {
   /** An answer that was asked for at `earliest` or later, from before or from `search`. */
-  recall(key: string, earliest: number, search: () => Promise<Found>): Recollection {
-    const known = this.#entries.get(key);
-    if (known && known.since >= earliest) {
-      this.#entries.delete(key);
-      this.#entries.set(key, known);
-      return told(known);
-    }
-    const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
-    this.#forget(key);
-    this.#entries.set(key, entry);
-    entry.search.then(
-      (found) => {
-        entry.found = found;
-        this.#keep(key, entry, found.bytes);
-      },
-      () => this.#keep(key, entry, undefined),
-    );
-    return told(entry);
-  }
-
-  /** Another may be in its place by now. */
-  #keep(key: string, entry: Entry, bytes: number | undefined) {
-    if (this.#entries.get(key) !== entry) return;
-    if (bytes === undefined) return this.#forget(key);
-    entry.bytes = bytes;
-    this.#bytes += bytes;
-    for (const oldest of this.#entries.keys()) {
-      if (this.#bytes <= this.#limits.bytes && this.#entries.size <= this.#limits.entries) break;
-      this.#forget(oldest);
-    }
-  }
-
-  #forget(key: string) {
-    this.#bytes -= this.#entries.get(key)?.bytes ?? 0;
-    this.#entries.delete(key);
-  }
+  recall(key: string, earliest: number, search: () => Promise<Found>): Recollection;
 }
+
+export const memoryOf = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): Memory => {
+  const entries = new Map<string, Entry>();
+  let held = 0;
+
+  const forget = (key: string) => {
+    held -= entries.get(key)?.bytes ?? 0;
+    entries.delete(key);
+  };
+  const keep = (key: string, entry: Entry, bytes: number | undefined) => {
+    // Another may be in its place by now.
+    if (entries.get(key) !== entry) return;
+    if (bytes === undefined) return forget(key);
+    entry.bytes = bytes;
+    held += bytes;
+    for (const oldest of entries.keys()) {
+      if (held <= limits.bytes && entries.size <= limits.entries) break;
+      forget(oldest);
+    }
+  };
+
+  return {
+    recall(key, earliest, search) {
+      const known = entries.get(key);
+      if (known && known.since >= earliest) {
+        entries.delete(key);
+        entries.set(key, known);
+        return told(known);
+      }
+      const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
+      forget(key);
+      entries.set(key, entry);
+      entry.search.then(
+        (found) => {
+          entry.found = found;
+          keep(key, entry, found.bytes);
+        },
+        () => keep(key, entry, undefined),
+      );
+      return told(entry);
+    },
+  };
+};
 
 const told = ({ since, search, found }: Entry): Recollection =>
   found ? { since, content: found.content } : { since, pending: search.then(({ content }) => content) };

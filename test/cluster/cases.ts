@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { worlds } from "#lib/cluster/live.ts";
-import { Memory } from "#lib/cluster/memory.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
 import type { World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
 import type { Request } from "#lib/review.ts";
@@ -300,7 +300,7 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
   const calledBy = async ({ admin, server, ca, tokenOf }: Cluster): Promise<Place> => {
     const connection = { server, ca, credentials: { token: tokenOf("admin") } };
     const names = [...setups.values()].map(({ name }) => [name, connection] as const);
-    live = worlds(Object.fromEntries(names), new Memory({ entries: 0, bytes: 0 }));
+    live = worlds(Object.fromEntries(names), memoryOf({ entries: 0, bytes: 0 }));
     for (const setup of setups.values()) {
       const { name, variant } = setup;
       const whole = setup.phase !== undefined && variant === undefined;
