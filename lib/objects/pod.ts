@@ -32,3 +32,7 @@ export const imageVolumesOf = ({ spec }: Pod) =>
   (spec?.volumes ?? []).flatMap(({ image }: ImageVolume, index) =>
     image ? [{ image, path: `spec.volumes[${index}].image` }] : [],
   );
+
+/** Whether a pod stands for one that the kubelet runs by itself. */
+export const isMirror = ({ metadata }: Pod): boolean =>
+  metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;
