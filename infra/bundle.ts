@@ -82,7 +82,7 @@ export const bundle = async (
   const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
   if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
 
-  const archive = zip("index.cjs", contents);
+  const archive = zip({ "index.cjs": contents });
   await mkdir(join(outDir, name), { recursive: true });
   await writeFile(join(outDir, name, "index.cjs"), contents);
   await writeFile(join(outDir, `${name}.zip`), archive);

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { crc32 } from "node:zlib";
-import { zip } from "./zip.ts";
+import fc from "fast-check";
+import { unzip, zip } from "./zip.ts";
 
 describe("zip", () => {
   const contents = Buffer.from("module.exports = 1;\n");
-  const bytes = zip("index.cjs", contents);
+  const bytes = zip({ "index.cjs": contents });
   const end = bytes.length - 22;
   const directory = bytes.readUInt32LE(end + 16);
 
@@ -24,5 +25,33 @@ describe("zip", () => {
     assert.equal(bytes.subarray(30 + "index.cjs".length, directory).toString(), String(contents));
   });
 
-  it("has the same bytes every time", () => assert.deepEqual(zip("index.cjs", contents), bytes));
+  it("has the same bytes every time", () => assert.deepEqual(zip({ "index.cjs": contents }), bytes));
+
+  it("gives back the files that went in", () =>
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string({ minLength: 1 }), fc.uint8Array({ maxLength: 50 }), { minKeys: 1 }),
+        (files) => {
+          const found = Object.entries(unzip(zip(files)) ?? {}).map(([name, file]) => [name, [...file]]);
+          const wanted = Object.entries(files).map(([name, file]) => [name, [...file]]);
+          assert.deepEqual(new Map(found as []), new Map(wanted as []));
+        },
+      ),
+    ));
+
+  it("that others made, or that is broken, gives nothing back", () => {
+    for (const other of [
+      Buffer.alloc(0),
+      Buffer.from("PK"),
+      bytes.subarray(0, -1),
+      bytes.subarray(1),
+      Buffer.alloc(99),
+    ])
+      assert.equal(unzip(other), undefined);
+    for (const at of [6, 8, 14, 18, 26, 28, 35, end]) {
+      const broken = Buffer.from(bytes);
+      broken[at] = (broken[at] ?? 0) ^ 1;
+      assert.equal(unzip(broken), undefined, `a bit of byte ${at}`);
+    }
+  });
 });

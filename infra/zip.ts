@@ -1,30 +1,63 @@
 import { crc32 } from "node:zlib";
 
+/** Files by name. */
+export type Files = Record<string, Uint8Array>;
+
 /**
- * A zip of one file. It is stored as it is, without date, owner or compression, so that it has the same bytes, and for
- * Lambda the same hash, on every machine; compressors differ from one to the next.
+ * A zip of some files. They are stored as they are, without date, owner or compression, so that it has the same bytes,
+ * and for Lambda the same hash, on every machine; compressors differ from one to the next.
  */
-export const zip = (name: string, contents: Uint8Array): Buffer => {
-  const path = Buffer.from(name);
-  // Version 1.0, no flags, stored; midnight of 1 January 1980, the first date a zip can say.
-  const common = fields(
-    [2, 10],
-    [2, 0],
-    [2, 0],
-    [2, 0],
-    [2, 0x21],
-    [4, crc32(contents)],
-    [4, contents.length],
-    [4, contents.length],
-    [2, path.length],
-    [2, 0],
-  );
-  const local = Buffer.concat([fields([4, 0x04034b50]), common, path, contents]);
-  // Made on Unix, where a plain file has mode 0644: Lambda's user must be able to read it.
-  const rest = fields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, 0]);
-  const directory = Buffer.concat([fields([4, 0x02014b50], [2, 0x031e]), common, rest, path]);
-  const end = fields([4, 0x06054b50], [2, 0], [2, 0], [2, 1], [2, 1], [4, directory.length], [4, local.length], [2, 0]);
-  return Buffer.concat([local, directory, end]);
+export const zip = (files: Files): Buffer => {
+  const locals: Buffer[] = [];
+  const directory: Buffer[] = [];
+  let offset = 0;
+  for (const [name, contents] of Object.entries(files)) {
+    const path = Buffer.from(name);
+    // Version 1.0, no flags, stored; midnight of 1 January 1980, the first date a zip can say.
+    const common = fields(
+      [2, 10],
+      [2, 0],
+      [2, 0],
+      [2, 0],
+      [2, 0x21],
+      [4, crc32(contents)],
+      [4, contents.length],
+      [4, contents.length],
+      [2, path.length],
+      [2, 0],
+    );
+    const local = Buffer.concat([fields([4, 0x04034b50]), common, path, contents]);
+    locals.push(local);
+    // Made on Unix, where a plain file has mode 0644: Lambda's user must be able to read it.
+    const rest = fields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, offset]);
+    directory.push(Buffer.concat([fields([4, 0x02014b50], [2, 0x031e]), common, rest, path]));
+    offset += local.length;
+  }
+  const count = directory.length;
+  const size = directory.reduce((sum, { length }) => sum + length, 0);
+  const end = fields([4, 0x06054b50], [2, 0], [2, 0], [2, count], [2, count], [4, size], [4, offset], [2, 0]);
+  return Buffer.concat([...locals, ...directory, end]);
+};
+
+/** The files of a zip as `zip` makes them; undefined where somebody else made it. */
+export const unzip = (archive: Uint8Array): Files | undefined => {
+  const bytes = Buffer.from(archive);
+  const files: [string, Uint8Array][] = [];
+  let at = 0;
+  for (; at + 30 <= bytes.length && bytes.readUInt32LE(at) === 0x04034b50; ) {
+    const [flags, method] = [bytes.readUInt16LE(at + 6), bytes.readUInt16LE(at + 8)];
+    const [size, nameLength, more] = [
+      bytes.readUInt32LE(at + 18),
+      bytes.readUInt16LE(at + 26),
+      bytes.readUInt16LE(at + 28),
+    ];
+    if (flags !== 0 || method !== 0 || more !== 0) return undefined;
+    const start = at + 30 + nameLength;
+    files.push([bytes.toString("utf8", at + 30, start), bytes.subarray(start, start + size)]);
+    at = start + size;
+  }
+  const found = Object.fromEntries(files);
+  return at > 0 && bytes.equals(zip(found)) ? found : undefined;
 };
 
 /** Numbers of so many bytes each, least first. */

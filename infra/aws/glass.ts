@@ -1,0 +1,123 @@
+import { readFile } from "node:fs/promises";
+import { Complaint } from "../complaint.ts";
+import { unzip, zip } from "../zip.ts";
+import type { Functions, Version } from "./versions.ts";
+
+// What somebody does in an emergency: none of it needs the cluster, which may be jammed, or the catalogue.
+
+/** How a rule stands: what is live, and what it could go back to. */
+export interface Standing {
+  rule: string;
+  version: string;
+  weights: Record<string, number>;
+  modified: Date;
+  /** Until when it lets everything by, and which version it would be otherwise. */
+  disarmed?: { until: Date; version: string };
+  /** The version before it, if it is still there. */
+  previous?: string;
+}
+
+export const standingOf = async (functions: Functions, rule: string): Promise<Standing> => {
+  const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
+  const current = versions.find(({ version }) => version === live.version);
+  if (current === undefined) throw new Complaint(`${rule} is live as version ${live.version}, which is not there`, 3);
+  const disarmed = disarmedOf(current);
+  const whole = disarmed?.version ?? live.version;
+  const previous = versions.findLast((one) => Number(one.version) < Number(whole) && !disarmedOf(one))?.version;
+  return {
+    ...{ rule, version: live.version, weights: live.weights, modified: current.modified },
+    ...(disarmed && { disarmed }),
+    ...(previous !== undefined && { previous }),
+  };
+};
+
+/** Moves a rule to a version that was live before; answers which. */
+export const rollBack = async (functions: Functions, rule: string, to?: string): Promise<string> => {
+  const [live, versions, { previous }] = await Promise.all([
+    functions.live(rule),
+    functions.versions(rule),
+    standingOf(functions, rule),
+  ]);
+  const wanted = to ?? previous;
+  if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
+  const [target, current] = [wanted, live.version].map((name) => versions.find(({ version }) => version === name));
+  if (target === undefined || current === undefined)
+    throw new Complaint(
+      `${rule} has no version ${wanted}; it has ${versions.map(({ version }) => version).join(", ")}`,
+    );
+  if (disarmedOf(target))
+    throw new Complaint(`version ${wanted} of ${rule} is a disarmed one; postern disarm makes those`);
+  const lacking = keysOf(current).filter((key) => !keysOf(target).includes(key));
+  if (lacking.length > 0)
+    throw new Complaint(`version ${wanted} of ${rule} doesn't accept the keys in use; roll back to one that does`, 1);
+  if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
+  return wanted;
+};
+
+/** Has a rule let everything by until then, whatever its own code does; answers the version that stands in for it. */
+export const disarm = async (functions: Functions, rule: string, until: Date): Promise<string> => {
+  const [live, versions, { disarmed }] = await Promise.all([
+    functions.live(rule),
+    functions.versions(rule),
+    standingOf(functions, rule),
+  ]);
+  const whole = versions.find(({ version }) => version === (disarmed?.version ?? live.version));
+  if (whole === undefined)
+    throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
+  const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
+  const version = await functions.republish(rule, whole, {
+    code: (archive) => {
+      const { "index.cjs": own } = unzip(archive) ?? {};
+      if (own === undefined)
+        throw new Complaint(`version ${whole.version} of ${rule} was not built by postern build`, 3);
+      return zip({ "index.cjs": stand, "rule.cjs": own });
+    },
+    environment: {
+      ...whole.environment,
+      DISARMED_UNTIL: until.toISOString(),
+      DISARMED_VERSION: whole.version,
+      DISARMED_RULE: rule,
+    },
+    description: `Version ${whole.version}, disarmed until ${until.toISOString()}`,
+  });
+  await seenToLetBy(functions, rule, version);
+  await functions.move(rule, version, live);
+  return version;
+};
+
+/** Ends that at once; answers the version that is live now. */
+export const arm = async (functions: Functions, rule: string): Promise<string> => {
+  const { version, disarmed } = await standingOf(functions, rule);
+  if (disarmed === undefined) return version;
+  await functions.move(rule, disarmed.version, await functions.live(rule));
+  return disarmed.version;
+};
+
+const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION } }: Version) =>
+  DISARMED_UNTIL && DISARMED_VERSION ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION } : undefined;
+
+const keysOf = ({ environment: { POSTERN_KEYS = "" } }: Version) => POSTERN_KEYS.split(",").filter(Boolean);
+
+const seenToLetBy = async (functions: Functions, rule: string, version: string) => {
+  const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: probe });
+  if (Object(Object(payload).response).allowed === true) return;
+  throw new Complaint(`version ${version}, which should stand in for ${rule}, doesn't: ${fault ?? "it refuses"}`, 3);
+};
+
+const gvr = { group: "", version: "v1", resource: "configmaps" };
+const gvk = { group: "", version: "v1", kind: "ConfigMap" };
+const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "postern", namespace: "default" } };
+const probe = {
+  ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+  request: {
+    ...{
+      uid: "00000000-0000-4000-8000-000000000000",
+      kind: gvk,
+      resource: gvr,
+      requestKind: gvk,
+      requestResource: gvr,
+    },
+    ...{ name: "postern", namespace: "default", operation: "CREATE", userInfo: { username: "postern" } },
+    ...{ object, oldObject: null, dryRun: true, options: null },
+  },
+};

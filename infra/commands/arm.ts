@@ -1,0 +1,16 @@
+import { arm } from "../aws/glass.ts";
+import { inStage, stageOption } from "../aws/stage.ts";
+import { type Command, print } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+
+export default {
+  summary: "Ends what postern disarm began: the rule decides again, at once.",
+  usage: "RULE",
+  options: stageOption,
+
+  async run({ options, words: [rule, ...rest] }) {
+    if (rule === undefined || rest.length > 0) throw new Complaint("postern arm takes one rule");
+    const version = await inStage(options, (functions) => arm(functions, rule));
+    print(`${rule} decides again, as version ${version}\n`);
+  },
+} satisfies Command;

@@ -1,0 +1,21 @@
+import { disarm } from "../aws/glass.ts";
+import { duration, inStage, stageOption } from "../aws/stage.ts";
+import { type Command, print } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+
+export default {
+  summary:
+    "Has a rule of a stage let everything by for a while, whatever state the cluster is in; it arms itself again.",
+  usage: "RULE",
+  options: {
+    ...stageOption,
+    for: { type: "string", value: "TIME", says: "how long, for instance 90s, 30m or 2h" },
+  },
+
+  async run({ options, words: [rule, ...rest] }) {
+    if (rule === undefined || rest.length > 0) throw new Complaint("postern disarm takes one rule");
+    const until = new Date(Date.now() + duration(options.text("for"), "for"));
+    const version = await inStage(options, (functions) => disarm(functions, rule, until));
+    print(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);
+  },
+} satisfies Command;
