@@ -94,7 +94,8 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
   };
 
   it("are listed by stage", async () => {
-    service.create("postern-prod-other", good, {});
+    service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
+    service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
     service.create("unrelated", good, {});
     assert.deepEqual(await functions.rules(), [rule]);
   });

@@ -99,7 +99,10 @@ export const openFunctions = (
     rules: async () => {
       const names: string[] = [];
       for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
-        names.push(...Functions.flatMap(({ FunctionName: name }) => (name?.startsWith(prefix) ? [name] : [])));
+        // A name alone could be another stage's: dev-x of rule, or dev of x-rule.
+        for (const { FunctionName = "", Environment } of Functions)
+          if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
+            names.push(FunctionName);
       return names.map((name) => name.slice(prefix.length)).sort();
     },
 
