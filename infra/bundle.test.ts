@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { Share } from "#lib/endpoint.ts";
 import type { GroupShare } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
 import { bundle } from "./bundle.ts";
 import { type Listed, readRule } from "./registry.ts";
 
@@ -23,6 +24,7 @@ const telltale = async (name = "telltale", phase = "validate", more = ""): Promi
   await writeFile(join(root, "package.json"), '{ "type": "module", "imports": { "#lib/*": "./lib/*" } }');
   const rule = `import { list } from "#lib/needs.ts";
     import { rule } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
     export default rule({
       summary: "Tells its settings.",
       match: [],
@@ -164,6 +166,31 @@ describe("bundle", () => {
       "node:crypto",
       "node:fs",
       "node:timers",
+    ]);
+  });
+
+  it("of a rule that takes a token along says where it is kept, in each cluster where the rule is on", async () => {
+    const image = await readRule(
+      fileURLToPath(new URL("../functions/image-policy-webhook", import.meta.url)),
+      "images",
+    );
+    const backend = (more: object) =>
+      merge(image.rule.settings ?? {}, { backend: { url: "https://a.example", ...more } });
+    const cluster = (more: object, mode: "enforce" | "off" = "enforce") => {
+      return { keyVersions: [1], mode, settings: backend(more) };
+    };
+    const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:images-AbCdEf";
+    const clusters = {
+      one: cluster({ tokenSecret: arn }),
+      two: cluster({ tokenParameter: "/images", region: "us-east-1" }),
+      same: cluster({ tokenSecret: arn, region: "us-east-1" }),
+      without: cluster({}),
+      off: cluster({ tokenSecret: "other", region: "us-east-1" }, "off"),
+    };
+    const { tokens } = await bundle(image, { rule: "images", clusters }, out("images"));
+    assert.deepEqual(tokens, [
+      { secret: arn, region: "eu-west-1" },
+      { parameter: "/images", region: "us-east-1" },
     ]);
   });
 });

@@ -4,10 +4,9 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
-import type { Credentials } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import type { Share } from "#lib/endpoint.ts";
-import { type AwsAction, asksCluster } from "#lib/needs.ts";
+import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import { longestTimeoutOf } from "./entry.ts";
@@ -29,12 +28,10 @@ export interface Bundle {
   /** Whether it asks a cluster anything. */
   asks: boolean;
   /** Where it reads the tokens for that. */
-  tokens: TokenPlace[];
+  tokens: SecretPlace[];
   /** What it does in AWS by its own role. */
   actions: AwsAction[];
 }
-
-export type TokenPlace = Extract<Credentials, { secret: string } | { parameter: string }>;
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -95,7 +92,7 @@ export const bundle = async (
     hash: createHash("sha256").update(contents).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
-    tokens: tokensOf(Object.values(connections)),
+    tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
   };
 };
@@ -126,12 +123,18 @@ const entry = (listed: Listed, share: Share, connections: Record<string, Connect
 const parsed = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
 
 /** Each once. */
-const tokensOf = (connections: Connection[]): TokenPlace[] => {
+const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace[] => {
   const places = connections.flatMap(({ credentials }) =>
     "secret" in credentials || "parameter" in credentials ? [credentials] : [],
   );
-  return [...new Map(places.map((place) => [JSON.stringify(place), place])).values()];
+  return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
+
+/** What its settings name, wherever it is on. */
+const secretsOf = ({ rule }: Listed, { clusters }: Share): SecretPlace[] =>
+  Object.values(rule.needs ?? {}).flatMap(({ secrets }) =>
+    Object.values(clusters).flatMap(({ mode, settings }) => (mode === "off" ? [] : (secrets?.(settings) ?? []))),
+  );
 
 const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
 const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);

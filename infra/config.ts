@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Mode } from "#lib/decide.ts";
 import type { Share, Variants } from "#lib/endpoint.ts";
@@ -311,11 +312,13 @@ export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): 
 export const shareOf = (config: Config, { name, rule, members }: Listed): Share => {
   if (members) return groupShareOf({ name, members }, config.clusters);
   const standard = rule.settings ?? {};
+  const usual = variantsAmong(rule, standard);
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: standard };
-    return [cluster, { keyVersions, mode, settings, ...variantsAmong(rule, settings) }] as const;
+    const variants = variantsAmong(rule, settings);
+    return [cluster, { keyVersions, mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) }] as const;
   });
-  return { rule: name, ...variantsAmong(rule, standard), clusters: Object.fromEntries(clusters) };
+  return { rule: name, ...usual, clusters: Object.fromEntries(clusters) };
 };
 
 const variantsAmong = (rule: Rule, settings: object): { variants?: Variants } => {

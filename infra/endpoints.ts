@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { Bundle, TokenPlace } from "./bundle.ts";
+import type { SecretPlace } from "#lib/needs.ts";
+import type { Bundle } from "./bundle.ts";
 
 /** What all functions have in common, and what a version therefore carries. */
 interface Sizing {
@@ -154,7 +155,7 @@ const policy = (name: string, ...Statement: Json[]): Json => {
   return { PolicyName: name, PolicyDocument: { Version: "2012-10-17", Statement } };
 };
 
-const readingOf = (token: TokenPlace): Json => {
+const readingOf = (token: SecretPlace): Json => {
   const isSecret = "secret" in token;
   const [service, name] = isSecret ? ["secretsmanager", token.secret] : ["ssm", token.parameter];
   const path = isSecret ? `secret:${name}-??????` : `parameter/${name.replace(/^\//, "")}`;

@@ -60,11 +60,16 @@ export interface Access {
   name?: string;
 }
 
+/** A text in Secrets Manager, or in a parameter of SSM. */
+export type SecretPlace = { secret: string; region: string } | { parameter: string; region: string };
+
 export interface HttpsRequest {
   url: string;
   method?: "GET" | "POST";
   headers?: Record<string, string>;
   body?: string;
+  /** Where the token is kept that is sent as `Authorization: Bearer`. */
+  bearer?: SecretPlace;
   /** PEM; only where Node's own roots don't suffice. */
   ca?: string;
   /** How often to ask, where that does no harm, as long as an answer may be better a moment later; once, if not said. */
@@ -138,6 +143,8 @@ export interface Need<Answer> {
   readonly verb: Exclude<keyof World, "anew">;
   readonly kind?: Resource;
   readonly action?: AwsAction;
+  /** What it reads for that, under these settings. */
+  secrets?(settings: object): SecretPlace[];
   bind(world: World, rule: string): Answer;
 }
 
@@ -196,9 +203,13 @@ export const discovery = (): Need<(groupVersion: string) => Promise<Served[] | u
   bind: (world) => (groupVersion) => world.discover(groupVersion),
 });
 
-/** Calls an HTTPS service outside the cluster. */
-export const https = (): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
+/** Calls an HTTPS service outside the cluster; under some settings with a token that is kept where `bearer` says. */
+export const https = <Settings>(
+  bearer?: (settings: Settings) => SecretPlace | undefined,
+): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
   verb: "https",
+  // That a rule's settings are its own, follows from its definition.
+  ...(bearer && { secrets: (settings) => [bearer(settings as Settings) ?? []].flat() }),
   bind: (world) => (request) => world.https(request),
 });
 

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { type HttpsResponse, https } from "#lib/needs.ts";
+import { type HttpsResponse, https, type SecretPlace } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden } from "#lib/status.ts";
 import { readAnswer, unanswered, writeReview } from "./review.ts";
@@ -7,7 +7,7 @@ import { readAnswer, unanswered, writeReview } from "./review.ts";
 /** Of upstream, but for the backend: there a kubeconfig file says where it is. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
-  backend: { url: "", ca: "" },
+  backend: { url: "", ca: "", tokenSecret: "", tokenParameter: "", region: "" },
 };
 
 /** The service may want to look at an image first. */
@@ -24,21 +24,25 @@ export default rule({
   guards: true,
   timeoutSeconds,
   settings,
-  checkSettings({ imagePolicy, backend: { url, ca } }) {
+  checkSettings({ imagePolicy, backend: { url, ca, ...token } }) {
     if (!URL.canParse(url) || new URL(url).protocol !== "https:")
       return `must have an https:// address as url of the backend, not "${url}"`;
     if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
       return "must have a certificate in PEM as ca of the backend, or nothing";
+    if (token.tokenSecret !== "" && token.tokenParameter !== "")
+      return "must have one of tokenSecret and tokenParameter for the backend, or none";
+    if (tokenOf(token)?.region === "") return "must have a region beside the backend's token, for instance eu-west-1";
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);
       if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;
     }
   },
-  needs: { images: https() },
+  needs: { images: https(({ backend }: typeof settings) => tokenOf(backend)) },
 
   async validate(pod: Pod, { request, settings: { imagePolicy, backend }, images }) {
     const url = new URL(backend.url);
     url.searchParams.set("timeout", `${timeoutSeconds}s`);
+    const bearer = tokenOf(backend);
     const allowed = orUsual(imagePolicy.allowTTL, 300);
     const answer = await images({
       url: url.href,
@@ -46,6 +50,7 @@ export default rule({
       headers: { accept: "application/json", "content-type": "application/json" },
       body: writeReview(pod, request),
       ...(backend.ca && { ca: backend.ca }),
+      ...(bearer && { bearer }),
       tries: 5,
       pause: orUsual(imagePolicy.retryBackoff, 500),
       // Nobody is refused by what was said of somebody else.
@@ -63,6 +68,16 @@ export default rule({
     return { refuse: forbidden(request, because), audit: answer.audit };
   },
 });
+
+type Token = Pick<typeof settings.backend, "tokenSecret" | "tokenParameter" | "region">;
+
+/** Where the token for the backend is; an ARN names its region. */
+const tokenOf = ({ tokenSecret, tokenParameter, region }: Token): SecretPlace | undefined => {
+  const place = tokenSecret || tokenParameter;
+  if (place === "") return undefined;
+  const own = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
+  return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
+};
 
 /** As upstream reads numbers: 0 is the usual one, -1 none. */
 const orUsual = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

@@ -1,5 +1,5 @@
 import type { AwsAction, AwsRequest, HttpsRequest } from "../needs.ts";
-import { domain, ourIdentity } from "./credentials.ts";
+import { addressOf, ourIdentity } from "./credentials.ts";
 import { type Identity, signed } from "./signature.ts";
 
 /** Of the query APIs, by service. */
@@ -13,8 +13,7 @@ export const queryOf = (
   identity: Identity = ourIdentity(),
 ): HttpsRequest => {
   const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
-  const address = process.env[`AWS_ENDPOINT_URL_${service.toUpperCase()}`];
-  const { origin, host } = new URL(address ?? `https://${service}.${region}.${domain(region)}`);
+  const { origin, host } = addressOf(service, region);
   const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
   const request = { method: "POST" as const, host, path: "/", service, region, headers, body };

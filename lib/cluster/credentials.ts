@@ -1,3 +1,4 @@
+import type { SecretPlace } from "../needs.ts";
 import { exchange } from "./exchange.ts";
 import { type Identity, presigned, signed } from "./signature.ts";
 
@@ -5,9 +6,8 @@ import { type Identity, presigned, signed } from "./signature.ts";
 export type Credentials =
   /** The function's own role, by an access entry of an EKS cluster. */
   | { eks: string; region: string }
-  /** A ServiceAccount's token, as the text of a secret or a parameter. */
-  | { secret: string; region: string }
-  | { parameter: string; region: string }
+  /** A ServiceAccount's token, as the text that is kept there. */
+  | SecretPlace
   | { token: string }
   | { cert: string; key: string };
 
@@ -82,7 +82,7 @@ export const eksToken = ({ eks, region }: { eks: string; region: string }, ident
 };
 
 const stored = async (
-  credentials: { secret: string; region: string } | { parameter: string; region: string },
+  credentials: SecretPlace,
   identity: Identity,
   ask: typeof exchange,
   deadline: number,
@@ -90,20 +90,16 @@ const stored = async (
   const isSecret = "secret" in credentials;
   const { region } = credentials;
   const [service, target, body] = isSecret
-    ? ["secretsmanager", "secretsmanager.GetSecretValue", { SecretId: credentials.secret }]
-    : ["ssm", "AmazonSSM.GetParameter", { Name: credentials.parameter, WithDecryption: true }];
+    ? (["secretsmanager", "secretsmanager.GetSecretValue", { SecretId: credentials.secret }] as const)
+    : (["ssm", "AmazonSSM.GetParameter", { Name: credentials.parameter, WithDecryption: true }] as const);
+  const { origin, host } = addressOf(service, region);
   const request = {
-    ...{ method: "POST", host: `${service}.${region}.${domain(region)}`, path: "/", service: String(service), region },
-    headers: { "content-type": "application/x-amz-json-1.1", "x-amz-target": String(target) },
+    ...{ method: "POST", host, path: "/", service, region },
+    headers: { "content-type": "application/x-amz-json-1.1", "x-amz-target": target },
     body: JSON.stringify(body),
   };
   const headers = signed(request, identity, new Date());
-  const { status, body: text } = await ask(
-    `https://${request.host}/`,
-    { method: "POST", headers },
-    request.body,
-    deadline,
-  );
+  const { status, body: text } = await ask(`${origin}/`, { method: "POST", headers }, request.body, deadline);
   const where = isSecret ? `the secret ${credentials.secret}` : `the parameter ${credentials.parameter}`;
   if (status !== 200) throw new Error(`${where} could not be read: ${service} answers ${status}${faultIn(text)}`);
   const { SecretString, Parameter } = JSON.parse(text);
@@ -121,8 +117,16 @@ const faultIn = (text: string): string => {
 /** What a header can carry. */
 export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
-/** Of AWS's services in a region. */
-export const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
+/** As AWS's own programs find a service: its usual address, or the environment's. */
+export const addressOf = (service: keyof typeof variables, region: string): URL =>
+  new URL(process.env[variables[service]] ?? `https://${service}.${region}.${domain(region)}`);
+const variables = {
+  ec2: "AWS_ENDPOINT_URL_EC2",
+  secretsmanager: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
+  ssm: "AWS_ENDPOINT_URL_SSM",
+};
+
+const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 
 /** The one that Lambda gives a function, by its role. */
 export const ourIdentity = (): Identity => {

@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Failure } from "../failure.ts";
 import type { AwsAction, AwsRequest, HttpsRequest, HttpsResponse } from "../needs.ts";
 import { queryOf } from "./cloud.ts";
+import { tokens } from "./credentials.ts";
 import { type Answer, before, exchange, Unanswered, unanswered } from "./exchange.ts";
 import type { Memory } from "./memory.ts";
 
@@ -18,18 +19,16 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     if (!schemes.includes(protocol))
       throw new Failure(500, `could not ask ${host}: its address must begin with ${schemes.join("// or ")}//`);
     const failing = (error: Error) => {
-      throw error instanceof Unanswered
-        ? new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error })
-        : error;
+      throw new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error });
     };
-    if (keep === undefined) return ask(request, deadline - margin).catch(failing);
+    if (keep === undefined) return asSomebody(request, deadline - margin).catch(failing);
 
     const key = JSON.stringify(["https", cluster, request]);
     const recall = async (earliest: number) => {
       let isOurs = false;
       const search = async () => {
         isOurs = true;
-        const content = await ask(request, deadline - margin);
+        const content = await asSomebody(request, deadline - margin);
         return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
       };
       const found = memory.recall(key, earliest, search);
@@ -53,6 +52,23 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     isRemembered: () => isRemembered,
   };
 };
+
+/** With the token that the request names; a token that is refused may have been exchanged for another since. */
+const asSomebody = async ({ bearer, ...request }: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
+  if (bearer === undefined) return ask(request, deadline);
+  const place = JSON.stringify(bearer);
+  const { token, refused } = holders.get(place) ?? tokens(bearer);
+  holders.set(place, { token, refused });
+  for (let isAgain = false; ; isAgain = true) {
+    const value = await before(deadline, token(deadline));
+    const headers = { ...request.headers, authorization: `Bearer ${value}` };
+    const answer = await ask({ ...request, headers }, deadline);
+    if (answer.status !== 401 || isAgain) return answer;
+    await refused(String(value));
+  }
+};
+/** Of this environment: settings name few. */
+const holders = new Map<string, ReturnType<typeof tokens>>();
 
 /** Asks until there is no use in asking again; of several answers the last one counts, also where another try is cut off. */
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
