@@ -98,8 +98,8 @@ export const openFunctions = (
   return {
     rules: async () => {
       const names: string[] = [];
+      // A name alone could be another stage's: dev-x of rule, or dev of x-rule.
       for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
-        // A name alone could be another stage's: dev-x of rule, or dev of x-rule.
         for (const { FunctionName = "", Environment } of Functions)
           if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
             names.push(FunctionName);

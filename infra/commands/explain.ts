@@ -1,9 +1,9 @@
 import { stringify } from "yaml";
-import { type Conditions, inPhase, variantsOf } from "#lib/rule.ts";
+import { type Conditions, inPhase } from "#lib/rule.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { oneLine } from "../entry.ts";
+import { entriesOf, oneLine } from "../entry.ts";
 import { type Listed, readCatalogue } from "../registry.ts";
 
 export default {
@@ -28,7 +28,7 @@ export default {
   },
 } satisfies Command;
 
-const explain = ({ phases, rule }: Listed) => {
+const explain = ({ phases, rule, ...listed }: Listed) => {
   const settings = rule.settings ?? {};
   const perPhase = phases.map((phase) => [
     phase,
@@ -43,15 +43,29 @@ const explain = ({ phases, rule }: Listed) => {
   ]);
   return {
     ...Object.fromEntries(perPhase),
-    needs: Object.values(rule.needs ?? {}).map(({ verb, kind }) =>
-      [verb, kind?.resource, kind?.group && `(${kind.group})`].filter(Boolean).join(" "),
-    ),
+    needs: [
+      ...new Set(
+        Object.values(rule.needs ?? {}).map(({ verb, kind, action }) =>
+          [verb, kind?.resource ?? action, kind?.group && `(${kind.group})`].filter(Boolean).join(" "),
+        ),
+      ),
+    ],
     guards: rule.guards === true,
-    ...(rule.variants && { variants: variantsOf(rule, settings)?.map(({ name }) => name) }),
+    ...(rule.variants && { entries: entriesIn({ ...listed, phases, rule }) }),
     ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
     ...(rule.twin?.worthwhile && { worthwhile: rule.twin.worthwhile }),
     defaults: settings,
   };
+};
+
+/** By their names, under the rule's own settings; of many, the first few. */
+const entriesIn = (listed: Listed): string[] => {
+  const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
+  const names = new Set(
+    listed.phases.flatMap((phase) => entriesOf(listed, phase, setup, false).map(({ variant = "" }) => variant)),
+  );
+  const few = [...names].slice(0, 10);
+  return names.size > few.length ? [...few, `and ${names.size - few.length} more`] : few;
 };
 
 const flat = (conditions: Conditions = {}): Conditions =>
