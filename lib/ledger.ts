@@ -20,27 +20,35 @@ export interface Ledger {
 interface Kept {
   value: unknown;
   until: number;
+  shelf: Set<string>;
 }
 
 const common = { name: "", most: 10_000 };
 
 /** A ledger in this process' memory, which ends with it. */
 export const memoryLedger = (): Ledger => {
-  const shelves = new Map<string, Map<string, Kept>>();
+  const all = new Map<string, Kept>();
+  /** By shelf, its keys, the least recently changed first. */
+  const shelves = new Map<string, Set<string>>();
+  const forget = (key: string) => {
+    all.get(key)?.shelf.delete(key);
+    all.delete(key);
+  };
   return {
     change: async <T>(key: string, change: (kept: T | undefined) => T | undefined, terms: Terms = {}) => {
       const { seconds = Number.POSITIVE_INFINITY, shelf: { name, most } = common } = terms;
-      const shelf = shelves.get(name) ?? new Map<string, Kept>();
-      shelves.set(name, shelf);
-      const known = shelf.get(key);
+      const known = all.get(key);
       const now = Date.now();
       // Under this key there is what its own changes made.
       const value = change(known && now < known.until ? (known.value as T) : undefined);
-      shelf.delete(key);
-      if (value !== undefined) shelf.set(key, { value: frozen(value), until: now + seconds * 1000 });
-      for (const oldest of shelf.keys()) {
+      forget(key);
+      if (value === undefined) return undefined;
+      const shelf = shelves.get(name) ?? new Set<string>();
+      shelves.set(name, shelf.add(key));
+      all.set(key, { value: frozen(value), until: now + seconds * 1000, shelf });
+      for (const oldest of shelf) {
         if (shelf.size <= most) break;
-        shelf.delete(oldest);
+        forget(oldest);
       }
       return value;
     },

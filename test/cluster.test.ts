@@ -12,7 +12,7 @@ import { openCertificate } from "../infra/keys.ts";
 import { readCatalogue } from "../infra/registry.ts";
 import { calledAs, calling } from "./cluster/asking.ts";
 import { findBinaries, pluginsIn } from "./cluster/binaries.ts";
-import { aloneBecause, asksServices, benchOf, type Court, flagsFor, openCourt } from "./cluster/cases.ts";
+import { aloneBecause, asksServices, benchOf, type Court, flagsFor, openCourt, remembers } from "./cluster/cases.ts";
 import type { Call } from "./cluster/client.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
 import { comparable, compare, diffOf } from "./cluster/compare.ts";
@@ -44,7 +44,7 @@ const defaultOn = ports
 const wishes = { flags: flagsFor(all), disable: defaultOn.map(({ plugin }) => plugin), rbac: true };
 
 it("has scenarios for every port", () => {
-  const asked = sociable.filter(({ rule }) => !asksServices(rule)).map(({ name }) => name);
+  const asked = sociable.filter(({ rule }) => !asksServices(rule) && !remembers(rule)).map(({ name }) => name);
   assert.deepEqual(Object.keys(scenarios).sort(), asked.toSorted());
 });
 
@@ -64,7 +64,10 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
     stops.push(spoilers.stop);
     const clusters = [...benches].map(([bench, ports]) => {
       // Together they may not keep the API server waiting for long.
-      const rules = ports.map(({ name }) => [name, { timeoutSeconds: 2 }]);
+      const rules = ports.map(({ name, rule: { twin } }) => [
+        name,
+        { timeoutSeconds: 2, settings: { ...twin.settings } },
+      ]);
       return [bench, { rules: Object.fromEntries(rules) }] as const;
     });
     let world: ReturnType<typeof worlds> | undefined;
@@ -161,7 +164,8 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
     const settings: Record<string, string> = {
       "allowed-registries": '{ settings: { registries: [ghcr.io/acme, "*.corp.example", "registry.corp:5000"] } }',
       "always-deny": "{ exempt: { users: [admin] } }",
-      "default-requests-and-limits": "{ settings: { requests: { cpu: 100m }, limits: { memory: 1Gi } } }",
+      "default-requests-and-limits":
+        "{ timeoutSeconds: 1, settings: { requests: { cpu: 100m }, limits: { memory: 1Gi } } }",
       "default-toleration-seconds": "{ settings: { replaceDefaults: true } }",
       "image-policy-webhook": '{ settings: { backend: { url: "https://images.example.com" } } }',
       "minimum-replicas": "{ settings: { namespaces: [a, b], namespaceLabels: { a: b } } }",
@@ -194,9 +198,14 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
       ({ rule, refused, operations }) => blind.has(rule ?? "") && !refused && operations === 0,
     );
     // A validating twin is called for what its mutating half has just put right only if somebody spoiled it again; and
-    // whether a resource has a name that could stand in a quota is left to the rule.
+    // whether a resource has a name that could stand in a quota, in whose names a certificate is asked for, and whether
+    // somebody but the garbage collector changes a bundle is left to the rule.
     const called = new Set(idle.map(({ rule, phase }) => `${rule}/${phase}`));
-    assert.deepEqual([...called], ["extended-resource-toleration/mutate"]);
+    assert.deepEqual([...called].sort(), [
+      "certificate-subject-restriction/validate",
+      "cluster-trust-bundle-attest/validate",
+      "extended-resource-toleration/mutate",
+    ]);
   });
 
   it("asks about a large pod, whatever its conditions cost", async () => {

@@ -252,6 +252,42 @@ describe("a comparison", () => {
     assert.equal(verdict(upstream, answer(201, {}), rule), "different");
   });
 
+  it("knows what a kubelet isn't told or is told otherwise, and nothing else that is said to it", () => {
+    const plain = (code: number, message: string) =>
+      answer(code, { message, ...(code === 403 && { reason: "Forbidden" }) });
+    const claims = "other than status.quantity and status.conditions:";
+    const asked = 'PodCertificateRequest for pod "a/b"';
+    const unread = "the PEM block holds no PKCS #10 certificate request in DER";
+    for (const [code, said, ours] of [
+      [403, "node n1 UID mismatch: expected 0 got ?", "node n1 UID mismatch: expected 0 got another"],
+      [403, `${claims} @@ -3 +4\n b`, `${claims} metadata.labels`],
+      [403, "unable to parse csr: asn1: syntax error", `unable to parse csr: ${unread}`],
+      [
+        500,
+        `${asked} contains pod UID ("0") which differs from running pod "?"`,
+        `${asked} contains pod UID ("0") which differs from running pod`,
+      ],
+      [
+        500,
+        `${asked} names node UID "0", inconsistent with the running node ("?")`,
+        `${asked} names node UID "0", inconsistent with the running node`,
+      ],
+    ] as const) {
+      const there = `pods "s0" is forbidden: ${said}`;
+      const here = `pods "s0" is forbidden: ${ours}`;
+      assert.equal(verdict(plain(code, there), plain(403, here), "node-restriction"), "known", said);
+      assert.equal(verdict(plain(code, there), plain(403, here), "some-rule"), "different", said);
+      assert.equal(
+        verdict(plain(code, there), plain(403, `${here}!`.replace("pods", "nodes")), "node-restriction"),
+        "different",
+      );
+      assert.equal(verdict(plain(201, there), plain(403, here), "node-restriction"), "different", said);
+      assert.equal(verdict(plain(code, there), plain(201, here), "node-restriction"), "different", said);
+      const warned = answer(403, { message: here, reason: "Forbidden" }, ["c"]);
+      assert.equal(verdict(plain(code, there), warned, "node-restriction"), "different", said);
+    }
+  });
+
   it("knows that a namespace made for a request is managed by another, and otherwise the same", () => {
     const made = (manager: string, name = "s0") =>
       answer(200, { kind: "Namespace", metadata: { name, managedFields: [{ manager }] } });

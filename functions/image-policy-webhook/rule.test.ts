@@ -211,7 +211,7 @@ describe("settings of image-policy-webhook", () => {
         String(unfit({}, { url, tokenSecret: "a", tokenParameter: "b", region })),
         /^must have one of tokenSecret and tokenParameter for the backend, or none$/,
       );
-    assert.match(String(unfit({}, { url, tokenSecret: "a" })), /^must have a region beside the backend's token/);
+    assert.match(String(unfit({}, { url, tokenSecret: "a" })), /^must have a region beside the token for the backend/);
     assert.equal(unfit({}, { url, tokenSecret: "arn:aws:secretsmanager:eu-west-1:1:secret:a-AbCdEf" }), undefined);
     assert.equal(unfit({ allowTTL: 1801 }), "must have -1, 0 or a number up to 1800 as allowTTL, not 1801");
     assert.equal(unfit({ denyTTL: -2 }), "must have -1, 0 or a number up to 1800 as denyTTL, not -2");

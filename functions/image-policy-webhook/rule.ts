@@ -1,13 +1,14 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { type HttpsResponse, https, type SecretPlace } from "#lib/needs.ts";
+import { type HttpsResponse, https } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden } from "#lib/status.ts";
+import { tokenOf, tokenSettings, unfitToken } from "#lib/token.ts";
 import { readAnswer, unanswered, writeReview } from "./review.ts";
 
 /** Of upstream, but for the backend: there a kubeconfig file says where it is. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
-  backend: { url: "", ca: "", tokenSecret: "", tokenParameter: "", region: "" },
+  backend: { url: "", ca: "", ...tokenSettings },
 };
 
 /** The service may want to look at an image first. */
@@ -29,9 +30,8 @@ export default rule({
       return `must have an https:// address as url of the backend, not "${url}"`;
     if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
       return "must have a certificate in PEM as ca of the backend, or nothing";
-    if (token.tokenSecret !== "" && token.tokenParameter !== "")
-      return "must have one of tokenSecret and tokenParameter for the backend, or none";
-    if (tokenOf(token)?.region === "") return "must have a region beside the backend's token, for instance eu-west-1";
+    const unfit = unfitToken(token, "the backend");
+    if (unfit !== undefined) return unfit;
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);
       if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;
@@ -68,16 +68,6 @@ export default rule({
     return { refuse: forbidden(request, because), audit: answer.audit };
   },
 });
-
-type Token = Pick<typeof settings.backend, "tokenSecret" | "tokenParameter" | "region">;
-
-/** Where the token for the backend is; an ARN names its region. */
-const tokenOf = ({ tokenSecret, tokenParameter, region }: Token): SecretPlace | undefined => {
-  const place = tokenSecret || tokenParameter;
-  if (place === "") return undefined;
-  const own = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
-  return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
-};
 
 /** As upstream reads numbers: 0 is the usual one, -1 none. */
 const orUsual = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

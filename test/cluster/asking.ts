@@ -129,6 +129,10 @@ export const send = async (
   const answer = await admin(call)
     // Some objects keep the API server from ever answering.
     .catch(({ message }: Error): Answer => ({ code: 0, body: { message }, warnings: [] }));
+  // Some say who made them.
+  const { extra: own } = Object(answer.body.spec);
+  if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
+  if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
   return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
 };
 

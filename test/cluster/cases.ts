@@ -110,7 +110,7 @@ export const openCourt = async (binaries: Binaries, dockets: Docket[]): Promise<
 
     const hear = async (listed: Listed, cases: Case[]): Promise<Hearing> => {
       const [port] = portsAmong([listed]);
-      const alone = port && aloneBecause(port, all, binaries);
+      const alone = port && (aloneBecause(port, all, binaries) ?? unheardBecause(port));
       const server = port && alone === undefined ? upstream.get(benchOf(port)) : undefined;
       const hearing: Hearing = {
         ...{ rule: listed.name, cases: cases.length, asSaid: 0, notReceivable: [], differences: [] },
@@ -186,6 +186,9 @@ export const flagsFor = (plugins: string[]) => [
   ...(plugins.includes("PodGroupProtection") ? everything : []),
 ];
 
+/** What was asked before, another server was not asked. */
+export const remembers = ({ needs = {} }: Rule) => Object.values(needs).some(({ verb }) => verb === "ledger");
+
 export const asksServices = ({ needs = {} }: Rule) => Object.values(needs).some(({ verb }) => verb === "https");
 
 /** Without these, no rule is called. */
@@ -198,6 +201,17 @@ export const aloneBecause = ({ rule }: Port, plugins: string[], { version }: Bin
     return `${rule.twin.plugin} does nothing in Kubernetes ${version} unless a gate is opened`;
   if (asksServices(rule))
     return `${rule.twin.plugin} takes a file that leads to a service, which its cases have only on paper`;
+  if (remembers(rule)) return `${rule.twin.plugin} takes a file, and its answers depend on what was asked before`;
+};
+
+/** Why a port's plugin would say something else to its cases: here everybody may do everything. */
+const unheardBecause = ({ rule }: Port): string | undefined =>
+  rule.authorizedBy && `${rule.twin.plugin} refuses those alone who may not do something, and here everybody may`;
+
+/** What the authorizer decides comes to the rule here as if nobody might. */
+const undecided = (listed: Listed): Listed => {
+  const { authorizedBy: _, ...rule } = listed.rule;
+  return { ...listed, rule };
 };
 
 /**
@@ -208,6 +222,8 @@ export const benchOf = ({ name, rule }: Port): string => {
   if (rule.exemptionRequired) return name;
   // All validating plugins are asked one after the other, webhooks at once: of two that refuse, either may be heard.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "namespace-lifecycle";
+  // Both look at accounts; and what a kubelet's pod may not have, the other one refuses first.
+  if (name === "node-restriction") return "namespace-lifecycle";
   // They tell themselves that a namespace is missing.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name)) return "namespace-exists";
   return "namespace-auto-provision";
@@ -285,7 +301,7 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
   const needs = new Map<string, Recorded>();
   let live = (cluster: string, _: number): World => recorded(needs.get(cluster) ?? {});
   const served = await serveRules(
-    [...dockets.map(({ listed }) => listed), observer.listed],
+    [...dockets.map(({ listed }) => undecided(listed)), observer.listed],
     JSON.stringify({ clusters: Object.fromEntries(clusters) }),
     {
       certificate: await openCertificate(folder, "127.0.0.1"),
@@ -340,8 +356,16 @@ const askedAs = ({ phase, variant }: Setup, half: Manifests[number]): Manifests 
 
 type Finding = { reason: string } | { diff?: string; shape: Shape };
 
-/** Whether the API server says with the rule what a case says; and, by asking without the rule, whether it can. */
+/** A case may leave out what an update keeps: where it isn't as it says, it may be so with all of that. */
 const judge = async (place: Place, question: Question, setup: string): Promise<Finding> => {
+  const found = await judgeIn(shapes, place, question, setup);
+  if ("reason" in found || found.diff === undefined) return found;
+  const kept = await judgeIn(shapes.slice(1), place, question, setup);
+  return "reason" in kept || kept.diff !== undefined ? found : kept;
+};
+
+/** Whether the API server says with the rule what a case says; and, by asking without the rule, whether it can. */
+const judgeIn = async (shapes: readonly Shape[], place: Place, question: Question, setup: string): Promise<Finding> => {
   const { listed, entry } = question;
   const phase = phaseOf(entry);
   const given = entry[phase] ?? {};
@@ -354,7 +378,10 @@ const judge = async (place: Place, question: Question, setup: string): Promise<F
 
   const { shape, plain } = best;
   const ours = await ask(place, question, given, shape, setup);
-  const warnings = [...plain.answer.warnings, ...(entry.warnings ?? [])];
+  // Who is refused before the object is looked at isn't warned of all that is in it.
+  const isEarly = phase === "mutate" && entry.refused !== undefined;
+  const due = plain.answer.warnings.filter((text) => !isEarly || ours.answer.warnings.includes(text));
+  const warnings = [...due, ...(entry.warnings ?? [])];
   const becomes = entry.becomes && (await ask(place, question, entry.becomes, shape));
   const [wanted, actual] =
     entry.refused === undefined

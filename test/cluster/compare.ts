@@ -20,6 +20,8 @@ const ownToServer: Record<string, string> = {
   nodePort: "drawn at random",
   healthCheckNodePort: "drawn at random",
   time: "when a manager of fields last changed them",
+  token: "signed by a server",
+  expirationTimestamp: "a time",
 };
 
 /** Drawn at random or not, these say something by themselves. */
@@ -96,6 +98,8 @@ const inRuns = (texts: string[], sortOf: (text: string) => unknown): string[] =>
   return runs.flatMap((run) => run.sort());
 };
 
+const isOfLimits = (text: string) => /^Too many requests: \[?limit reached on type SourceAndObject for key /.test(text);
+
 interface Cause {
   reason?: string;
   field?: string;
@@ -137,8 +141,45 @@ interface Known {
 /** Every difference that there may be. */
 const knownDifferences: Known[] = [
   {
+    reason: "a uid that was read isn't told to those who sent another",
+    rules: ["node-restriction"],
+    explains: (wanted, actual) =>
+      saysSo(wanted, actual, (text) =>
+        text
+          .replace(/(?<= UID mismatch: expected \S+ got )\S+$/, "another")
+          .replace(
+            /(?<=, inconsistent with the running node|which differs from the running service account) \("[^"]*"\)$/,
+            "",
+          )
+          .replace(/(?<= which differs from running pod) "[^"]*"$/, ""),
+      ),
+  },
+  {
+    reason: "where a claim differs is said by the names of fields, not by Go's structures",
+    rules: ["node-restriction"],
+    explains: (wanted, actual) => {
+      const end = /(?<= other than status\.quantity and status\.conditions: ).*$/s;
+      const [ours] = end.exec(messageOf(actual)) ?? [];
+      return ours !== undefined && saysSo(wanted, actual, (text) => text.replace(end, ours));
+    },
+  },
+  {
+    reason: "why a certificate request can't be parsed is said in other words",
+    rules: ["node-restriction"],
+    explains: (wanted, actual) =>
+      saysSo(wanted, actual, (text) =>
+        text.replace(
+          /(?<= unable to parse csr: )(asn1|x509): .*$/s,
+          "the PEM block holds no PKCS #10 certificate request in DER",
+        ),
+      ),
+  },
+  {
     reason: "what upstream answers as a bare 500 is 403 Forbidden here, with the same text",
-    rules: ["always-pull-images", "pod-node-selector", "pod-toleration-restriction", "service-account"],
+    rules: [
+      ...["always-pull-images", "node-restriction", "pod-node-selector", "pod-toleration-restriction"],
+      "service-account",
+    ],
     explains: (wanted, actual) => {
       const [said, ours] = [Object(wanted.body), Object(actual.body)];
       return (
@@ -210,6 +251,13 @@ const knownDifferences: Known[] = [
     },
   },
   {
+    reason: "a bucket fills as time passes, on each side at its own moments: one has a token where the other has none",
+    rules: ["event-rate-limit"],
+    explains: (wanted, actual) =>
+      [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isOfLimits(messageOf(one)))) &&
+      [wanted, actual].some(({ code }) => code === 429),
+  },
+  {
     reason:
       "a namespace that is made for a request is managed by Postern, where upstream it is by kube-apiserver itself",
     rules: ["namespace-auto-provision"],
@@ -219,6 +267,18 @@ const knownDifferences: Known[] = [
       same(JSON.parse(JSON.stringify(wanted).replace('"manager":"kube-apiserver"', '"manager":"postern"')), actual),
   },
 ];
+
+/** Whether ours is the same refusal, with its text as it becomes like that. */
+const saysSo = (wanted: Comparable, actual: Comparable, changed: (text: string) => string | undefined): boolean => {
+  const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
+  // What upstream answers as a bare 500 has neither.
+  const isAlike =
+    wanted.code === 500
+      ? reason === undefined
+      : wanted.code === 403 && same([details, reason], [ours.details, ours.reason]);
+  const isRefused = actual.code === 403 && ours.reason === "Forbidden" && same(wanted.warnings, actual.warnings);
+  return isAlike && isRefused && changed(messageOf(wanted)) === messageOf(actual);
+};
 
 const messageOf = ({ body }: Comparable) => String(Object(body).message);
 

@@ -27,9 +27,32 @@ export type Step = { user: User; dryRun: boolean } /** `into` another collection
 
 export type Kind = keyof typeof kinds;
 
+/** What only scenes are about: by chance, hardly any of it would be right. */
+export const planned = {
+  certificatesigningrequests: {
+    ...{ apiVersion: "certificates.k8s.io/v1", kind: "CertificateSigningRequest", namespaced: false },
+  },
+  replicationcontrollers: { apiVersion: "v1", kind: "ReplicationController", namespaced: true },
+  podtemplates: { apiVersion: "v1", kind: "PodTemplate", namespaced: true },
+  daemonsets: { apiVersion: "apps/v1", kind: "DaemonSet", namespaced: true },
+  replicasets: { apiVersion: "apps/v1", kind: "ReplicaSet", namespaced: true },
+  cronjobs: { apiVersion: "batch/v1", kind: "CronJob", namespaced: true },
+  clustertrustbundles: { apiVersion: "certificates.k8s.io/v1beta1", kind: "ClusterTrustBundle", namespaced: false },
+  podcertificaterequests: {
+    ...{ apiVersion: "certificates.k8s.io/v1beta1", kind: "PodCertificateRequest", namespaced: true },
+  },
+  events: { apiVersion: "v1", kind: "Event", namespaced: true },
+  leases: { apiVersion: "coordination.k8s.io/v1", kind: "Lease", namespaced: true },
+  csinodes: { apiVersion: "storage.k8s.io/v1", kind: "CSINode", namespaced: false },
+  resourceslices: { apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", namespaced: false },
+  serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
+} as const;
+
 /** Requests about one object, one after the other. */
 export interface Sequence {
-  kind: Kind;
+  kind: Kind | keyof typeof planned;
+  /** How its name must begin. */
+  prefix?: string;
   /** Where it lives; without one, in a namespace of its own that nobody made. */
   namespace?: string;
   /** An object that stands there already, and is to stand there afterwards: all about it is tried out only. */
@@ -839,7 +862,8 @@ export const sequencesFor = (
 /** The same elsewhere, unless that has its place. In the end somebody looks whether its namespace is there. */
 const moved = (sequence: Sequence, namespace: string | undefined): Sequence => {
   const { standing, kind } = sequence;
-  if (standing !== undefined || sequence.namespace !== "default" || !kinds[kind].namespaced) return sequence;
+  if (standing !== undefined || sequence.namespace !== "default" || !{ ...kinds, ...planned }[kind].namespaced)
+    return sequence;
   if (namespace !== undefined) return { ...sequence, namespace };
   const { namespace: _, ...homeless } = sequence;
   return { ...homeless, steps: [...sequence.steps, { user: "admin", dryRun: false, verb: "look" }] };

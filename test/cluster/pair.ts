@@ -3,6 +3,7 @@ import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { worlds } from "#lib/cluster/live.ts";
+import { memoryLedger } from "#lib/ledger.ts";
 import type { World } from "#lib/needs.ts";
 import { merge } from "#lib/settings.ts";
 import { parseConfig } from "../../infra/config.ts";
@@ -50,7 +51,10 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
     users: { [reader]: [groupOf(reader, port.name)] },
     ...(stage.rbac && { rbac: true }),
   };
-  const configuration = await configuring(plugin, stage, standard, place);
+  // What a rule alone has settings for, no plugin takes.
+  const own = Object.keys(settings ?? {});
+  const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
+  const configuration = await configuring(plugin, stage, taken, place);
   const booted = await Promise.allSettled([
     bootCluster(binaries, {
       ...{ ...wishes, disable: others, flags: [...wishes.flags, ...configuration] },
@@ -66,7 +70,8 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
   if (stage.rbac) await permit(port, ours);
 
   const { server, ca, tokenOf } = ours;
-  const world = () => worlds({ local: { server, ca, credentials: { token: tokenOf(reader) } } });
+  const connections = { local: { server, ca, credentials: { token: tokenOf(reader) } } };
+  const world = () => worlds(connections, undefined, memoryLedger());
   return { upstream, ours, settings: standard, world };
 };
 

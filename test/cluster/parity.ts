@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc, { type Arbitrary } from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "#lib/objects/pod.ts";
-import { inPhase, type Rule, rule, type Twin } from "#lib/rule.ts";
+import { inPhase, type Rule, rule, type Twin, type Variant, variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
 import { openCertificate } from "../../infra/keys.ts";
 import type { Listed } from "../../infra/registry.ts";
@@ -84,13 +84,12 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
     const late = isLate ? { enable: [twin.plugin], fill } : undefined;
     const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stops }, late);
 
-    const { matchConditions: _, ...unconditional } = port.rule;
     const settings = merge(standard.settings, question.settings);
     const spoilt = await serve([], { certificate }, settings);
     stops.push(spoilt.stop);
     const asItIs = await serve([port], { certificate, world: world() }, settings);
     stops.push(asItIs.stop);
-    const bare = await serve([{ ...port, rule: unconditional }], { certificate, world: world() }, settings);
+    const bare = await serve([{ ...port, rule: unconditional(port.rule) }], { certificate, world: world() }, settings);
     stops.push(bare.stop);
 
     const pair = { rule: port.name, upstream, ours };
@@ -131,6 +130,13 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
   } finally {
     for (const stop of stops.reverse()) await stop();
   }
+};
+
+/** The rule, called whenever it matches. */
+const unconditional = ({ matchConditions: _, variants, ...rule }: Port["rule"]): Port["rule"] => {
+  if (variants === undefined) return rule;
+  const unasked = ({ matchConditions: _, ...variant }: Variant<object>) => variant;
+  return { ...rule, variants: (settings: object) => variantsOf({ ...rule, variants }, settings)?.map(unasked) ?? [] };
 };
 
 const topicsOf = ({ homes = {}, scenes: wanted }: Stage) => ({

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Answer, Call, Client } from "./client.ts";
-import { type Edit, kinds, type Sequence, type Step, spoil, type User } from "./generator.ts";
+import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generator.ts";
+import { withUids } from "./nodes.ts";
 import type { Fields } from "./requests.ts";
 
 /** Somebody to be, on one API server. */
@@ -20,13 +21,13 @@ export const play = async (
   name: string,
   as: Users,
 ): Promise<{ turns: Turn[]; remains: string[] }> => {
-  const { kind, namespace = name, standing, generateName, steps } = sequence;
-  const { apiVersion, namespaced } = kinds[kind];
+  const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
+  const { apiVersion, namespaced, kind: kindName } = { ...kinds, ...planned }[kind];
   const prefix = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${prefix}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: Turn[] = [];
-  let current = standing ?? (generateName ? `${name}-none` : name);
+  let current = standing ?? (generateName ? `${name}-none` : start + name);
   const made = new Set<string>();
 
   const read = async (step: Step & { verb: "replace" }) => {
@@ -56,13 +57,14 @@ export const play = async (
       read,
       first: steps[0],
     };
-    const call = await callOf(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const sent = await callOf(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const call = await withUids(sent, as("admin"));
     // A connection that is closed is an answer as well: the API server closes it where it panics.
     const answer = await as(step.user)(call).catch((error: Error): Answer => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
     const { name: called } = Object(answer.body.metadata);
-    if (answer.code === 201 && answer.body.kind === kinds[kind].kind && called && !step.dryRun) {
+    if (answer.code === 201 && answer.body.kind === kindName && called && !step.dryRun) {
       current = called;
       made.add(called);
     }

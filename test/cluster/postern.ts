@@ -72,8 +72,8 @@ export interface Caller {
 export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
   const own = signing(1);
   const reports: Report[] = [];
-  const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
   let config = parseConfig(yaml, rules);
+  const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
 
   /** From the next request on. */
   const serve = (text: string, publicKeys = own.publicKey) => {

@@ -179,9 +179,7 @@ const needed: Record<string, (namespace: string | undefined) => Fields> = {
   Event: (namespace) => ({ involvedObject: { namespace } }),
   Ingress: () => ({ spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }),
   Job: () => ({ spec: { template: { spec: { restartPolicy: "Never", containers: [{ name: "a", image }] } } } }),
-  PersistentVolume: () => ({
-    spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], hostPath: { path: "/a" } },
-  }),
+  PersistentVolume: () => ({ spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"] } }),
   PersistentVolumeClaim: () => ({
     spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
   }),
@@ -197,7 +195,7 @@ const needed: Record<string, (namespace: string | undefined) => Fields> = {
 
 /**
  * A pod's containers with a name and an image each, and with limits that an extended resource's requests must equal; a
- * workload's templates and a pod group with a policy.
+ * workload's templates and a pod group with a policy; a volume that is somewhere.
  */
 const inFull = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
@@ -205,6 +203,8 @@ const inFull = (kind: string, object: KubernetesObject): object => {
     const full = spec.podGroupTemplates.map((one: Fields) => ({ schedulingPolicy: { basic: {} }, ...one }));
     return { ...object, spec: { ...spec, podGroupTemplates: full } };
   }
+  if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)
+    return { ...object, spec: { hostPath: { path: "/a" }, ...spec } };
   if (kind === "PodGroup") return { ...object, spec: { schedulingPolicy: { basic: {} }, ...spec } };
   if (kind !== "Pod") return object;
   const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));

@@ -1,5 +1,8 @@
+import { certificateScenarios } from "./certificates.ts";
 import type { Call } from "./client.ts";
 import { spoil } from "./generator.ts";
+import { nodeScenarios } from "./nodes.ts";
+import { podSecurityScenarios } from "./pod-security.ts";
 import type { Fields } from "./requests.ts";
 
 /** Requests one after another, the same to every server. Each is judged, and what it leaves is compared. */
@@ -176,6 +179,9 @@ const gpu = "example.com/gpu";
 
 /** For each port, what its plugin's outcomes depend on. AlwaysDeny leaves nothing to compare others by: its cases do. */
 export const scenarios: Record<string, Scenario[]> = {
+  ...certificateScenarios,
+  ...nodeScenarios,
+  ...podSecurityScenarios,
   "always-admit": [
     {
       name: "what comes, changes, and goes",

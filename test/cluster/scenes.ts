@@ -1,4 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
+import { certificateScenes } from "./certificates.ts";
+import { eventScenes } from "./events.ts";
 import {
   asked,
   asPatch,
@@ -16,6 +18,8 @@ import {
   whole,
 } from "./generator.ts";
 import { breakGlass } from "./images.ts";
+import { nodeScenes } from "./nodes.ts";
+import { podSecurityScenes } from "./pod-security.ts";
 import type { Fields } from "./requests.ts";
 import { runtimeClasses } from "./surroundings.ts";
 
@@ -432,6 +436,10 @@ export const scenes = {
     ),
   ),
   accessReviews: creation("localsubjectaccessreviews"),
+  ...certificateScenes,
+  ...eventScenes,
+  ...nodeScenes,
+  ...podSecurityScenes,
 } satisfies Record<string, Arbitrary<Sequence>>;
 
 export type Scene = keyof typeof scenes;

@@ -1,3 +1,7 @@
+import { certificateGates } from "./certificates.ts";
+import { eventLimits } from "./events.ts";
+import { podCertificateGates } from "./nodes.ts";
+import { podSecuritySettings } from "./pod-security.ts";
 import type { Scene } from "./scenes.ts";
 import type { Home } from "./surroundings.ts";
 
@@ -86,6 +90,20 @@ export const stages: Record<string, Stage> = {
     // Nothing is remembered, and who fails is asked again at once.
     settings: { imagePolicy: { allowTTL: -1, denyTTL: -1, retryBackoff: -1 } },
   },
+  PodSecurity: {
+    ...{ alone: true, scenes: ["securedPods", "securedPods", "securedWorkloads", "securedNamespaces"] },
+    homes: {
+      ...{ secured: 3, "secured-little": 2, "secured-softly": 2, "secured-as-before": 2, "secured-ahead": 1 },
+      ...{ "secured-by-version": 1, "secured-badly": 1, "secured-worse": 1, "secured-open": 1, "secured-not": 1 },
+    },
+    configuration: { apiVersion: "pod-security.admission.config.k8s.io/v1", kind: "PodSecurityConfiguration" },
+    settings: podSecuritySettings,
+  },
+  EventRateLimit: {
+    scenes: ["events"],
+    configuration: { apiVersion: "eventratelimit.admission.k8s.io/v1alpha1", kind: "Configuration" },
+    settings: eventLimits,
+  },
   Priority: { alone: true, scenes: ["priorities", "priorities", "priorityClasses"] },
   RuntimeClass: { alone: true, scenes: ["runtimeClasses"] },
   PodTopologyLabels: { alone: true, scenes: ["bindings", "placements"] },
@@ -105,7 +123,21 @@ export const stages: Record<string, Stage> = {
 
   // Where everybody may do everything, it refuses nobody.
   OwnerReferencesPermissionEnforcement: { alone: true, rbac: true, scenes: ["owners"] },
+  CertificateApproval: { alone: true, rbac: true, scenes: ["approvals"] },
+  CertificateSigning: { alone: true, rbac: true, scenes: ["signatures"] },
+  ClusterTrustBundleAttest: { alone: true, rbac: true, flags: certificateGates, scenes: ["attestations"] },
+
+  CertificateSubjectRestriction: { scenes: ["subjects"] },
+
+  // Where everybody may do everything, tokens are for everybody.
+  NodeRestriction: {
+    ...{ alone: true, rbac: true, flags: podCertificateGates, settings: { podCertificateRequest: true } },
+    scenes: [
+      ...(["mirrors", "kubeletsPods", "kubeletsNodes", "kubeletsClaims", "kubeletsTokens"] as const),
+      ...(["kubeletsLeases", "kubeletsDevices", "kubeletsCertificates"] as const),
+    ],
+  },
 };
 
 /** With what the surroundings are made: whatever can be there. */
-export const everything: readonly string[] = gates;
+export const everything: readonly string[] = [...gates, ...certificateGates];

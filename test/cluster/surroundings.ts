@@ -1,5 +1,8 @@
 import { plural } from "#lib/recorded.ts";
+import { signing } from "./certificates.ts";
 import type { Client } from "./client.ts";
+import { ofNodes } from "./nodes.ts";
+import { securedHomes, securedPods } from "./pod-security.ts";
 import type { Fields } from "./requests.ts";
 
 // What stands around the requests: the same in both clusters, there before any plugin is on and any rule is called.
@@ -52,6 +55,7 @@ export const homes = {
     [defaults]: JSON.stringify([exists("tier")]),
     [whitelist]: JSON.stringify([exists("a")]),
   }),
+  ...securedHomes,
   ending: {},
 };
 export type Home = "default" | "nowhere" | keyof typeof homes;
@@ -232,6 +236,7 @@ const roles = [
     { apiGroups: [""], resources: ["configmaps", "persistentvolumeclaims"], verbs: ["delete", "deletecollection"] },
     { apiGroups: ["apps"], resources: ["deployments/finalizers"], verbs: ["update"] },
     { apiGroups: [""], resources: ["nodes/finalizers"], resourceNames: ["n1"], verbs: ["update"] },
+    signing,
   ]),
   ...role("system:nodes", "Group", [all([...mostVerbs, "delete", "deletecollection"])]),
 ];
@@ -240,7 +245,7 @@ const roles = [
 const objects: Named[] = [
   ...Object.entries(homes).map(([name, metadata]) => object("v1", "Namespace", name, {}, metadata)),
   ...[...limitRanges, ...accounts, ...classes, ...Object.values(runtimeClasses)],
-  ...[...nodes, ...claims, ...groups, ...roles],
+  ...[...nodes, ...claims, ...groups, ...roles, ...securedPods, ...ofNodes],
 ];
 /** Deleted, and still there. */
 const ending = [object("v1", "Namespace", "ending"), workload("ended-work")];

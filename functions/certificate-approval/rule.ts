@@ -1,0 +1,31 @@
+import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
+import { mayNot, signerOf } from "#lib/objects/signer.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+export default rule({
+  summary: "Lets only those approve or deny a certificate signing request who may approve for its signer.",
+  order: 25,
+  twin: {
+    plugin: "CertificateApproval",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned CertificateApproval off.",
+  },
+  match: [
+    {
+      apiGroups: ["certificates.k8s.io"],
+      apiVersions: ["v1"],
+      resources: ["certificatesigningrequests/approval"],
+      operations: ["UPDATE"],
+    },
+  ],
+  // Of the old object: the new one may name another signer, which API validation refuses only later.
+  authorizedBy: mayNot("approve", signerOf("oldObject")),
+  guards: true,
+
+  validate(_: CertificateSigningRequest, { request, oldObject }) {
+    const signer = JSON.stringify(oldObject?.spec?.signerName ?? "");
+    return { refuse: forbidden(request, `user not permitted to approve requests with signerName ${signer}`) };
+  },
+});

@@ -1,0 +1,43 @@
+import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
+import { isSame } from "#lib/objects/same.ts";
+import { mayNot, signerOf } from "#lib/objects/signer.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+const changed = (field: string, none: string) =>
+  `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;
+
+export default rule({
+  summary: "Lets only those issue or fail a certificate signing request who may sign for its signer.",
+  order: 26,
+  twin: {
+    plugin: "CertificateSigning",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned CertificateSigning off.",
+  },
+  match: [
+    {
+      apiGroups: ["certificates.k8s.io"],
+      apiVersions: ["v1"],
+      resources: ["certificatesigningrequests/status"],
+      operations: ["UPDATE"],
+    },
+  ],
+  matchConditions: {
+    "changes-what-signers-write": `${changed("certificate", '""')} || ${changed("conditions", "[]")}`,
+  },
+  authorizedBy: mayNot("sign", signerOf("oldObject")),
+  guards: true,
+
+  validate({ status }: CertificateSigningRequest, { request, oldObject }) {
+    const before = oldObject?.status;
+    if (
+      isSame(status?.certificate ?? "", before?.certificate ?? "") &&
+      isSame(status?.conditions ?? [], before?.conditions ?? [])
+    )
+      return;
+    const signer = JSON.stringify(oldObject?.spec?.signerName ?? "");
+    return { refuse: forbidden(request, `user not permitted to sign requests with signerName ${signer}`) };
+  },
+});

@@ -1,0 +1,36 @@
+import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
+import { subjectOf } from "#lib/objects/certificate-request.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+const signer = "kubernetes.io/kube-apiserver-client";
+const masters = "system:masters";
+
+export default rule({
+  summary: "Refuses certificate signing requests that would make their owner a master of the cluster.",
+  order: 28,
+  twin: {
+    plugin: "CertificateSubjectRestriction",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters that turned CertificateSubjectRestriction off.",
+  },
+  match: [
+    {
+      apiGroups: ["certificates.k8s.io"],
+      apiVersions: ["v1"],
+      resources: ["certificatesigningrequests"],
+      operations: ["CREATE"],
+    },
+  ],
+  matchConditions: { "is-for-a-client": `object.?spec.?signerName.orValue("") == "${signer}"` },
+  guards: true,
+
+  validate({ spec }: CertificateSigningRequest, { request }) {
+    if (spec?.signerName !== signer) return;
+    const read = subjectOf(spec.request);
+    if ("fault" in read) return { refuse: forbidden(request, `failed to parse CSR: ${read.fault}`) };
+    if (read.subject.organizations.includes(masters))
+      return { refuse: forbidden(request, `use of ${signer} signer with ${masters} group is not allowed`) };
+  },
+});

@@ -1,0 +1,44 @@
+import { isSame } from "#lib/objects/same.ts";
+import { mayNot, signerOf } from "#lib/objects/signer.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+
+/** Younger than kubernetes-types. */
+interface ClusterTrustBundle extends KubernetesObject {
+  spec?: { signerName?: string; trustBundle?: string };
+}
+
+export default rule({
+  summary: "Lets only those write the trust bundle of a signer who may attest for that signer.",
+  order: 27,
+  twin: {
+    plugin: "ClusterTrustBundleAttest",
+    defaultOn: true,
+    worthwhile:
+      "Every API server that serves trust bundles does this itself unless it was told not to: it is for clusters that turned ClusterTrustBundleAttest off.",
+  },
+  match: [
+    {
+      apiGroups: ["certificates.k8s.io"],
+      apiVersions: ["*"],
+      resources: ["clustertrustbundles"],
+      operations: ["CREATE", "UPDATE"],
+    },
+  ],
+  matchConditions: { "is-of-a-signer": `${signerOf("object")} != ""` },
+  authorizedBy: mayNot("attest", signerOf("object")),
+  guards: true,
+
+  validate(bundle: ClusterTrustBundle, { request, oldObject }) {
+    const signer = bundle.spec?.signerName;
+    if (!signer || (oldObject && isSame(attested(bundle), attested(oldObject)))) return;
+    return { refuse: forbidden(request, `user not permitted to attest for signerName ${JSON.stringify(signer)}`) };
+  },
+});
+
+/** A bundle without what the garbage collector and the migration of stored objects change. */
+const attested = ({ metadata, ...bundle }: ClusterTrustBundle) => {
+  const { ownerReferences: _, finalizers: __, selfLink: ___, managedFields: ____, ...rest } = Object(metadata);
+  return { ...bundle, metadata: rest };
+};

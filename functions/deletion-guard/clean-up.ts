@@ -1,0 +1,55 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { Failure } from "#lib/failure.ts";
+import type { Ledger } from "#lib/ledger.ts";
+import type { HttpsRequest, HttpsResponse } from "#lib/needs.ts";
+import type { Settings } from "./guarded.ts";
+import { addressFor } from "./template.ts";
+
+/** Milliseconds that somebody has to start a clean-up before another may, and seconds for which it is remembered. */
+const starting = 60_000;
+const remembered = 30 * 24 * 3600;
+
+interface Around {
+  settings: Settings;
+  now: Date;
+  calls: Ledger;
+  ask(request: HttpsRequest): Promise<HttpsResponse>;
+}
+
+/** Whether the pod's check finds that it has finished. Where nobody answers, nobody knows. */
+export const saysSo = async (pod: Pod, { settings: { finished, addresses, ca }, ask }: Around): Promise<boolean> => {
+  const url = finished.check && addressFor(finished.check, pod, addresses);
+  if (!url) return false;
+  return isFine((await ask({ url, ...(ca && { ca }) })).status);
+};
+
+/** Who has a clean-up begin, until when others leave that to him, and whether it has. */
+interface Call {
+  by: string;
+  until: number;
+  isDone: boolean;
+}
+
+/** Has the clean-up of a pod begin, unless somebody has already; what came of it is for the audit log. */
+export const start = async (pod: Pod, by: string, { settings, now, calls, ask }: Around): Promise<string> => {
+  const url = addressFor(settings.cleanUp, pod, settings.addresses);
+  if (url === undefined) return "the pod has no address that may be called";
+
+  const change = (made: (kept: Call | undefined) => Call | undefined) =>
+    calls.change(pod.metadata?.uid ?? "", made, { seconds: remembered });
+  const own = { by, until: now.getTime() + starting, isDone: false };
+  const call = await change((kept) => (kept && (kept.isDone || now.getTime() < kept.until) ? kept : own));
+  if (call?.by !== by || call.isDone) return "it was started before";
+  const failure = await ask({ url, method: "POST", ...(settings.ca && { ca: settings.ca }) }).then(
+    ({ status }) => (isFine(status) ? undefined : `it could not be started: ${status}`),
+    (error) => {
+      if (error instanceof Failure) return `it could not be started: ${error.message}`;
+      throw error;
+    },
+  );
+  // Where it could not be started, the next one tries.
+  await change(() => (failure ? undefined : { ...own, isDone: true }));
+  return failure ?? "it was started";
+};
+
+const isFine = (status: number) => status >= 200 && status <= 299;

@@ -1,0 +1,89 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { get, http, ledger } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { parseNetwork } from "./address.ts";
+import { saysSo, start } from "./clean-up.ts";
+import { isAnother, isAtWork, isFinished, isGuarded, mayForce, type Settings, ways } from "./guarded.ts";
+import { faultOfTemplate } from "./template.ts";
+
+const settings: Settings = {
+  mark: { label: "deletion-guard.postern.dev/cleans-up", annotation: "" },
+  finished: { annotation: "deletion-guard.postern.dev/finished", condition: "", check: "" },
+  cleanUp: "",
+  addresses: [],
+  ca: "",
+  force: { users: ["system:serviceaccount:kube-system:pod-garbage-collector"], groups: [] },
+  endingNamespaces: false,
+};
+
+export default rule({
+  summary: "Keeps pods that have to clean up from being deleted or evicted before they are done, and has them begin.",
+  match: [
+    { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["DELETE"] },
+    { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/eviction"], operations: ["CREATE"] },
+  ],
+  matchConditions: ({ mark }: Settings) => ({
+    // An eviction says nothing of its pod.
+    "is-marked-and-not-going": `request.?subResource.orValue("") == "eviction" || oldObject == null ||
+      (!has(oldObject.metadata.deletionTimestamp) && (${markIn("labels", mark.label)} || ${markIn("annotations", mark.annotation)}))`,
+  }),
+  sideEffects: "NoneOnDryRun",
+  timeoutSeconds: 5,
+  settings,
+  checkSettings({ mark, finished, cleanUp, addresses, ca }) {
+    if (mark.label === "" && mark.annotation === "") return "must have a label or an annotation as mark";
+    if (Object.values(finished).every((text) => text === ""))
+      return "must have an annotation, a condition or a check that says when a pod is finished";
+    for (const [name, template] of Object.entries({ cleanUp, "finished.check": finished.check })) {
+      const fault = template === "" ? undefined : faultOfTemplate(template);
+      if (fault) return `must have ${fault} as ${name}, not "${template}"`;
+      if (template.includes("{ip}") && addresses.length === 0)
+        return `must say under addresses where pods may be called, for ${name} calls them`;
+    }
+    const wrong = addresses.find((text) => typeof text !== "string" || parseNetwork(text) === undefined);
+    if (wrong !== undefined)
+      return `must have networks such as 10.0.0.0/8 or fd00::/8 as addresses, not ${JSON.stringify(wrong)}`;
+    if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
+      return "must have a certificate in PEM as ca, or nothing";
+  },
+  needs: {
+    // What a review says of a pod starts nothing: whoever knows the address can write one.
+    pods: get("pods", { maxAge: 0 }),
+    namespaces: get("namespaces", { maxAge: 0 }),
+    calls: ledger(),
+    ask: http(),
+  },
+
+  async validate(object: Pod, { request, settings, now, pods, namespaces, calls, ask }) {
+    const isEviction = request.subResource === "eviction";
+    if (!isEviction && !isGuarded(object, settings)) return;
+    // Of a collection that is deleted, each comes without its name in the request.
+    const name = request.name || object.metadata?.name || "";
+    const pod = await pods(name, request.namespace);
+    if (!pod || !isGuarded(pod, settings) || !isAtWork(pod) || isFinished(pod, settings)) return;
+    // Another one has the name now.
+    if (!isEviction && isAnother(pod, object)) return;
+    const options = isEviction ? Object(object).deleteOptions : request.options;
+    if (Object(options).gracePeriodSeconds === 0 && mayForce(request, settings)) return;
+    if (!settings.endingNamespaces) {
+      const namespace = await namespaces(request.namespace ?? "");
+      if (!namespace || namespace.metadata?.deletionTimestamp) return;
+    }
+    const around = { settings, now, calls, ask };
+    if (await saysSo(pod, around)) return;
+
+    const isDryRun = request.dryRun || Object(options).dryRun?.length > 0;
+    const outcome =
+      isDryRun || settings.cleanUp === "" ? undefined : await start(pod, request.uid.slice(0, 100), around);
+    const sentence = `pod "${name}" has to clean up first, which ${ways(settings).join(" or ")}; try again later`;
+    return {
+      // Who drains a node goes on after 429, and gives up after anything else.
+      refuse: isEviction ? { code: 429, reason: "TooManyRequests", message: sentence } : sentence,
+      ...(outcome && { audit: { "clean-up": outcome } }),
+    };
+  },
+});
+
+function markIn(place: "labels" | "annotations", key: string) {
+  return key === "" ? "false" : `${JSON.stringify(key)} in oldObject.metadata.?${place}.orValue({})`;
+}

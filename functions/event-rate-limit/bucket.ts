@@ -1,0 +1,46 @@
+import type { Event, EventSource, ObjectReference } from "kubernetes-types/core/v1.d.ts";
+import type { Request } from "#lib/review.ts";
+
+export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
+
+/** As upstream's Configuration has it. */
+export interface Limit {
+  type: (typeof limitTypes)[number];
+  /** Events a second, in the long run. */
+  qps: number;
+  /** Events at once. */
+  burst: number;
+  cacheSize?: number;
+}
+
+/** What is left of a limit for one key. */
+export interface Bucket {
+  tokens: number;
+  /** Milliseconds of the clock. */
+  since: number;
+  /** Whether the last who asked was given a token. */
+  given: boolean;
+}
+
+/** The bucket after somebody asked for a token; one that is new is full. */
+export const take = ({ qps, burst }: Limit, kept: Bucket | undefined, now: number): Bucket => {
+  const { tokens, since } = kept ?? { tokens: burst, since: now };
+  // The clocks of two functions may differ.
+  const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
+  const given = filled >= 1;
+  return { tokens: given ? filled - 1 : filled, since: Math.max(now, since), given };
+};
+
+/** An event of either API. */
+type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
+
+/** Who shares a bucket. */
+export const keyFor = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: Request): string => {
+  if (type === "Server") return "";
+  if (type === "Namespace") return namespace;
+  if (type === "User") return userInfo.username ?? "";
+  const { component, host } = event.source ?? event.deprecatedSource ?? {};
+  const object = event.involvedObject ?? event.regarding ?? {};
+  const parts = [component, host, object.kind, object.namespace, object.name, object.uid, object.apiVersion];
+  return parts.map((part) => part ?? "").join("");
+};

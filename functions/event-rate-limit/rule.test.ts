@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { beforeEach, describe, it } from "node:test";
+import { decide } from "#lib/decide.ts";
+import type { World } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { Request } from "#lib/review.ts";
+import { merge } from "#lib/settings.ts";
+import eventRateLimit from "./rule.ts";
+
+interface Limit {
+  type: string;
+  qps: number;
+  burst: number;
+  cacheSize?: number;
+}
+
+/** What events come to, one after another, as a table of single requests can't say. */
+describe("limits of events", () => {
+  let world: World;
+  /** Seconds since the first. */
+  let clock: number;
+  beforeEach(() => {
+    world = recorded({});
+    clock = 0;
+  });
+
+  const pod = { kind: "Pod", namespace: "shop", name: "p", uid: "u", apiVersion: "v1" };
+  const event = { metadata: { name: "a" }, source: { component: "kubelet", host: "n1" }, involvedObject: pod };
+  const send = async (limits: Limit[], more: Partial<Request> = {}, settings: object = {}) => {
+    const request: Request = {
+      uid: "u",
+      kind: { group: "", version: "v1", kind: "Event" },
+      resource: { group: "", version: "v1", resource: "events" },
+      namespace: "shop",
+      operation: "CREATE",
+      userInfo: { username: "jane" },
+      object: event,
+      ...more,
+    };
+    const { outcome } = await decide(eventRateLimit, "validate", request, {
+      name: "event-rate-limit",
+      mode: "enforce",
+      settings: merge(eventRateLimit.settings ?? {}, { limits, ...settings }),
+      now: new Date(1_800_000_000_000 + clock * 1000),
+      world,
+    });
+    return outcome.status;
+  };
+  const sayings = async (limits: Limit[], ...requests: Partial<Request>[]) => {
+    const said = [];
+    for (const request of requests) said.push((await send(limits, request))?.message ?? "");
+    return said;
+  };
+  const limit = (type: string, burst: number, cacheSize?: number): Limit => {
+    return { type, qps: 1, burst, ...(cacheSize !== undefined && { cacheSize }) };
+  };
+  const reached = (type: string, key: string) => `limit reached on type ${type} for key ${key}`;
+  const about = (involvedObject: object, source = {}): Partial<Request> => ({
+    object: { ...event, involvedObject, source },
+  });
+
+  it("are told as the API server tells them", async () => {
+    await send([limit("Namespace", 1)]);
+    assert.deepEqual(await send([limit("Namespace", 1)]), {
+      code: 429,
+      reason: "TooManyRequests",
+      message: "Too many requests: limit reached on type Namespace for key shop",
+    });
+  });
+  const kinds: [string, string, Partial<Request>][] = [
+    ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...about({}) }],
+    ["Namespace", "shop", { userInfo: { username: "john" }, ...about({}) }],
+    ["User", "jane", { namespace: "bank", ...about({}) }],
+    ["SourceAndObject", "kubeletn1Podshoppuv1", { namespace: "bank", userInfo: { username: "john" } }],
+  ];
+  const others: Partial<Request> = { namespace: "mall", userInfo: { username: "jim" }, ...about({ name: "q" }) };
+  for (const [type, key, alike] of kinds)
+    it(`count by ${type}`, async () => {
+      const [first, other, second] = await sayings([limit(type, 1)], {}, others, alike);
+      assert.equal(first, "");
+      assert.equal(other, type === "Server" ? `Too many requests: ${reached("Server", "")}` : "");
+      assert.equal(second, `Too many requests: ${reached(type, key)}`);
+    });
+  it("count what isn't there for nothing", async () => {
+    const bare = { object: {}, userInfo: {} };
+    const limits = [limit("SourceAndObject", 1), limit("User", 1)];
+    const [, second] = await sayings(limits, bare, bare);
+    assert.equal(second, `Too many requests: [${reached("SourceAndObject", "")}, ${reached("User", "")}]`);
+  });
+  it("are told together, each once", async () => {
+    const limits = [limit("Namespace", 1), limit("User", 1), limit("Namespace", 1)];
+    const [, second] = await sayings(limits, {}, {});
+    assert.equal(second, `Too many requests: [${reached("Namespace", "shop")}, ${reached("User", "jane")}]`);
+  });
+  it("take their tokens where another refuses, too", async () => {
+    const limits = [limit("Namespace", 1), limit("User", 2)];
+    const [, second, third] = await sayings(limits, {}, {}, { namespace: "bank" });
+    assert.equal(second, `Too many requests: ${reached("Namespace", "shop")}`);
+    assert.equal(third, `Too many requests: ${reached("User", "jane")}`);
+  });
+  it("fill again with time, and no further than at first", async () => {
+    const limits = [limit("Server", 2)];
+    await sayings(limits, {}, {});
+    clock = 0.5;
+    assert.ok(await send(limits));
+    clock = 1;
+    assert.equal(await send(limits), undefined);
+    assert.ok(await send(limits));
+    clock = 1000;
+    assert.deepEqual((await sayings(limits, {}, {}, {})).map(Boolean), [false, false, true]);
+  });
+  it("give nothing for a clock that goes back", async () => {
+    const limits = [limit("Server", 1)];
+    await send(limits);
+    clock = -1000;
+    assert.ok(await send(limits));
+    clock = 0.5;
+    assert.ok(await send(limits));
+  });
+  it("forget who wasn't there for long", async () => {
+    const limits = [limit("User", 1, 2)];
+    const user = (username: string) => ({ userInfo: { username } });
+    const said = await sayings(limits, user("a"), user("b"), user("a"), user("c"), user("a"), user("b"));
+    assert.deepEqual(said.map(Boolean), [false, false, true, false, true, false]);
+  });
+  it("count no dry run, and no events of the newer API unless they are told to", async () => {
+    const limits = [limit("Server", 1)];
+    const newer = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" } };
+    const said = await sayings(limits, { dryRun: true }, newer, {}, { dryRun: true }, newer, {});
+    assert.deepEqual(said.map(Boolean), [false, false, false, false, false, true]);
+    assert.ok(await send(limits, newer, { eventsApi: true }));
+  });
+  it("know the newer API's names for the same", async () => {
+    const limits = [limit("SourceAndObject", 1)];
+    await send(limits);
+    const object = { metadata: { name: "b" }, deprecatedSource: event.source, regarding: pod };
+    const newer = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" }, object };
+    assert.ok(await send(limits, newer, { eventsApi: true }));
+  });
+  it("let through as many as they say of those who come at once", async () => {
+    const all = await Promise.all(Array.from({ length: 50 }, () => send([limit("Server", 7)])));
+    assert.equal(all.filter((status) => status === undefined).length, 7);
+  });
+});
+
+describe("the settings of event-rate-limit", () => {
+  const wrong = (limits: unknown[]) => eventRateLimit.checkSettings?.(merge(eventRateLimit.settings ?? {}, { limits }));
+  const good = { type: "User", qps: 1, burst: 1 };
+  const mistakes: [string, unknown[]][] = [
+    ["must have at least one limit", []],
+    [
+      "must have one of Server, Namespace, User, SourceAndObject as type in limits[1], not user",
+      [good, { ...good, type: "user" }],
+    ],
+    ["must have a whole number from 1 as qps in limits[0], not 0", [{ ...good, qps: 0 }]],
+    ["must have a whole number from 1 as burst in limits[0], not undefined", [{ type: "User", qps: 1 }]],
+    ["must have a whole number from 1 as burst in limits[0], not 1.5", [{ ...good, burst: 1.5 }]],
+    ["must have a whole number from 0 as cacheSize in limits[0], not -1", [{ ...good, cacheSize: -1 }]],
+    ["must have type, qps, burst and cacheSize in limits[0], and no qpm", [{ ...good, qpm: 1 }]],
+    ["must have one of Server, Namespace, User, SourceAndObject as type in limits[0], not undefined", [null]],
+  ];
+  for (const [sentence, limits] of mistakes) it(sentence, () => assert.equal(wrong(limits), sentence));
+  it("may be any that upstream takes", () => {
+    const server = { type: "Server", qps: 5000, burst: 20_000, cacheSize: -1 };
+    assert.equal(wrong([server, { ...good, cacheSize: 0 }, good]), undefined);
+  });
+});

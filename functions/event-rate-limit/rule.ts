@@ -1,0 +1,60 @@
+import type { Event } from "kubernetes-types/core/v1.d.ts";
+import { ledger } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { aggregate, tooMany } from "#lib/status.ts";
+import { type Bucket, keyFor, type Limit, limitTypes, take } from "./bucket.ts";
+
+/** Of upstream's Configuration, and whether events of the newer API count, too. */
+const settings: { limits: Limit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
+
+/** How many keys of a limit are remembered where it doesn't say. */
+const usualCacheSize = 4096;
+
+const core = { apiGroups: [""], apiVersions: ["v1"], resources: ["events"], operations: ["CREATE", "UPDATE"] } as const;
+
+export default rule({
+  summary: "Lets only so many events be written: in all, to a namespace, by a user, or about the same object.",
+  order: 17,
+  twin: { plugin: "EventRateLimit", settings: { eventsApi: false } },
+  match: ({ eventsApi }) => [core, ...(eventsApi ? [{ ...core, apiGroups: ["events.k8s.io"] }] : [])],
+  matchPolicy: "Exact",
+  matchConditions: { "is-not-a-dry-run": "request.?dryRun.orValue(false) != true" },
+  sideEffects: "NoneOnDryRun",
+  settings,
+  checkSettings({ limits }) {
+    if (limits.length === 0) return "must have at least one limit";
+    for (const [index, limit] of limits.entries()) {
+      const { type, qps, burst, cacheSize = 0, ...more } = Object(limit);
+      const [at, [unknown]] = [`limits[${index}]`, Object.keys(more)];
+      if (unknown !== undefined) return `must have type, qps, burst and cacheSize in ${at}, and no ${unknown}`;
+      if (!limitTypes.includes(type)) return `must have one of ${limitTypes.join(", ")} as type in ${at}, not ${type}`;
+      for (const [name, value] of Object.entries({ qps, burst }))
+        if (!isCount(value) || value === 0) return `must have a whole number from 1 as ${name} in ${at}, not ${value}`;
+      if (type !== "Server" && !isCount(cacheSize))
+        return `must have a whole number from 0 as cacheSize in ${at}, not ${cacheSize}`;
+    }
+  },
+  needs: { buckets: ledger() },
+
+  async validate(event: Event, { request, settings: { limits, eventsApi }, now, buckets }) {
+    const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);
+    if (!isLimited || request.dryRun) return;
+
+    // Where one has no token left, the others give theirs all the same.
+    const refused = await Promise.all(
+      limits.map(async (limit, index) => {
+        const key = keyFor(limit, event, request);
+        const most = limit.type === "Server" ? 1 : limit.cacheSize || usualCacheSize;
+        const bucket = await buckets.change<Bucket>(`${index} ${key}`, (kept) => take(limit, kept, now.getTime()), {
+          // Full again, a bucket is like a new one.
+          seconds: Math.ceil(limit.burst / limit.qps) + 1,
+          shelf: { name: `${index}`, most },
+        });
+        return bucket?.given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
+      }),
+    );
+    if (refused.flat().length > 0) return { refuse: tooMany(aggregate(refused.flat())) };
+  },
+});
+
+const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;

@@ -1,0 +1,141 @@
+import { Failure } from "#lib/failure.ts";
+import type { HttpsRequest, HttpsResponse } from "#lib/needs.ts";
+import { fullName, parseImage } from "#lib/objects/image.ts";
+import { canonical } from "#lib/objects/quantity.ts";
+import { tokenOf, tokenSettings } from "#lib/token.ts";
+
+export const settings = {
+  /** Of upstream's flags; the data source is ours. */
+  percentile: 90,
+  namespaceOnly: true,
+  prometheus: {
+    url: "",
+    ca: "",
+    cpu: "container_cpu_usage_seconds_total",
+    memory: "container_memory_working_set_bytes",
+    ...tokenSettings,
+  },
+};
+
+export type Settings = typeof settings;
+
+export type Resource = "cpu" | "memory";
+type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
+
+/** Which containers are asked about: those of the same image, or of its other tags, too; there, or everywhere. */
+interface Stage {
+  days: 7 | 30;
+  isSameTag: boolean;
+  namespace: string | undefined;
+}
+
+/** With fewer samples, more is asked. */
+const enough = 30;
+/** Weeks of history change slowly. */
+const keptSeconds = 600;
+
+const stagesFor = (namespace: string, isNamespaceOnly: boolean): Stage[] => [
+  { days: 7, isSameTag: true, namespace },
+  { days: 30, isSameTag: true, namespace },
+  ...(isNamespaceOnly
+    ? [{ days: 30 as const, isSameTag: false, namespace }]
+    : [
+        { days: 7 as const, isSameTag: true, namespace: undefined },
+        { days: 30 as const, isSameTag: true, namespace: undefined },
+        { days: 30 as const, isSameTag: false, namespace: undefined },
+      ]),
+];
+
+/** What containers of an image used, as a quantity; undefined where nobody knows. */
+export const usageOf = async (
+  resource: Resource,
+  image: string,
+  namespace: string,
+  { percentile, namespaceOnly, prometheus }: Settings,
+  ask: Ask,
+): Promise<string | undefined> => {
+  const bearer = tokenOf(prometheus);
+  const known = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
+  let last: Found = { samples: 0, usage: 0 };
+  for (const stage of stagesFor(namespace, namespaceOnly)) {
+    const query = queryFor(seriesOf(resource, image, stage, prometheus), stage.days, percentile / 100);
+    if (query === undefined) return undefined;
+    const url = new URL(prometheus.url);
+    url.pathname = `${url.pathname.replace(/\/$/, "")}/api/v1/query`;
+    url.searchParams.set("query", query);
+    const keep = ({ status }: HttpsResponse) => (status === 200 ? keptSeconds : 0);
+    last = readAnswer(await ask({ url: url.href, ...known, keep }));
+    if (last.samples >= enough) break;
+  }
+  if (last.samples <= 0) return undefined;
+  const [units, nanos] = resource === "cpu" ? [last.usage * 1000, 10n ** 6n] : [last.usage, 10n ** 9n];
+  return canonical({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
+};
+
+/** Of each container apart, and then of these: PromQL has no percentile of all samples together. */
+const queryFor = (series: string | undefined, days: number, quantile: number) => {
+  if (series === undefined) return undefined;
+  const samples = `${series}[${days}d:10m]`;
+  const named = (what: string, of: string) => `label_replace(${of}, "is", "${what}", "", "")`;
+  const usage = `quantile(${quantile}, quantile_over_time(${quantile}, ${samples}))`;
+  return `${named("usage", usage)} or ${named("samples", `sum(count_over_time(${samples}))`)}`;
+};
+
+const seriesOf = (
+  resource: Resource,
+  image: string,
+  { isSameTag, namespace }: Stage,
+  { cpu, memory }: Settings["prometheus"],
+) => {
+  const parsed = parseImage(image);
+  if (parsed === undefined) return undefined;
+  // Runtimes report what they pulled: with the host, and with the tag that is left out.
+  const tag = parsed.tag ?? (parsed.digest ? undefined : "latest");
+  const bare = { ...parsed, tag: undefined, digest: undefined };
+  const names = isSameTag ? [image, fullName({ ...parsed, tag })] : [untagged(image), fullName(bare)];
+  const pattern = [...new Set(names)].map(escaped).join("|");
+  const chosen = [
+    `image=~${JSON.stringify(isSameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,
+    ...(namespace === undefined ? [] : [`namespace=${JSON.stringify(namespace)}`]),
+  ];
+  const selector = `{${chosen.join(",")}}`;
+  return resource === "cpu" ? `rate(${cpu}${selector}[5m])` : `${memory}${selector}`;
+};
+
+const untagged = (image: string) => {
+  const [located = ""] = image.split("@");
+  const colon = located.lastIndexOf(":");
+  return colon > located.lastIndexOf("/") ? located.slice(0, colon) : located;
+};
+
+const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+interface Found {
+  samples: number;
+  usage: number;
+}
+
+const readAnswer = ({ status, body }: HttpsResponse): Found => {
+  const { status: said, data, error } = Object(parsed(body));
+  const series: unknown = Object(data).result;
+  if (status !== 200 || said !== "success" || !Array.isArray(series))
+    throw new Failure(
+      503,
+      `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
+    );
+  const value = (what: string) => {
+    const found = series.find(({ metric }) => Object(metric).is === what);
+    const number = Number(Object(found?.value)[1] ?? 0);
+    // Without a sample, a percentile is no number.
+    return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
+  };
+  return { samples: value("samples"), usage: value("usage") };
+};
+
+const parsed = (body: string): unknown => {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+};

@@ -1,0 +1,104 @@
+import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
+import { Failure } from "#lib/failure.ts";
+import { https } from "#lib/needs.ts";
+import { containersIn, containersOf } from "#lib/objects/pod.ts";
+import type { SharingPod } from "#lib/objects/resources.ts";
+import { rule } from "#lib/rule.ts";
+import { tokenOf, unfitToken } from "#lib/token.ts";
+import { type Resource, type Settings, settings, usageOf } from "./history.ts";
+
+const annotation = "kubernetes.io/initial-resources";
+
+/** More of one pod are not asked about. */
+const mostImages = 10;
+
+const judged = containersIn("object", ["initContainers", "containers"]);
+
+export default rule({
+  summary: "Requests for containers as much CPU and memory as others of the same image used before.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+  matchConditions: {
+    // A condition that costs the API server too much counts as false: a large pod is looked at here.
+    "some-container-says-nothing": `size(${judged}) > 50 || ${judged}.exists(c, ["cpu", "memory"].exists(r,
+      !(r in c.?resources.?requests.orValue({})) && !(r in c.?resources.?limits.orValue({}))))`,
+  },
+  timeoutSeconds: 5,
+  settings,
+  checkSettings({ percentile, prometheus: { url, ca, cpu, memory, ...token } }) {
+    const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
+    if (protocol !== "https:") return `must have an https:// address as url of prometheus, not "${url}"`;
+    if (username || password)
+      return "must have no name and no password in the url of prometheus: settings hold no secrets";
+    if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
+      return "must have a certificate in PEM as ca of prometheus, or nothing";
+    const unfit = unfitToken(token, "prometheus");
+    if (unfit !== undefined) return unfit;
+    if (percentile < 0 || percentile > 100) return `must have a percentile from 0 to 100, not ${percentile}`;
+    const wrong = [cpu, memory].find((metric) => !/^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(metric));
+    if (wrong !== undefined)
+      return `must have the name of a metric for cpu and for memory, not ${JSON.stringify(wrong)}`;
+  },
+  needs: { ask: https(({ prometheus }: Settings) => tokenOf(prometheus)) },
+
+  async mutate(pod: Pod, { request, settings, ask }) {
+    const silent = silentIn(pod);
+    const faults = new Set<string>();
+    const known = await usagesFor(silent, (resource, image) =>
+      usageOf(resource, image, request.namespace ?? "", settings, ask).catch((error) => {
+        if (!(error instanceof Failure)) throw error;
+        faults.add(error.message);
+        return undefined;
+      }),
+    );
+
+    const notes = silent.flatMap(({ container, missing, kind, image }) => {
+      const found = missing.flatMap((resource) => {
+        const amount = known.get(`${resource} ${image}`);
+        return amount ? [[resource, amount] as const] : [];
+      });
+      if (found.length === 0) return [];
+      const { requests } = container.resources ?? {};
+      container.resources = { ...container.resources, requests: { ...requests, ...Object.fromEntries(found) } };
+      return [`${found.map(([resource]) => resource).join(", ")} request for ${kind} ${container.name}`];
+    });
+    if (notes.length > 0) {
+      const text = `Initial Resources plugin set: ${notes.join("; ")}`;
+      pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata?.annotations, [annotation]: text } };
+    }
+    if (faults.size > 0) return { audit: { "not-answered": [...faults].join("; ") } };
+  },
+});
+
+const resources = ["cpu", "memory"] as const;
+
+/** The containers that say nothing of a resource, in upstream's order. */
+const silentIn = (pod: SharingPod) =>
+  containersOf(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
+    const missing = missingIn(container, pod);
+    const kind = path.startsWith("spec.initContainers") ? "init container" : "container";
+    return missing.length > 0 && container.image ? [{ container, missing, kind, image: container.image }] : [];
+  });
+
+/** What is known of images, by resource and image; each is asked about once, and all side by side. */
+const usagesFor = async (
+  silent: ReturnType<typeof silentIn>,
+  usage: (resource: Resource, image: string) => Promise<string | undefined>,
+) => {
+  const images = [...new Set(silent.map(({ image }) => image))].slice(0, mostImages);
+  const wanted = new Set(silent.flatMap(({ image, missing }) => missing.map((resource) => `${resource} ${image}`)));
+  const asked = images.flatMap((image) =>
+    resources.map(async (resource) => {
+      const key = `${resource} ${image}`;
+      return [key, wanted.has(key) ? await usage(resource, image) : undefined] as const;
+    }),
+  );
+  return new Map(await Promise.all(asked));
+};
+
+/** Of which neither the container nor its pod says anything. */
+const missingIn = ({ resources: own }: Pick<Container, "resources">, { spec }: SharingPod): Resource[] =>
+  resources.filter((resource) =>
+    [own, spec?.resources].every(
+      (stated) => !(resource in (stated?.requests ?? {})) && !(resource in (stated?.limits ?? {})),
+    ),
+  );

@@ -1,0 +1,29 @@
+import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import { isSame } from "#lib/objects/same.ts";
+import { type Around, type Offence, quoted } from "./kubelet.ts";
+
+/** A kubelet that has made a volume larger says so, and nothing else. */
+export const admitClaim = (claim: PersistentVolumeClaim, { node, request, oldObject, settings }: Around): Offence => {
+  if (request.subResource !== "status") return "may only update PVC status";
+  if (request.operation !== "UPDATE") return `unexpected operation ${quoted(request.operation)}`;
+  const free = settings.recoverVolumeExpansionFailure ? [...always, ...recovering] : always;
+  const changed = changes(oldObject, claim, "", free);
+  if (changed.length > 0)
+    return `node ${quoted(node)} is not allowed to update fields other than status.quantity and status.conditions: ${changed.join(", ")}`;
+};
+
+const always = ["metadata.resourceVersion", "metadata.managedFields", "status.capacity", "status.conditions"];
+const recovering = ["status.allocatedResources", "status.allocatedResourceStatuses"];
+
+/** Where two objects differ, but for these places. */
+const changes = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
+  if (free.includes(path) || isSame(before, after)) return [];
+  if (!isMap(before ?? {}) || !isMap(after ?? {})) return [path];
+  const [one, other] = [Object(before ?? {}), Object(after ?? {})];
+  const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
+  return [...keys].flatMap((key) => changes(own(one, key), own(other, key), path ? `${path}.${key}` : key, free));
+};
+
+const own = (object: object, key: string): unknown =>
+  Object.hasOwn(object, key) ? Reflect.get(object, key) : undefined;
+const isMap = (value: unknown) => typeof value === "object" && !Array.isArray(value);

@@ -1,0 +1,53 @@
+import type { Node } from "kubernetes-types/core/v1.d.ts";
+import { isSame } from "#lib/objects/same.ts";
+import { type Around, type Offence, quoted } from "./kubelet.ts";
+
+export const admitNode = (object: Node, { node, request, oldObject }: Around): Offence => {
+  const here = `node ${quoted(node)} is not allowed to`;
+  if (request.name !== node) return `${here} modify node ${quoted(request.name)}`;
+  if (request.operation === "DELETE") return;
+
+  const { metadata, spec } = object;
+  if (request.operation === "CREATE") {
+    if (spec?.configSource) return `${here} create pods with a non-nil configSource`;
+    const labels = forbiddenAmong(metadata?.labels ?? {}, {});
+    return labels.length > 0 ? `${here} set the following labels: ${labels.join(", ")}` : undefined;
+  }
+
+  const before: Node = Object(oldObject);
+  if (spec?.configSource && !isSame(spec.configSource, before.spec?.configSource))
+    return `${here} update configSource to a new non-nil configSource`;
+  if (!isSame(spec?.taints ?? [], before.spec?.taints ?? [])) return `${here} modify taints`;
+  if (!isSame(metadata?.ownerReferences ?? [], before.metadata?.ownerReferences ?? []))
+    return `${here} modify ownerReferences`;
+  const labels = forbiddenAmong(metadata?.labels ?? {}, before.metadata?.labels ?? {});
+  if (labels.length > 0) return `is not allowed to modify labels: ${labels.join(", ")}`;
+};
+
+type Labels = Record<string, string>;
+
+/** By some labels workloads choose nodes that they can trust: of these none may come, go or change. */
+const forbiddenAmong = (labels: Labels, before: Labels): string[] => {
+  const [now, then] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
+  const keys = new Set([...now.keys(), ...then.keys()]);
+  return [...keys].filter((key) => now.get(key) !== then.get(key) && isForbidden(key)).sort();
+};
+
+const isForbidden = (key: string): boolean => {
+  const [domain, ...name] = key.split("/");
+  if (domain === undefined || name.length === 0) return false;
+  if (isWithin(domain, ["node-restriction.kubernetes.io"])) return true;
+  return isWithin(domain, ["kubernetes.io", "k8s.io"]) && !kubelets.has(key) && !isWithin(domain, kubeletDomains);
+};
+
+const isWithin = (domain: string, domains: readonly string[]) =>
+  domains.some((one) => domain === one || domain.endsWith(`.${one}`));
+
+const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+const kubelets = new Set([
+  ...["kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"],
+  ...["topology.kubernetes.io/zone", "topology.kubernetes.io/region"],
+  ...["failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"],
+  ...["beta.kubernetes.io/instance-type", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"],
+  "node.kubernetes.io/instance-type",
+]);

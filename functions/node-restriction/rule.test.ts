@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { decide } from "#lib/decide.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { Operation, Request } from "#lib/review.ts";
+import { condition } from "../../test/cel.ts";
+import { isKubelet, isUnusual } from "./entries.ts";
+import rule from "./rule.ts";
+
+// What no API server sends in a case of its own: it asks for each of many objects that are deleted at once without a
+// name, and for no eviction without a name.
+
+const pods = { group: "", version: "v1", resource: "pods" };
+const request = (operation: Operation, more: Partial<Request>): Request => ({
+  ...{ uid: "1", operation, namespace: "default", resource: pods, kind: { group: "", version: "v1", kind: "Pod" } },
+  ...{ userInfo: { username: "system:node:n1", groups: ["system:nodes"] }, ...more },
+});
+const saidTo = async (request: Request) => {
+  const settings = rule.settings ?? {};
+  const circumstances = { name: "node-restriction", mode: "enforce" as const, settings, now: new Date() };
+  return (await decide(rule, "mutate", request, { ...circumstances, world: recorded({}) })).outcome.status;
+};
+
+describe("node-restriction", () => {
+  it("answers a deletion without a name as if the pod was gone, which deletes none of many", async () => {
+    const oldObject = { metadata: { name: "a" }, spec: { nodeName: "n1" } };
+    const status = await saidTo(request("DELETE", { oldObject }));
+    assert.deepEqual(status, { code: 404, reason: "NotFound", message: 'pod "" not found', details: { kind: "pod" } });
+  });
+
+  it("refuses an eviction without a name", async () => {
+    const status = await saidTo(request("CREATE", { subResource: "eviction", object: { metadata: {} } }));
+    assert.equal(status?.message, 'pods "Unknown" is forbidden: could not determine pod from request data');
+  });
+
+  it("isn't called for what kubelets write all the time", () => {
+    const calls = (request: Request) =>
+      Object.values({ ...isKubelet, ...isUnusual }).every((expression) => condition(expression)(request));
+    const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };
+    const lease = { metadata: { name: "n1" }, spec: { holderIdentity: "n1" } };
+    const ofLease = { resource: leases, namespace: "kube-node-lease", name: "n1", object: lease };
+    const node = {
+      metadata: { name: "n1", labels: { a: "b" } },
+      spec: { taints: [{ key: "t", effect: "NoSchedule" }] },
+    };
+    const ofNode = { name: "n1", resource: { ...pods, resource: "nodes" }, subResource: "status", oldObject: node };
+    const pod = { metadata: { name: "a", labels: { a: "b" } }, spec: { nodeName: "n1" } };
+    const ofPod = { name: "a", subResource: "status", oldObject: pod };
+    const running = { phase: "Running" };
+    for (const usual of [
+      request("CREATE", ofLease),
+      request("UPDATE", { ...ofLease, oldObject: lease }),
+      request("UPDATE", { ...ofNode, object: { ...node, status: running } }),
+      request("UPDATE", { ...ofPod, object: { ...pod, status: running } }),
+    ]) {
+      assert.equal(calls(usual), false, JSON.stringify(usual));
+      const other = { username: "system:node:n2", groups: ["system:nodes"] };
+      assert.equal(calls({ ...usual, userInfo: other }), true, "of another node");
+      assert.equal(calls({ ...usual, userInfo: { username: "jane" } }), false, "by no kubelet");
+    }
+  });
+
+  it("looks at labels by whatever name", async () => {
+    const node = (labels: object) => ({ metadata: { name: "n1", labels } });
+    const nodes = { name: "n1", resource: { ...pods, resource: "nodes" } };
+    const odd = JSON.parse('{ "__proto__": "a", "constructor": "b", "toString": "c", "/": "d", "k8s.io/": "e" }');
+    const status = await saidTo(request("UPDATE", { ...nodes, object: node(odd), oldObject: node({}) }));
+    assert.equal(status?.message, 'nodes "n1" is forbidden: is not allowed to modify labels: k8s.io/');
+    const object = node(JSON.parse('{ "__proto__": "a", "k8s.io/constructor": "b" }'));
+    assert.equal(await saidTo(request("UPDATE", { ...nodes, object, oldObject: structuredClone(object) })), undefined);
+  });
+});

@@ -1,0 +1,56 @@
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+import { admitClaim } from "./claims.ts";
+import { heartbeats, isKubelet, isNoHeartbeat, isUnusual, others } from "./entries.ts";
+import { type Around, gates, needs, nodeOf, type Offence } from "./kubelet.ts";
+import { admitNode } from "./nodes.ts";
+import { admitCsiNode, admitLease, admitResourceSlice, admitSigningRequest } from "./own.ts";
+import { admitPodCertificateRequest } from "./pod-certificates.ts";
+import { admitPod } from "./pods.ts";
+import { admitToken } from "./tokens.ts";
+
+export default rule({
+  summary: "Lets a kubelet write only what belongs to its own node.",
+  order: 8,
+  twin: { plugin: "NodeRestriction" },
+  match: [...others, ...heartbeats],
+  matchConditions: isKubelet,
+  variants: [
+    { name: "heartbeats", match: heartbeats, matchConditions: { ...isKubelet, ...isUnusual }, guards: false },
+    { name: "others", match: others, matchConditions: { ...isKubelet, ...isNoHeartbeat }, guards: true },
+  ],
+  guards: true,
+  settings: gates,
+  needs,
+
+  /** It changes nothing: but only here is an audience none where none is asked for, and a status all that was sent. */
+  async mutate(object, { request, ...around }) {
+    const node = nodeOf(request.userInfo);
+    if (node === undefined) return;
+    const refuse =
+      node === ""
+        ? `could not determine node from user ${JSON.stringify(request.userInfo.username)}`
+        : await judges[`${request.resource.resource}.${request.resource.group}`]?.(object, {
+            ...around,
+            request,
+            node,
+          });
+    if (refuse) return { refuse: typeof refuse === "string" ? forbidden(request, refuse) : refuse };
+  },
+});
+
+/** By resource; that an object has the kind of its resource, the API server sees to. */
+type Judge = { bivarianceHack(object: KubernetesObject, around: Around): Offence | Promise<Offence> }["bivarianceHack"];
+
+const judges: Record<string, Judge> = {
+  "pods.": admitPod,
+  "nodes.": admitNode,
+  "persistentvolumeclaims.": admitClaim,
+  "serviceaccounts.": admitToken,
+  "podcertificaterequests.certificates.k8s.io": admitPodCertificateRequest,
+  "leases.coordination.k8s.io": admitLease,
+  "csinodes.storage.k8s.io": admitCsiNode,
+  "resourceslices.resource.k8s.io": admitResourceSlice,
+  "certificatesigningrequests.certificates.k8s.io": admitSigningRequest,
+};

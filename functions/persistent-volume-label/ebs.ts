@@ -1,0 +1,51 @@
+import { Failure } from "#lib/failure.ts";
+import type { AwsRequest, HttpsResponse } from "#lib/needs.ts";
+
+/** Where a volume is, or what its author got wrong, in upstream's words. */
+export type Whereabouts = { zone: string } | { mistake: string };
+
+/** What can't be helped by asking again, or by our having more rights. */
+const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
+
+/** More than EC2's ids have. */
+const longest = 128;
+
+export const whereaboutsOf = async (
+  volumeID: string,
+  region: string,
+  describe: (request: AwsRequest) => Promise<HttpsResponse>,
+): Promise<Whereabouts> => {
+  const id = idOf(volumeID);
+  if (id === undefined || id.length > longest)
+    return { mistake: `Invalid format for AWS volume (${volumeID.slice(0, longest)})` };
+
+  const { status, body } = await describe({ region, parameters: { "VolumeId.1": id } });
+  if (status !== 200) {
+    const [code, message] = [within("Code", body)[0] ?? "", within("Message", body)[0] ?? ""];
+    if (status === 400 && mistakes.test(code)) return { mistake: `${code}: ${message}` };
+    throw new Failure(503, `EC2 does not say where volume "${id}" is: it answers ${status}${code && ` ${code}`}`);
+  }
+  // Each volume has one, and nothing in it has another.
+  const [zone, ...more] = within("availabilityZone", body);
+  if (zone === undefined) return { mistake: "no volumes found" };
+  if (more.length > 0) return { mistake: "multiple volumes found" };
+  return zone === "" ? { mistake: `volume did not have AZ information: ${JSON.stringify(id)}` } : { zone };
+};
+
+/** `vol-…`, `aws:///vol-…` or `aws://zone/vol-…`; the zone is not asked for, upstream doesn't either. */
+const idOf = (volumeID: string): string | undefined => {
+  const prefix = "aws://";
+  if (!volumeID.startsWith(prefix)) return volumeID;
+  const path = volumeID.slice(prefix.length).split("/").slice(1);
+  const [id = "", ...more] = path.filter((part) => part !== "");
+  return more.length === 0 && id.startsWith("vol-") ? id : undefined;
+};
+
+/** What stands between the tags of a name; whoever writes into EC2's answers writes `&lt;` for `<`. */
+const within = (tag: string, xml: string): string[] =>
+  xml
+    .split(`<${tag}>`)
+    .slice(1)
+    .map((rest) => rest.slice(0, Math.max(0, rest.indexOf("<"))).replace(/&(lt|gt|amp|quot|apos);/g, unescaped));
+
+const unescaped = (_: string, name: string) => ({ lt: "<", gt: ">", amp: "&", quot: '"' })[name] ?? "'";

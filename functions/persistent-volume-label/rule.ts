@@ -1,0 +1,58 @@
+import type { NodeSelectorTerm, PersistentVolume } from "kubernetes-types/core/v1.d.ts";
+import { aws } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+import { whereaboutsOf } from "./ebs.ts";
+
+const betaLabels = "failure-domain.beta.kubernetes.io";
+const labels = "topology.kubernetes.io";
+
+/** Of which somebody will know more once it is there. */
+const placeholder = "placeholder-for-provisioning";
+
+export default rule({
+  summary: "Labels new persistent volumes that are EBS volumes with their zone, and keeps their pods there.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumes"], operations: ["CREATE"] }],
+  matchConditions: {
+    "is-an-ebs-volume": `object.spec.?awsElasticBlockStore.?volumeID.orValue("${placeholder}") != "${placeholder}"`,
+  },
+  timeoutSeconds: 5,
+  settings: { region: "", topologyLabels: false },
+  checkSettings({ region }) {
+    if (!/^[a-z]{2,4}(-[a-z]{2,16}){1,3}-\d{1,2}$/.test(region))
+      return `must have the region of the cluster's volumes, for instance eu-west-1, not "${region}"`;
+  },
+  needs: { describe: aws("ec2:DescribeVolumes") },
+
+  async mutate(volume: PersistentVolume, { request, settings: { region, topologyLabels }, describe }) {
+    const { volumeID = placeholder } = volume.spec?.awsElasticBlockStore ?? {};
+    if (!volume.spec || volumeID === placeholder) return;
+
+    const found = await whereaboutsOf(volumeID, region, describe);
+    if ("mistake" in found)
+      return { refuse: forbidden(request, `error querying AWS EBS volume ${volumeID}: ${found.mistake}`) };
+
+    const place = { region, zone: found.zone };
+    const added = (topologyLabels ? [betaLabels, labels] : [betaLabels]).flatMap((prefix) =>
+      Object.entries(place).map(([name, value]) => [`${prefix}/${name}`, value] as const),
+    );
+    volume.metadata = { ...volume.metadata, labels: { ...volume.metadata?.labels, ...Object.fromEntries(added) } };
+
+    const { nodeAffinity } = volume.spec;
+    const present = nodeAffinity?.required?.nodeSelectorTerms ?? [];
+    const terms: NodeSelectorTerm[] = present.length > 0 ? present : [{}];
+    // Who says anything of that himself is left to it.
+    if (
+      terms.some(({ matchExpressions = [] }) =>
+        matchExpressions.some(({ key }) => added.some(([name]) => name === key)),
+      )
+    )
+      return;
+    const wanted = added.map(([key, value]) => ({ key, operator: "In", values: [value] }));
+    const nodeSelectorTerms = terms.map((term) => ({
+      ...term,
+      matchExpressions: [...(term.matchExpressions ?? []), ...wanted],
+    }));
+    volume.spec.nodeAffinity = { ...nodeAffinity, required: { ...nodeAffinity?.required, nodeSelectorTerms } };
+  },
+});

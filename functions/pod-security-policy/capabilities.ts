@@ -1,0 +1,32 @@
+import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
+import { invalid, type Offences, quoted, shownList } from "./offence.ts";
+import type { Policy } from "./policy.ts";
+
+/** What a container gets, sorted; nothing where it has all of it. */
+export const capabilitiesFor = (
+  { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: Policy,
+  { add = [], drop = [] }: Capabilities = {},
+): Capabilities | undefined => {
+  const added = new Set([...add, ...defaultAddCapabilities.filter((capability) => !drop.includes(capability))]);
+  const dropped = new Set([...drop, ...requiredDropCapabilities]);
+  if (added.size === new Set(add).size && dropped.size === new Set(drop).size) return undefined;
+  return {
+    ...(added.size > 0 && { add: [...added].sort() }),
+    ...(dropped.size > 0 && { drop: [...dropped].sort() }),
+  };
+};
+
+export function* capabilityOffences({ spec }: Policy, held: Capabilities | undefined, path: string): Offences {
+  const { defaultAddCapabilities = [], requiredDropCapabilities = [], allowedCapabilities = [] } = spec;
+  if (held === undefined || allowedCapabilities.includes("*")) return;
+
+  const addable = new Set([...defaultAddCapabilities, ...allowedCapabilities]);
+  for (const capability of held.add ?? [])
+    if (!addable.has(capability)) yield invalid(`${path}.add`, quoted(capability), "capability may not be added");
+  const dropped = new Set(held.drop);
+  for (const capability of requiredDropCapabilities)
+    if (!dropped.has(capability)) {
+      const shown = shownList("core.Capability", held.drop);
+      yield invalid(`${path}.drop`, shown, `${capability} is required to be dropped but was not found`);
+    }
+}

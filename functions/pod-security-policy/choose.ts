@@ -1,0 +1,71 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Access, Permission } from "#lib/needs.ts";
+import type { Request } from "#lib/review.ts";
+import { filled } from "./fill.ts";
+import { grantsFor } from "./grants.ts";
+import { offences } from "./judge.ts";
+import type { Policy } from "./policy.ts";
+
+export interface Around {
+  request: Request;
+  oldObject: Pod | null;
+  settings: { policies: Policy[]; accessReviews: boolean };
+  may(access: Access): Promise<Permission>;
+}
+
+/** A policy that allows the pod, and the pod as it fills it in; or why there is none. */
+export type Choice = { policy: string; pod: Pod } | { refusal: string };
+
+/** Longer refusals are cut: an answer that is too long would be none. */
+const longest = 65_536;
+
+/**
+ * The first policy that takes the pod as it is, else the first of those that fill something in, where something may be.
+ * A pod whose filling in isn't allowed is refused without an offence, as upstream refuses it.
+ */
+export const choose = async (
+  pod: Pod,
+  { request, settings: { policies, accessReviews }, may }: Around,
+  { mayFill, first }: { mayFill(filledPod: Pod): boolean; first?: string | undefined },
+): Promise<Choice> => {
+  const { isNamed, mayUse } = grantsFor(request, pod.spec?.serviceAccountName, accessReviews ? may : undefined);
+  const usable = accessReviews ? [...policies] : policies.filter(isNamed);
+  usable.sort(byName(first));
+  const against: { policy: Policy; filledPod: Pod }[] = [];
+  let second: Choice | undefined;
+  for (const policy of usable) {
+    const filledPod = filled(policy, pod);
+    if (!offences(policy, filledPod).next().done) {
+      against.push({ policy, filledPod });
+      continue;
+    }
+    const isFilled = filledPod !== pod;
+    if (isFilled && (second || !mayFill(filledPod))) continue;
+    if (!(await mayUse(policy))) continue;
+    second = { policy: policy.metadata.name, pod: filledPod };
+    if (!isFilled) return second;
+  }
+  if (second) return second;
+
+  // Nobody hears of policies that aren't for him.
+  const known = await Promise.all(against.map(({ policy }) => mayUse(policy)));
+  const told = against.filter((_, index) => known[index]);
+  return { refusal: `unable to validate against any pod security policy: [${listed(told)}]` };
+};
+
+const byName =
+  (first: string | undefined) =>
+  ({ metadata: { name: one } }: Policy, { metadata: { name: other } }: Policy) => {
+    if (one === first || other === first) return one === first ? -1 : 1;
+    return one < other ? -1 : 1;
+  };
+
+const listed = (against: { policy: Policy; filledPod: Pod }[]): string => {
+  let text = "";
+  for (const { policy, filledPod } of against)
+    for (const offence of offences(policy, filledPod)) {
+      if (text.length + offence.length > longest) return `${text} …`;
+      text += `${text && " "}${offence}`;
+    }
+  return text;
+};

@@ -1,0 +1,87 @@
+import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
+import { appArmorFor } from "./apparmor.ts";
+import { capabilitiesFor } from "./capabilities.ts";
+import { groupFor } from "./groups.ts";
+import { type AnyContainer, runsAs, withChanges } from "./pod.ts";
+import type { Policy } from "./policy.ts";
+import { seccompForContainer, seccompForPod } from "./seccomp.ts";
+import { seLinuxFor } from "./selinux.ts";
+import { userFor } from "./users.ts";
+
+/** The pod with what it leaves open and the policy wants; itself where that is nothing. What it has stays as it is. */
+export const filled = (policy: Policy, pod: Pod): Pod => {
+  const whole = filledPod(policy, pod);
+  const { spec } = whole;
+  if (!spec) return whole;
+
+  const annotations: Record<string, string> = {};
+  const each = <T extends AnyContainer>(containers: T[] | undefined, isAnnotated = true) => {
+    const made = containers?.map((container): T => {
+      const appArmor = appArmorFor(policy, whole, container);
+      if (isAnnotated) Object.assign(annotations, appArmor.annotations);
+      const securityContext = contextFor(policy, whole, container, appArmor.field);
+      return securityContext === container.securityContext ? container : { ...container, securityContext };
+    });
+    return made?.some((container, index) => container !== containers?.[index]) ? made : containers;
+  };
+  const containers = {
+    initContainers: each(spec.initContainers ?? undefined),
+    containers: each(spec.containers ?? undefined),
+    // Nothing but themselves can be written where they are added.
+    ephemeralContainers: each(spec.ephemeralContainers ?? undefined, false),
+  };
+  return withChanges(whole, { spec: withChanges(spec, containers), metadata: annotated(whole, annotations) });
+};
+
+const filledPod = (policy: Policy, pod: Pod): Pod => {
+  const { spec } = pod;
+  if (!spec) return pod;
+  const { supplementalGroups, fsGroup, runtimeClass } = policy.spec;
+  const present = spec.securityContext ?? {};
+  const group = groupFor(supplementalGroups);
+  const seccomp = seccompForPod(policy, pod);
+  const securityContext = withChanges(present, {
+    supplementalGroups: present.supplementalGroups ?? (group === undefined ? undefined : [group]),
+    fsGroup: present.fsGroup ?? groupFor(fsGroup),
+    seLinuxOptions: present.seLinuxOptions ?? seLinuxFor(policy),
+    seccompProfile: seccomp.field,
+  });
+  return withChanges(pod, {
+    metadata: annotated(pod, seccomp.annotations),
+    spec: withChanges(spec, {
+      securityContext: securityContext === present ? spec.securityContext : securityContext,
+      runtimeClassName: spec.runtimeClassName ?? runtimeClass?.defaultRuntimeClassName,
+    }),
+  });
+};
+
+const contextFor = (
+  policy: Policy,
+  pod: Pod,
+  container: AnyContainer,
+  appArmorProfile: SecurityContext["appArmorProfile"],
+): SecurityContext | undefined => {
+  const { readOnlyRootFilesystem, defaultAllowPrivilegeEscalation, allowPrivilegeEscalation } = policy.spec;
+  const present = container.securityContext ?? {};
+  const runs = runsAs(pod, container);
+  const context = withChanges(present, {
+    ...userFor(policy, runs),
+    runAsGroup: runs.runAsGroup === undefined ? groupFor(policy.spec.runAsGroup) : undefined,
+    seLinuxOptions: runs.seLinuxOptions === undefined ? seLinuxFor(policy) : undefined,
+    appArmorProfile,
+    seccompProfile: seccompForContainer(pod, container),
+    capabilities: capabilitiesFor(policy, present.capabilities),
+    readOnlyRootFilesystem: present.readOnlyRootFilesystem ?? (readOnlyRootFilesystem || undefined),
+    allowPrivilegeEscalation:
+      present.allowPrivilegeEscalation ??
+      defaultAllowPrivilegeEscalation ??
+      (allowPrivilegeEscalation === false ? false : undefined),
+  });
+  return context === present ? container.securityContext : context;
+};
+
+const annotated = ({ metadata = {} }: Pod, added: Record<string, string> = {}) => {
+  const present = metadata.annotations ?? {};
+  const annotations = withChanges(present, added);
+  return withChanges(metadata, { annotations: annotations === present ? undefined : annotations });
+};

@@ -1,0 +1,77 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { appArmorOffences } from "./apparmor.ts";
+import { capabilityOffences } from "./capabilities.ts";
+import { groupOffences } from "./groups.ts";
+import { invalid, type Offences, quoted } from "./offence.ts";
+import { type AnyContainer, runsAs } from "./pod.ts";
+import { isWithin, type Policy } from "./policy.ts";
+import { seccompOffences, seccompOffencesOfPod } from "./seccomp.ts";
+import { seLinuxOffences } from "./selinux.ts";
+import { sysctlOffences } from "./sysctls.ts";
+import { userOffences } from "./users.ts";
+import { volumeOffences } from "./volumes.ts";
+
+const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
+
+/** What a policy has against a pod that it has filled in, in upstream's order. */
+export function* offences(policy: Policy, pod: Pod): Offences {
+  const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
+  const context = pod.spec?.securityContext ?? {};
+  const path = "spec.securityContext";
+  yield* groupOffences(fsGroup, context.fsGroup === undefined ? undefined : [context.fsGroup], `${path}.fsGroup`);
+  yield* groupOffences(supplementalGroups, context.supplementalGroups, `${path}.supplementalGroups`);
+  yield* seccompOffencesOfPod(policy, pod);
+  yield* seLinuxOffences(policy, context.seLinuxOptions, `${path}.seLinuxOptions`);
+  for (const key of ["hostNetwork", "hostPID", "hostIPC"] as const)
+    if (pod.spec?.[key] && !policy.spec[key])
+      yield invalid(`${path}.${key}`, "true", `Host ${hosts[key]} is not allowed to be used`);
+  yield* sysctlOffences(policy, context.sysctls);
+  yield* volumeOffences(policy, pod);
+
+  const { runtimeClassName } = pod.spec ?? {};
+  const classes = runtimeClass?.allowedRuntimeClassNames ?? [];
+  if (runtimeClass && runtimeClassName !== undefined && !classes.includes("*") && !classes.includes(runtimeClassName))
+    yield invalid("spec.runtimeClassName", quoted(runtimeClassName));
+
+  for (const { container, path } of containersOf(pod)) yield* containerOffences(policy, pod, container, path);
+}
+
+function* containerOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
+  const { privileged, allowedProcMountTypes, readOnlyRootFilesystem, allowPrivilegeEscalation } = policy.spec;
+  const context = container.securityContext ?? {};
+  const path = `${at}.securityContext`;
+  const runs = runsAs(pod, container);
+  yield* userOffences(policy, runs, path);
+  yield* groupOffences(policy.spec.runAsGroup, runs.runAsGroup === undefined ? undefined : [runs.runAsGroup], path);
+  yield* seLinuxOffences(policy, runs.seLinuxOptions, `${path}.seLinuxOptions`);
+  yield* appArmorOffences(policy, pod, container, at);
+  yield* seccompOffences(policy, pod, container, at);
+
+  if (context.privileged && !privileged)
+    yield invalid(`${path}.privileged`, "true", "Privileged containers are not allowed");
+  // On Windows it is what privileged is elsewhere, and younger than policies.
+  if (runs.hostProcess && !privileged)
+    yield invalid(`${path}.windowsOptions.hostProcess`, "true", "Privileged containers are not allowed");
+  const procMount = context.procMount ?? "Default";
+  if (!(allowedProcMountTypes?.length ? allowedProcMountTypes : ["Default"]).includes(procMount))
+    yield invalid(`${path}.procMount`, quoted(procMount), "ProcMountType is not allowed");
+  yield* capabilityOffences(policy, context.capabilities, `${path}.capabilities`);
+  yield* portOffences(policy, container, at);
+
+  if (readOnlyRootFilesystem && !context.readOnlyRootFilesystem)
+    yield invalid(`${path}.readOnlyRootFilesystem`, "false", "ReadOnlyRootFilesystem must be set to true");
+  if (allowPrivilegeEscalation === false && context.allowPrivilegeEscalation !== false) {
+    const detail = "Allowing privilege escalation for containers is not allowed";
+    yield invalid(`${path}.allowPrivilegeEscalation`, "true", detail);
+  }
+}
+
+function* portOffences({ spec: { hostPorts = [] } }: Policy, { ports }: AnyContainer, at: string): Offences {
+  const allowed = hostPorts.map(({ min, max }) => (min === max ? min : `${min}-${max}`)).join();
+  for (const { hostPort = 0 } of ports ?? [])
+    if (hostPort > 0 && !isWithin(hostPort, hostPorts)) {
+      const detail = `Host port ${hostPort} is not allowed to be used. Allowed ports: [${allowed}]`;
+      yield invalid(`${at}.hostPort`, `${hostPort}`, detail);
+    }
+}

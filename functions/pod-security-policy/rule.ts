@@ -1,0 +1,73 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { accessReview } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { forbidden } from "#lib/status.ts";
+import { faultOf } from "./check.ts";
+import { type Around, choose } from "./choose.ts";
+import { isOnlyInNewDebuggers } from "./debug.ts";
+
+const annotation = "kubernetes.io/psp";
+
+const settings: Around["settings"] = { policies: [], accessReviews: false };
+
+const debugging = {
+  apiGroups: [""],
+  apiVersions: ["v1"],
+  resources: ["pods/ephemeralcontainers"],
+  operations: ["UPDATE"],
+} as const;
+
+/** Who takes a finalizer off a pod, or gives it an owner, needs no policy for it. */
+const judged = [["spec"], ["metadata", "labels"], ["metadata", "annotations"]];
+
+export default rule({
+  summary: "Lets a pod be only what a pod security policy allows that its user or its service account may use.",
+  match: {
+    mutate: [{ ...debugging, resources: ["pods"], operations: ["CREATE"] }, debugging],
+    validate: [{ ...debugging, resources: ["pods"], operations: ["CREATE", "UPDATE"] }, debugging],
+  },
+  matchConditions: {
+    "changes-what-is-judged": `oldObject == null || ${judged.map(inCel).join(" || ")}`,
+  },
+  guards: true,
+  settings,
+  checkSettings: faultOf,
+  needs: { may: accessReview() },
+
+  async mutate(draft: Pod, around) {
+    const { request, oldObject } = around;
+    // The same as the draft, and faster to read: there may be hundreds of policies.
+    const pod: Pod = Object(request.object);
+    if (!changes(pod, oldObject)) return;
+    const mayFill = (filled: Pod) => !oldObject || isOnlyInNewDebuggers(pod, filled, oldObject);
+    const choice = await choose(pod, around, { mayFill });
+    if ("refusal" in choice) return { refuse: forbidden(request, choice.refusal) };
+
+    const { metadata = {}, spec } = choice.pod;
+    if (spec && spec !== pod.spec) draft.spec = spec;
+    if (!oldObject)
+      draft.metadata = { ...metadata, annotations: { ...metadata.annotations, [annotation]: choice.policy } };
+    return { audit: { "admit-policy": choice.policy } };
+  },
+
+  async validate(pod: Pod, around) {
+    if (!changes(pod, around.oldObject)) return;
+    const first = pod.metadata?.annotations?.[annotation];
+    const choice = await choose(pod, around, { mayFill: () => false, first });
+    if ("refusal" in choice) return { refuse: forbidden(around.request, choice.refusal) };
+    return { audit: { "validate-policy": choice.policy } };
+  },
+});
+
+/** Whether an update changes what is judged. */
+const changes = (pod: Pod, oldObject: Pod | null) => {
+  const part = (of: Pod, path: string[]) =>
+    JSON.stringify(path.reduce<unknown>((whole, key) => Object(whole)[key], of) ?? {});
+  return oldObject === null || judged.some((path) => part(pod, path) !== part(oldObject, path));
+};
+
+/** The same in CEL. */
+function inCel(path: string[]) {
+  const part = (of: string) => `${of}.?${path.join(".?")}.orValue({})`;
+  return `${part("object")} != ${part("oldObject")}`;
+}

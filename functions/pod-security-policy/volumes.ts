@@ -1,0 +1,67 @@
+import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { invalid, type Offences, quoted } from "./offence.ts";
+import type { Policy } from "./policy.ts";
+
+/** The types that a policy can name, in the order in which a volume is asked for them. */
+export const volumeTypes = [
+  ...["hostPath", "emptyDir", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "secret", "nfs", "iscsi"],
+  ...["glusterfs", "persistentVolumeClaim", "rbd", "flexVolume", "cinder", "cephFS", "flocker", "downwardAPI", "fc"],
+  ...["azureFile", "configMap", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "storageos"],
+  ...["projected", "portworxVolume", "scaleIO", "csi"],
+  // Younger than policies.
+  ...["ephemeral", "image"],
+];
+
+export function* volumeOffences(policy: Policy, pod: Pod): Offences {
+  const { volumes: allowed = [], allowedFlexVolumes = [], allowedCSIDrivers = [] } = policy.spec;
+  for (const [index, volume] of (pod.spec?.volumes ?? []).entries()) {
+    const path = `spec.volumes[${index}]`;
+    const type = typeOf(volume);
+    if (type === undefined) yield invalid(path, '""', `unknown volume type for volume: ${volume.name}`);
+    else if (!allowed.includes(type) && !allowed.includes("*"))
+      yield invalid(path, quoted(type), `${type} volumes are not allowed to be used`);
+    else if (type === "hostPath") yield* hostPathOffences(policy, pod, volume, path);
+    else if (
+      type === "flexVolume" &&
+      isOutside(allowedFlexVolumes, ({ driver }) => driver === volume.flexVolume?.driver)
+    )
+      yield invalid(
+        `${path}.driver`,
+        quoted(volume.flexVolume?.driver ?? ""),
+        "Flexvolume driver is not allowed to be used",
+      );
+    else if (type === "csi" && isOutside(allowedCSIDrivers, ({ name }) => name === volume.csi?.driver))
+      yield invalid(
+        `${path}.csi.driver`,
+        quoted(volume.csi?.driver ?? ""),
+        "Inline CSI driver is not allowed to be used",
+      );
+  }
+}
+
+const typeOf = (volume: Volume) =>
+  volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
+
+/** Where none is listed, any will do. */
+const isOutside = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>
+  listed.length > 0 && !listed.some(isMeant);
+
+function* hostPathOffences({ spec }: Policy, pod: Pod, volume: Volume, at: string): Offences {
+  const { allowedHostPaths = [] } = spec;
+  if (allowedHostPaths.length === 0) return;
+
+  const path = volume.hostPath?.path ?? "";
+  const over = allowedHostPaths.filter(({ pathPrefix }) => isBelow(path, pathPrefix));
+  if (over.length === 0) return yield invalid(`${at}.hostPath.pathPrefix`, quoted(path), "is not allowed to be used");
+  if (over.some(({ readOnly }) => !readOnly)) return;
+
+  for (const { container, path: place } of containersOf(pod))
+    for (const [index, { name, readOnly }] of (container.volumeMounts ?? []).entries())
+      if (name === volume.name && !readOnly)
+        yield invalid(`${place}.volumeMounts[${index}].readOnly`, "false", "must be read-only");
+}
+
+/** By whole names: `/var/log` is not below `/var/lo`. */
+const isBelow = (path: string, prefix: string) =>
+  `${path.replace(/\/$/, "")}/`.startsWith(`${prefix.replace(/\/$/, "")}/`);

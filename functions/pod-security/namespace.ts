@@ -1,0 +1,116 @@
+import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Request } from "#lib/review.ts";
+import type { Verdict } from "#lib/rule.ts";
+import { invalid } from "#lib/status.ts";
+import { sorted } from "./checks/wording.ts";
+import { isSparedByClass, subjectOf } from "./pods.ts";
+import {
+  type Demand,
+  defaultPolicy,
+  hasLabel,
+  isStricter,
+  judgesNothing,
+  type Labels,
+  modes,
+  type Policy,
+  policyOf,
+  shown,
+} from "./policy.ts";
+import type { Settings } from "./settings.ts";
+import { offencesOf } from "./standards.ts";
+
+interface Around {
+  request: Request;
+  oldObject: Namespace | null;
+  settings: Settings;
+  pods(namespace: string): Promise<Pod[]>;
+}
+
+/** Labels must be right before anybody relies on them; who asks for more hears whether it is there already. */
+export const judgeNamespace = (namespace: Namespace, around: Around): Verdict | Promise<Verdict> => {
+  const { request, oldObject, settings } = around;
+  const { name = "" } = request;
+  const labels = namespace.metadata?.labels ?? {};
+  const defaults = defaultPolicy(settings);
+  const { policy, faults } = policyOf(labels, defaults);
+  const before = oldObject && policyOf(oldObject.metadata?.labels ?? {}, defaults);
+
+  // What is wrong since before shall not keep anybody from changing something else.
+  if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))
+    return { refuse: invalid(request, name, faults) };
+  if (before && !isTighter(policy.enforce, before.policy.enforce)) return undefined;
+  if (settings.exemptions.namespaces.includes(name)) return exemptWarning(name, labels, policy, defaults);
+  if (before) return existing(name, policy.enforce, around);
+};
+
+const isTighter = (now: Demand, before: Demand) =>
+  now.level !== "privileged" && (now.version !== before.version || isStricter(now.level, before.level));
+
+const exemptWarning = (name: string, labels: Labels, policy: Policy, defaults: Policy): Verdict => {
+  const isAsUsual = modes.every((mode) => {
+    const [asked, usual] = [policy[mode], defaults[mode]];
+    return shown(asked) === shown(usual) || (asked.level === "privileged" && usual.level === "privileged");
+  });
+  if (isAsUsual || judgesNothing(policy)) return undefined;
+
+  const asked = modes.filter(
+    (mode) => policy[mode].level !== "privileged" && (hasLabel(labels, mode) || hasLabel(labels, `${mode}-version`)),
+  );
+  const told = asked.map((mode) => `${mode}=${shown(policy[mode])}`).join(", ");
+  return {
+    warnings: [`namespace "${name}" is exempt from Pod Security, and the policy (${told}) will be ignored`],
+  };
+};
+
+/** As many as upstream looks at. */
+const most = 3000;
+
+/** Nobody is refused for what is there; that it can't be looked at keeps nobody from asking for more. */
+const existing = async (name: string, demand: Demand, { settings, pods }: Around): Promise<Verdict> => {
+  const all = await pods(name).catch(() => undefined);
+  if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
+
+  const judged = inOrder(all.filter((pod) => !isSparedByClass(pod, settings)));
+  const checked = judged.slice(0, most);
+  const violating = Map.groupBy(checked, (pod) =>
+    offencesOf(subjectOf(pod), demand)
+      .map(({ reason }) => reason)
+      .join(", "),
+  );
+  violating.delete("");
+  const lines = [...violating].map(([reasons, pods]) => `${among(pods)}: ${reasons}`);
+  return {
+    warnings: [
+      ...(checked.length < judged.length
+        ? [
+            `new PodSecurity enforce level only checked against the first ${checked.length} of ${judged.length} existing pods`,
+          ]
+        : []),
+      ...(violating.size > 0
+        ? [`existing pods in namespace "${name}" violate the new PodSecurity enforce level "${shown(demand)}"`]
+        : []),
+      ...(settings.namesExistingPods ? sorted(lines) : []),
+    ],
+  };
+};
+
+/** Those of a controller are alike: the first of each comes before the others of any. */
+const inOrder = (pods: readonly Pod[]): Pod[] => {
+  const seen = new Set<string>();
+  const isReplica = ({ metadata }: Pod) => {
+    const { uid } = metadata?.ownerReferences?.find(({ controller }) => controller) ?? {};
+    if (uid === undefined) return false;
+    const known = seen.has(uid);
+    seen.add(uid);
+    return known;
+  };
+  const { first = [], others = [] } = Object.groupBy(pods, (pod) => (isReplica(pod) ? "others" : "first"));
+  return [...first, ...others];
+};
+
+/** `a`, `a (and 1 other pod)`: the first by name. */
+const among = (pods: readonly Pod[]): string => {
+  const [first = ""] = sorted(pods.map(({ metadata }) => metadata?.name ?? ""));
+  const others = pods.length - 1;
+  return others === 0 ? first : `${first} (and ${others} other ${others === 1 ? "pod" : "pods"})`;
+};

@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { decide } from "#lib/decide.ts";
+import type { World } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { KubernetesObject, Request } from "#lib/review.ts";
+import { inPhase, type LabelSelector, type Variant, variantsOf } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { goQuoted } from "./checks/wording.ts";
+import { defaultPolicy, judgesNothing, keyOf, type Label, type Labels, modes, policyOf } from "./policy.ts";
+import podSecurity from "./rule.ts";
+import { labelsNamed } from "./selections.ts";
+import { type Settings, settings as standard } from "./settings.ts";
+
+const one = fc.constantFrom;
+const rarely = <T>(value: fc.Arbitrary<T>) => fc.oneof(fc.constant(undefined), fc.constant(undefined), value);
+
+const level = one("privileged", "baseline", "restricted");
+const version = one("latest", "v1.0", "v1.21", "v1.35", "v1.99");
+const defaults = fc.record({
+  ...{ enforce: level, audit: level, warn: level },
+  ...{ "enforce-version": version, "audit-version": version, "warn-version": version },
+});
+const exemptions = fc.record({
+  usernames: one([], ["boss"]),
+  runtimeClasses: one([], ["kata"]),
+  namespaces: one<string[][]>([], ["spared"], ["spared", "b"]),
+});
+const settingsOf = fc.record({ defaults, exemptions }).map((given) => merge(standard, given) as Settings);
+
+const saidLevel = rarely(one("privileged", "baseline", "restricted", "", "Baseline", "none"));
+const saidVersion = rarely(rarely(one("latest", "v1.0", "v1.24", "v1.99", "", "1.24", `v1.${"9".repeat(30)}`)));
+const labels = fc
+  .record({
+    ...{ enforce: saidLevel, audit: saidLevel, warn: saidLevel },
+    ...{ "enforce-version": saidVersion, "audit-version": saidVersion, "warn-version": saidVersion },
+  })
+  .map((said): Labels => {
+    const entries = Object.entries<string | undefined>(said);
+    return Object.fromEntries(
+      entries.flatMap(([label, value]) => (value === undefined ? [] : [[keyOf(label as Label), value]])),
+    );
+  });
+const name = one("a", "b", "spared");
+
+const plain = { containers: [{ name: "c", image: "app:1" }] };
+const bold = { ...plain, hostNetwork: true };
+
+/** As the API server selects. */
+const selects = ({ matchExpressions = [] }: LabelSelector, labels: Labels) =>
+  matchExpressions.every(({ key, operator, values = [] }) => {
+    const value = Object.hasOwn(labels, key) ? labels[key] : undefined;
+    if (operator === "Exists") return value !== undefined;
+    if (operator === "DoesNotExist") return value === undefined;
+    return (value !== undefined && values.includes(value)) === (operator === "In");
+  });
+
+const variantsUnder = (settings: Settings) => {
+  const found = known.get(settings) ?? variantsOf(podSecurity, settings) ?? [];
+  known.set(settings, found);
+  return found;
+};
+const known = new WeakMap<Settings, readonly Variant<object>[]>();
+
+/** The entries by which a namespace's objects of a resource come here. */
+const entriesFor = (resource: string, labels: Labels, settings: Settings) =>
+  variantsUnder(settings).filter((variant) => {
+    const matches = inPhase(variant.match, "validate", settings) ?? [];
+    const selector = variant.namespaceSelector as LabelSelector | undefined;
+    return matches.some(({ resources }) => resources.includes(resource)) && (!selector || selects(selector, labels));
+  });
+
+describe("its entries", () => {
+  const judging = { pods: modes, deployments: ["audit", "warn"] } as const;
+  for (const resource of ["pods", "deployments"] as const)
+    it(`take every namespace once for ${resource}, under the policy that its labels ask for`, () => {
+      const namespaces = fc.array(fc.tuple(labels, name), { minLength: 50, maxLength: 50 });
+      fc.assert(
+        fc.property(settingsOf, namespaces, (settings, namespaces) => {
+          const defaults = defaultPolicy(settings);
+          for (const [own, name] of namespaces) {
+            const labels = { ...own, "kubernetes.io/metadata.name": name };
+            const asked = policyOf(labels, defaults).policy;
+            const [entry, ...others] = entriesFor(resource, labels, settings);
+            assert.deepEqual(others, []);
+            if (entry === undefined) {
+              const isExempt = settings.exemptions.namespaces.includes(name);
+              assert.ok(isExempt || judgesNothing(asked, judging[resource]));
+              continue;
+            }
+            assert.ok(!settings.exemptions.namespaces.includes(name));
+
+            const named = labelsNamed(entry.name.slice(entry.name.indexOf("-") + 1));
+            if (named === undefined) {
+              assert.match(entry.name, /-(enforce|audit|warn)-version$/);
+              continue;
+            }
+            const { policy } = policyOf(named, defaults);
+            assert.equal(entry.guards, resource === "pods" && !judgesNothing(policy, ["enforce"]));
+            for (const mode of judging[resource]) assert.deepEqual(policy[mode], asked[mode], entry.name);
+            assert.ok(!judgesNothing(policy, judging[resource]), "nobody is called for nothing");
+          }
+        }),
+        { numRuns: 100 },
+      );
+    });
+
+  it("are less than a hundred, whatever the defaults", () => {
+    fc.assert(
+      fc.property(settingsOf, (settings) => {
+        const all = variantsOf(podSecurity, settings) ?? [];
+        const names = all.map(({ name }) => name);
+        assert.deepEqual(names, [...new Set(names)]);
+        assert.ok(all.filter(({ match }) => inPhase(match, "validate", settings)?.length !== 0).length < 100);
+        const usual = (variantsOf(podSecurity, standard) ?? []).map(({ name }) => name);
+        assert.deepEqual(names.toSorted(), usual.toSorted(), "their names are the same under all settings");
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  it("come to the same as reading the namespace, word by word", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        settingsOf,
+        labels,
+        one("pods", "deployments"),
+        one(bold, plain),
+        async (settings, own, resource, spec) => {
+          const labels = { ...own, "kubernetes.io/metadata.name": "a" };
+          const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels } };
+          const world = recorded({ objects: [namespace] });
+          const [entry] = entriesFor(resource, labels, settings);
+          const object = resource === "pods" ? { metadata: { name: "p" }, spec } : { spec: { template: { spec } } };
+          const whole = await judged(object, { resource, settings, world });
+          if (entry === undefined) return assert.deepEqual([whole.allowed, whole.warnings ?? []], [true, []]);
+
+          const { audit, ...rest } = await judged(object, { resource, settings, world, variant: entry.name });
+          const { audit: wanted, ...wantedRest } = whole;
+          assert.deepEqual(rest, wantedRest);
+          // Of a label that means nothing, only who reads it can tell.
+          assert.deepEqual({ ...audit, error: "" }, { ...wanted, error: "" });
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  it("read nothing but where a label names a version", async () => {
+    const nobody = () => assert.fail("it reads");
+    const world = { ...recorded({}), get: nobody, list: nobody };
+    for (const { name, match } of variantsOf(podSecurity, standard) ?? [])
+      if (inPhase(match, "validate", standard)?.length !== 0 && labelsNamed(name.slice(name.indexOf("-") + 1)))
+        await judged({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
+  });
+});
+
+describe("a namespace that asks for more", () => {
+  const labels = { [keyOf("enforce")]: "baseline" };
+  const tightened = { metadata: { name: "a", labels } };
+  const tighten = (world: World, settings: Partial<Settings> = {}) =>
+    judged(tightened, {
+      resource: "namespaces",
+      world,
+      settings: { ...standard, ...settings },
+      oldObject: { metadata: { name: "a" } },
+    });
+  const pod = (name: string, uid?: string): KubernetesObject & Pod => {
+    const ownerReferences = uid
+      ? [{ apiVersion: "apps/v1", kind: "ReplicaSet", name: "r", uid, controller: true }]
+      : [];
+    return {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name, namespace: "a", ownerReferences },
+      spec: uid ? bold : plain,
+    };
+  };
+
+  it("may do so where its pods can't be listed", async () => {
+    const list = async () => {
+      throw new Error("it is late");
+    };
+    assert.deepEqual((await tighten({ ...recorded({}), list })).warnings, [
+      "failed to list pods while checking new PodSecurity enforce level",
+    ]);
+  });
+
+  it("has one of each controller's pods judged first, and 3000 of all", async () => {
+    const replicas = Array.from({ length: 3000 }, (_, index) => pod(`a${index}`, "1"));
+    const pods = [...replicas, pod("z", "2"), ...Array.from({ length: 10 }, (_, index) => pod(`y${index}`))];
+    const { warnings } = await tighten({ ...recorded({}), list: async () => pods }, { namesExistingPods: true });
+    assert.deepEqual(warnings, [
+      "new PodSecurity enforce level only checked against the first 3000 of 3011 existing pods",
+      'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"',
+      "a0 (and 2989 other pods): host namespaces",
+    ]);
+  });
+});
+
+describe("its words", () => {
+  // As strconv.Quote has them.
+  const texts = {
+    "": '""',
+    'a "b" \\c': '"a \\"b\\" \\\\c"',
+    "\u0007\b\f\n\r\t\v\0\x1f\x7f": '"\\a\\b\\f\\n\\r\\t\\v\\x00\\x1f\\x7f"',
+    "ä\u00a0\u200b\u2028\ufffd": '"ä\\u00a0\\u200b\\u2028\ufffd"',
+    "😀\u{e0001}": '"😀\\U000e0001"',
+  };
+  for (const [text, shown] of Object.entries(texts))
+    it(`show ${JSON.stringify(text)} as Go does`, () => assert.equal(goQuoted(text), shown));
+});
+
+describe("its settings", () => {
+  const unfit = (given: object) => podSecurity.checkSettings?.(merge(standard, given));
+  const cases: [object, string | undefined][] = [
+    [{ defaults: { enforce: "restricted", "enforce-version": "v1.30", audit: "", "warn-version": "" } }, undefined],
+    [{ exemptions: { usernames: ["a b"], runtimeClasses: ["kata.v1"], namespaces: ["a-b"] } }, undefined],
+    [
+      { defaults: { warn: "Baseline" } },
+      'must have one of privileged, baseline, restricted as defaults.warn, not "Baseline"',
+    ],
+    [{ defaults: { "audit-version": "1.30" } }, 'must have latest or v1.x as defaults.audit-version, not "1.30"'],
+    [
+      { exemptions: { usernames: ["a", ""] } },
+      'must list names of users under exemptions.usernames, each once, not ""',
+    ],
+    [{ exemptions: { usernames: [1] } }, "must list names of users under exemptions.usernames, each once, not 1"],
+    [
+      { exemptions: { runtimeClasses: ["Kata"] } },
+      'must list names of RuntimeClasses under exemptions.runtimeClasses, each once, not "Kata"',
+    ],
+    [
+      { exemptions: { namespaces: ["a", "b", "a"] } },
+      'must list names of namespaces under exemptions.namespaces, each once, not "a"',
+    ],
+    [
+      { exemptions: { namespaces: ["a.b"] } },
+      'must list names of namespaces under exemptions.namespaces, each once, not "a.b"',
+    ],
+  ];
+  for (const [given, sentence] of cases)
+    it(`${sentence ? "can't be" : "can be"} ${JSON.stringify(given)}`, () => assert.equal(unfit(given), sentence));
+});
+
+interface Circumstances {
+  resource: string;
+  world: World;
+  settings?: Settings;
+  variant?: string;
+  oldObject?: object;
+}
+
+async function judged(object: object, { resource, world, settings = standard, variant, oldObject }: Circumstances) {
+  const group = resource === "deployments" ? "apps" : "";
+  const kind = { group, version: "v1", kind: resource === "namespaces" ? "Namespace" : "Pod" };
+  const request: Request = {
+    ...{ uid: "1", kind, resource: { group, version: "v1", resource }, name: "a", namespace: "a" },
+    operation: oldObject ? "UPDATE" : "CREATE",
+    ...{ userInfo: { username: "jane" }, object, oldObject: oldObject ?? null },
+  };
+  const circumstances = { name: "pod-security", mode: "enforce" as const, now: new Date(0) };
+  const { outcome } = await decide(podSecurity, "validate", request, { ...circumstances, settings, variant, world });
+  return outcome;
+}

@@ -1,0 +1,87 @@
+import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import { get, list } from "#lib/needs.ts";
+import type { Request } from "#lib/review.ts";
+import { rule, type Verdict } from "#lib/rule.ts";
+import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "#lib/status.ts";
+import type { Subject } from "./checks/check.ts";
+import { judgeNamespace } from "./namespace.ts";
+import { isSignificant, isSparedByClass, subjectOf, templateOf, type Workload } from "./pods.ts";
+import { defaultPolicy, judgesNothing, type Mode, modes, type Policy, policyOf, shown } from "./policy.ts";
+import { labelsNamed } from "./selections.ts";
+import { faultOf, type Settings, settings } from "./settings.ts";
+import { offencesOf } from "./standards.ts";
+import { match, variants } from "./variants.ts";
+
+export default rule({
+  summary: "Keeps pods to the Pod Security Standards that their namespace asks for.",
+  order: 12,
+  twin: {
+    plugin: "PodSecurity",
+    defaultOn: true,
+    worthwhile:
+      "Every API server does this itself unless it was told not to: it is for clusters whose defaults and exemptions nobody can set, or that turned PodSecurity off.",
+    settings: { namesExistingPods: true },
+  },
+  match,
+  variants,
+  guards: true,
+  settings,
+  checkSettings: faultOf,
+  needs: {
+    // A pod that slips in before its namespace's labels are known stays.
+    current: get("namespaces", { maxAge: 0 }),
+    recent: get("namespaces"),
+    pods: list("pods", { maxAge: 0 }),
+  },
+
+  validate(object: Pod & Namespace & Workload, around): Verdict | Promise<Verdict> {
+    const { request, oldObject, settings, variant = "", current, recent } = around;
+    if (request.resource.resource === "namespaces") return judgeNamespace(object, around);
+    const isPod = request.resource.resource === "pods";
+    if (isPod && oldObject && !isSignificant(object, oldObject)) return undefined;
+    const pod = isPod ? object : templateOf(object);
+    if (!pod || isExempt(request, settings) || isSparedByClass(pod, settings)) return undefined;
+
+    const subject = subjectOf(pod);
+    const defaults = defaultPolicy(settings);
+    // By the entry that the API server chose, what the labels come to is known.
+    const labels = labelsNamed(variant.slice(variant.indexOf("-") + 1));
+    if (labels) return judge(subject, policyOf(labels, defaults).policy, [], request);
+
+    const name = request.namespace ?? "";
+    return (isPod ? current : recent)(name).then((namespace): Verdict => {
+      if (namespace) {
+        const { policy, faults } = policyOf(namespace.metadata?.labels ?? {}, defaults);
+        return judge(subject, policy, faults, request);
+      }
+      const refusal = notFound({ group: "", resource: "namespaces" }, name);
+      const error = `failed to lookup namespace "${name}": ${refusal.message}`;
+      return isPod ? { refuse: refusal, audit: { error } } : { audit: { error } };
+    });
+  },
+});
+
+const isExempt = ({ namespace = "", userInfo }: Request, { exemptions }: Settings) =>
+  exemptions.namespaces.includes(namespace) || exemptions.usernames.includes(userInfo.username ?? "");
+
+const judge = (subject: Subject, policy: Policy, faults: readonly FieldError[], request: Request): Verdict => {
+  const isPod = request.resource.resource === "pods";
+  if (faults.length === 0 && judgesNothing(policy, isPod ? modes : ["audit", "warn"])) return undefined;
+
+  const violation = (mode: Mode): string | undefined => {
+    const offences = offencesOf(subject, policy[mode]);
+    if (offences.length === 0) return undefined;
+    const told = offences.map(({ reason, detail }) => (detail === "" ? reason : `${reason} (${detail})`));
+    return `PodSecurity "${shown(policy[mode])}": ${told.join(", ")}`;
+  };
+  const [refused, noted] = [isPod ? violation("enforce") : undefined, violation("audit")];
+  const unread = faults.map((fault) => `${fault.field}: ${fieldErrorBody(fault)}`);
+  const audit = {
+    ...(unread.length > 0 && { error: `Failed to parse policy: ${aggregate(unread)}` }),
+    ...(isPod && { "enforce-policy": shown(policy.enforce) }),
+    ...(noted && { "audit-violations": `would violate ${noted}` }),
+  };
+  if (refused) return { refuse: forbidden(request, `violates ${refused}`, request.name ?? ""), audit };
+  const warned = violation("warn");
+  return { audit, warnings: warned ? [`would violate ${warned}`] : [] };
+};

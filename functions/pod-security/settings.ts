@@ -1,0 +1,50 @@
+import { isLevel, isVersion, type Label, levels, modes } from "./policy.ts";
+
+/** The configuration that the compiled-in plugin takes, and one thing more. */
+export interface Settings {
+  defaults: Record<Label, string>;
+  exemptions: { usernames: string[]; runtimeClasses: string[]; namespaces: string[] };
+  /** Whether who tightens a namespace hears the names of the pods that violate it. */
+  namesExistingPods: boolean;
+}
+
+export const settings: Settings = {
+  defaults: {
+    enforce: "privileged",
+    "enforce-version": "latest",
+    audit: "privileged",
+    "audit-version": "latest",
+    warn: "privileged",
+    "warn-version": "latest",
+  },
+  exemptions: { usernames: [], runtimeClasses: [], namespaces: [] },
+  namesExistingPods: false,
+};
+
+const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const isSubdomain = (text: string) => text.length <= 253 && text.split(".").every((part) => label.test(part));
+
+const exemptable: Record<keyof Settings["exemptions"], { is(text: string): boolean; what: string }> = {
+  usernames: { is: (text) => text !== "" && text.isWellFormed(), what: "names of users" },
+  runtimeClasses: { is: isSubdomain, what: "names of RuntimeClasses" },
+  namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
+};
+
+/** What is wrong with the values; a default that is empty is as if it were not there. */
+export const faultOf = ({ defaults, exemptions }: Settings): string | undefined => {
+  for (const mode of modes) {
+    const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
+    if (level !== "" && !isLevel(level))
+      return `must have one of ${levels.join(", ")} as defaults.${mode}, not ${JSON.stringify(level)}`;
+    if (version !== "" && !isVersion(version))
+      return `must have latest or v1.x as defaults.${mode}-version, not ${JSON.stringify(version)}`;
+  }
+  for (const kind of ["usernames", "runtimeClasses", "namespaces"] as const) {
+    const { is, what } = exemptable[kind];
+    const wrong = exemptions[kind].find(
+      (value: unknown, index, all) => typeof value !== "string" || !is(value) || all.indexOf(value) < index,
+    );
+    if (wrong !== undefined)
+      return `must list ${what} under exemptions.${kind}, each once, not ${JSON.stringify(wrong)}`;
+  }
+};

@@ -1,0 +1,196 @@
+import assert from "node:assert/strict";
+import { webcrypto } from "node:crypto";
+import { describe, it } from "node:test";
+import "reflect-metadata";
+import * as x509 from "@peculiar/x509";
+import fc from "fast-check";
+import { asSpec, der, named, part, pem, requestFor } from "../../test/certificate-requests.ts";
+import { subjectOf } from "./certificate-request.ts";
+
+x509.cryptoProvider.set(webcrypto);
+const keys = await webcrypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
+const libraryRequest = (json: x509.JsonNameParams) =>
+  x509.Pkcs10CertificateRequestGenerator.create({
+    name: new x509.Name(json),
+    keys,
+    signingAlgorithm: { name: "ECDSA", hash: "SHA-256" },
+  });
+
+const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
+const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
+
+const subjectIn = (...names: Buffer[]) => subjectOf(asSpec(pem(requestFor(...names))));
+const commonNameOf = (identifier: number, ...octets: number[]) => subjectIn(named(part("CN", der(identifier, octets))));
+const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
+
+describe("a certificate request", () => {
+  const texts = {
+    utf8String: fc.string({ unit: "binary", minLength: 1, maxLength: 200 }),
+    printableString: fc.stringMatching(/^[A-Za-z0-9 '()+,\-./:=?]{1,200}$/),
+    ia5String: fc.stringMatching(/^[ -~]{1,40}$/),
+    bmpString: fc.stringMatching(/^[ -~\u00e0-\u0fff]{1,40}$/),
+  };
+  const value = fc.oneof(
+    ...Object.entries(texts).map(([kind, text]) => text.map((text) => ({ text, json: { [kind]: text } }))),
+  );
+  const attribute = fc.tuple(fc.constantFrom("CN", "O", "OU", "C", "L", "1.2.3.4.5"), value);
+
+  it("is for whom a library that writes it says", async () => {
+    const names = fc.array(fc.array(attribute, { minLength: 1, maxLength: 4 }), { maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(names, async (names) => {
+        const json = names.map((parts) => {
+          const attributes = Map.groupBy(parts, ([type]) => type);
+          return Object.fromEntries([...attributes].map(([type, of]) => [type, of.map(([, { json }]) => json)]));
+        });
+        const said = await libraryRequest(json);
+        // The library sorts what it writes as a set.
+        const own = new x509.Pkcs10CertificateRequest(said.rawData).subjectName;
+        assert.deepEqual(subjectOf(asSpec(said.toString("pem"))), {
+          subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
+        });
+        const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
+        assert.deepEqual(own.getField("O").toSorted(), wanted.toSorted());
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("has the last of its common names, and all organizations, also several in one set", () => {
+    assert.deepEqual(
+      subjectIn(
+        named(part("CN", "a"), part("O", "system:masters")),
+        named(part("O", "b"), part("C", "c"), part("CN", "d")),
+        named(),
+      ),
+      { subject: { commonName: "d", organizations: ["system:masters", "b"] } },
+    );
+  });
+
+  it("may name nobody", () => {
+    assert.deepEqual(subjectIn(), { subject: { commonName: "", organizations: [] } });
+  });
+
+  it("says strings in every way that Go reads", () => {
+    const called = (commonName: string) => ({ subject: { commonName, organizations: [] } });
+    const [a, b] = [0x61, 0x62];
+    assert.deepEqual(commonNameOf(0x0c, 0xef, 0xbb, 0xbf, a), called("\ufeffa"));
+    assert.deepEqual(commonNameOf(0x12, 0x31, 0x20), called("1 "));
+    assert.deepEqual(commonNameOf(0x13, 0x2a, 0x26), called("*&"));
+    assert.deepEqual(commonNameOf(0x14, a, 0xe9), called("aé"));
+    assert.deepEqual(commonNameOf(0x16, a, 0x40), called("a@"));
+    assert.deepEqual(commonNameOf(0x1e, 0, a, 0, b), called("ab"));
+    assert.deepEqual(commonNameOf(0x1e, 0, a, 0, 0), called("a"));
+    assert.deepEqual(commonNameOf(0x0c), called(""));
+  });
+
+  it("says nothing by what is no string to Go", () => {
+    for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
+      assert.deepEqual(commonNameOf(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
+  });
+
+  it("has no strings that are none", () => {
+    isMalformed(commonNameOf(0x0c, 0xff));
+    isMalformed(commonNameOf(0x0c, 0xed, 0xa0, 0x80));
+    isMalformed(commonNameOf(0x12, 0x61));
+    isMalformed(commonNameOf(0x13, 0x40));
+    isMalformed(commonNameOf(0x16, 0x80));
+    isMalformed(commonNameOf(0x1e, 0));
+    isMalformed(commonNameOf(0x1e, 0xd8, 0));
+    isMalformed(commonNameOf(0x1e, 0xff, 0xff));
+  });
+});
+
+describe("the PEM of a certificate request", () => {
+  const bytes = requestFor(named(part("CN", "a")));
+  const good = pem(bytes);
+  const read = (text: string) => subjectOf(asSpec(text));
+  const found = { subject: { commonName: "a", organizations: [] } };
+  const other = pem(requestFor(named(part("CN", "b"))));
+
+  it("may have text around it, headers, and lines that end as on Windows", () => {
+    assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
+    assert.deepEqual(read(good.replaceAll("\n", " \t\r\n")), found);
+    assert.deepEqual(read(good.replace("T-----\n", "T-----\nA: b\nC:\n\n")), found);
+    assert.deepEqual(read(good.trimEnd()), found);
+    assert.deepEqual(read(good.replace("\n", "\n\n \n")), found);
+  });
+
+  it("is the first block alone", () => {
+    assert.deepEqual(read(good + other), found);
+    assert.deepEqual(read(pem(bytes, "CERTIFICATE") + good), noBlock);
+    assert.deepEqual(read(pem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
+  });
+
+  it("passes over what is no block", () => {
+    assert.deepEqual(read(other.replace("-----END C", "-----END X") + good), found);
+    assert.deepEqual(read(other.replace(/\nM/, "\n!") + good), found);
+    assert.deepEqual(read(`x${other}${good}`), found);
+    assert.deepEqual(read(other.replace("T-----\n", "T---\n") + good), found);
+  });
+
+  it("is there, and holds a request", () => {
+    for (const text of ["", "hello", bytes.toString("base64"), good.slice(0, -20), `${good.slice(0, -1)}x`])
+      assert.deepEqual(read(text), noBlock);
+    for (const given of [undefined, null, 5, {}, [good], { length: 1e9 }]) assert.deepEqual(subjectOf(given), noBlock);
+    isMalformed(read("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
+    isMalformed(read(pem(Buffer.from("hello"))));
+  });
+
+  it("is read in one go, however often a block begins or ends", () => {
+    for (const piece of [
+      "-----BEGIN X-----\n",
+      "\n-----END X-----",
+      "-----BEGIN A-----\na:\n-----END A-----\n",
+      "a:\n",
+    ])
+      assert.deepEqual(read(piece.repeat(200_000)), noBlock);
+  });
+});
+
+describe("what is no DER", () => {
+  const good = requestFor(
+    named(part("CN", "system:node:n1")),
+    named(part("O", der(0x13, Buffer.from("system:nodes")))),
+  );
+  const read = (bytes: Uint8Array) => subjectOf(asSpec(pem(bytes)));
+
+  it("is no request when it is cut short, at any place", () => {
+    for (let length = 0; length < good.length; length++) isMalformed(read(good.subarray(0, length)));
+  });
+
+  it("is no request with something behind it", () => isMalformed(read(Buffer.concat([good, Buffer.from([0])]))));
+
+  it("is no request with lengths that are too long, too large or without an end", () => {
+    const inside = good.subarray(2 + (Number(good[1]) & 0x80 ? Number(good[1]) & 0x7f : 0));
+    for (const length of [
+      [0x80],
+      [0x83, 0, 0, inside.length],
+      [0x84, 0x7f, 0xff, 0xff, 0xff],
+      [0x88, ...inside],
+      [0xff],
+    ])
+      isMalformed(read(Buffer.from([0x30, ...length, ...inside, 0, 0])));
+  });
+
+  it("is no request when it is nested deep, or long", () => {
+    isMalformed(read(Buffer.alloc(1_000_000, 0x30)));
+    isMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
+    assert.deepEqual(subjectIn(...Array(10_000).fill(named())), { subject: { commonName: "", organizations: [] } });
+  });
+
+  it("never makes it fail, whatever is wrong", () => {
+    const flips = fc.array(fc.tuple(fc.nat(good.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
+    fc.assert(
+      fc.property(flips, (flips) => {
+        const bytes = Buffer.from(good);
+        for (const [at, bits] of flips) bytes[at] = Number(bytes[at]) ^ bits;
+        const answer = read(bytes);
+        assert.ok("subject" in answer || answer.fault === noRequest.fault);
+      }),
+      { numRuns: 1000 },
+    );
+    fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => assert.ok(read(bytes))));
+    fc.assert(fc.property(fc.string(), (text) => assert.ok("fault" in subjectOf(text))));
+  });
+});

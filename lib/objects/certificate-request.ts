@@ -1,0 +1,103 @@
+import { type Element, elementAt, everyElement, fieldsOf, strings } from "./der.ts";
+
+/** Whom a certificate is asked for. */
+export interface Subject {
+  commonName: string;
+  organizations: string[];
+}
+
+/**
+ * The subject of a CertificateSigningRequest's `spec.request`, read as Go reads it; or why there is none, in a sentence.
+ * What isn't looked at here, such as the key, API validation looks at.
+ */
+export const subjectOf = (request: unknown): { subject: Subject } | { fault: string } => {
+  const block = typeof request === "string" ? firstBlock(Buffer.from(request, "base64").toString("latin1")) : undefined;
+  if (block?.type !== "CERTIFICATE REQUEST") return { fault: "PEM block type must be CERTIFICATE REQUEST" };
+  const subject = subjectIn(block.bytes);
+  return subject ? { subject } : { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
+};
+
+const [begin, end, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
+
+/** The first block that is one. Text around it and begun ones without end are passed over; so are its headers. */
+const firstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
+  let from = 0;
+  for (;;) {
+    const ends = text.indexOf(end, from);
+    if (ends < 0) return undefined;
+    const trailer = ends + end.length;
+    const begins = text.slice(from, ends).lastIndexOf(begin) + from;
+    const startsLine = begins === from || text[begins - 1] === "\n";
+    const opening = begins >= from && startsLine ? lineAt(text, begins + begin.length) : undefined;
+    from = trailer;
+    if (!opening?.line.endsWith(dashes)) continue;
+
+    let at = opening.next;
+    for (let header = lineAt(text, at); header.line.includes(":"); header = lineAt(text, at)) at = header.next;
+    // Headers take what has a colon, be it the block's end.
+    if (at === text.length || at > trailer) return undefined;
+    if (at > opening.next && at > ends) continue;
+    const type = opening.line.slice(0, -dashes.length);
+    const isClosed = text.startsWith(type + dashes, trailer);
+    if (!isClosed || lineAt(text, trailer + type.length + dashes.length).line !== "") continue;
+    const bytes = decoded(text.slice(at, Math.max(at, ends)));
+    if (bytes) return { type, bytes };
+  }
+};
+
+/** The line that goes on there, without blanks at its end, and where the next one starts. */
+const lineAt = (text: string, at: number) => {
+  const found = text.indexOf("\n", at);
+  const [stop, next] = found < 0 ? [text.length, text.length] : [found, found + 1];
+  const cut = found >= 0 && text[stop - 1] === "\r" && stop > at ? stop - 1 : stop;
+  let last = cut;
+  while (last > at && (text[last - 1] === " " || text[last - 1] === "\t")) last -= 1;
+  return { line: text.slice(at, last), next };
+};
+
+const decoded = (text: string): Uint8Array | undefined => {
+  const base64 = text.replace(/[ \t\r\n]+/g, "");
+  if (base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) return undefined;
+  return Buffer.from(base64, "base64");
+};
+
+const [integer, bitString, objectIdentifier, sequence, set, attributes] = [0x02, 0x03, 0x06, 0x30, 0x31, 0xa0] as const;
+
+/** CertificationRequest → CertificationRequestInfo → Name. */
+const subjectIn = (bytes: Uint8Array): Subject | undefined => {
+  const whole = elementAt(bytes, 0, bytes.length);
+  if (whole?.identifier !== sequence || whole.end !== bytes.length) return undefined;
+  const [information] = fieldsOf(bytes, whole, sequence, sequence, bitString) ?? [];
+  const [, name] = (information && fieldsOf(bytes, information, integer, sequence, sequence, attributes)) ?? [];
+  return name && subjectNamed(bytes, name);
+};
+
+/** Of several common names the last one counts. What is no string says nothing; what is none of its kind is an error. */
+const subjectNamed = (bytes: Uint8Array, name: Element): Subject | undefined => {
+  const subject: Subject = { commonName: "", organizations: [] };
+  const take = (attribute: Element): boolean => {
+    const [type] = fieldsOf(bytes, attribute, objectIdentifier) ?? [];
+    const value = type && elementAt(bytes, type.end, attribute.end);
+    if (!value || !isObjectIdentifier(bytes, type)) return false;
+    const read = strings.get(value.identifier);
+    if (!read) return true;
+    const text = read(bytes.subarray(value.start, value.end));
+    if (text === undefined) return false;
+    const kind = Buffer.from(bytes.subarray(type.start, type.end)).toString("hex");
+    if (kind === commonName) subject.commonName = text;
+    if (kind === organization) subject.organizations.push(text);
+    return true;
+  };
+  const isRight = everyElement(bytes, name, set, (names) => everyElement(bytes, names, sequence, take));
+  return isRight ? subject : undefined;
+};
+
+/** 2.5.4.3 and 2.5.4.10. */
+const [commonName, organization] = ["550403", "55040a"];
+
+/** Each number in it is whole, and in as few octets as will do. */
+const isObjectIdentifier = (bytes: Uint8Array, { start, end }: Element): boolean => {
+  for (let at = start; at < end; at++)
+    if (bytes[at] === 0x80 && (at === start || Number(bytes[at - 1]) < 0x80)) return false;
+  return end > start && Number(bytes[end - 1]) < 0x80;
+};

@@ -1,0 +1,20 @@
+import type { SecretPlace } from "./needs.ts";
+
+/** Of a service's settings: where the token is kept that it wants to hear, and never the token. */
+export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
+
+/** The place that such settings name, if they name one; an ARN says its region. */
+export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSettings): SecretPlace | undefined => {
+  const place = tokenSecret || tokenParameter;
+  if (place === "") return undefined;
+  const own = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
+  return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
+};
+
+/** What is wrong with them, in a sentence that names the service. */
+export const unfitToken = (settings: typeof tokenSettings, service: string): string | undefined => {
+  if (settings.tokenSecret !== "" && settings.tokenParameter !== "")
+    return `must have one of tokenSecret and tokenParameter for ${service}, or none`;
+  if (tokenOf(settings)?.region === "")
+    return `must have a region beside the token for ${service}, for instance eu-west-1`;
+};

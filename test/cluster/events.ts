@@ -1,0 +1,45 @@
+import fc, { type Arbitrary } from "fast-check";
+import { asked, maybe, one, type Sequence, type Step, whole } from "./generator.ts";
+
+// Events, more of them than there are tokens.
+
+/**
+ * Nobody but the events of one sequence draws from its bucket, and what they change is always the same, so that where a
+ * token more is there for one, what follows is what it would have been.
+ */
+const crowd: Arbitrary<Sequence> = fc
+  .tuple(
+    whole({
+      kind: one("Pod", "Node"),
+      name: maybe(one("a", "b")),
+      apiVersion: maybe(one("v1")),
+      uid: fc.noBias(fc.uuid()),
+    }),
+    maybe(whole({ component: maybe(one("kubelet")), host: maybe(one("n1")) })),
+    fc.array(asked, { minLength: 2, maxLength: 5 }),
+  )
+  .map(([object, source, [first, ...others]]): Sequence => {
+    const involvedObject = { ...object, namespace: "default" };
+    const body = { apiVersion: "v1", kind: "Event", metadata: {}, involvedObject, ...(source && { source }) };
+    const seen = { count: 2, reason: "Again" };
+    const steps = [
+      ...(first ? [{ ...first, dryRun: false, verb: "create", body } satisfies Step] : []),
+      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: seen }) satisfies Step),
+    ];
+    return { kind: "events", namespace: "default", generateName: false, steps };
+  });
+
+export const eventScenes = { events: crowd };
+
+const usual = { qps: 10_000, burst: 100_000 };
+
+/** No token comes back before a second has gone, and nobody's limit is met but that of what an event is about. */
+export const eventLimits = {
+  limits: [
+    { type: "SourceAndObject", qps: 1, burst: 3 },
+    { type: "Server", ...usual },
+    { type: "Namespace", ...usual, cacheSize: 10 },
+    { type: "User", ...usual },
+    { type: "SourceAndObject", qps: 1, burst: 2, cacheSize: 100_000 },
+  ],
+};
