@@ -205,7 +205,7 @@ describe("a newcomer", () => {
   });
 
   const sentences: [string, string[], number, RegExp][] = [
-    ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has bench, .*\n$/],
+    ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has arm, bench, .*\n$/],
     ["an unknown option", ["serve", "--prot", "1"], 2, /^postern serve: Unknown option '--prot'/],
     ["an unknown rule", ["explain", "nope"], 2, /^there is no rule "nope"; postern rules lists them\n$/],
     ["a rule that exists", ["new", "always-admit"], 2, /^functions\/always-admit is there already\n$/],
