@@ -107,12 +107,7 @@ describe("a real API server calls Postern", { skip: binaries ? false : missing }
       await remove(one.admin, postern.manifests(), announcer);
       await postern.stop();
     };
-    /** What was reported while this was done. */
-    const during = async <T>(act: () => Promise<T>): Promise<[T, Report[]]> => {
-      const start = postern.reports.length;
-      return [await act(), postern.reports.slice(start)];
-    };
-    return { ...postern, applied, during, close: postern.stop, stop };
+    return { ...postern, applied, close: postern.stop, stop };
   };
   type Serving = Awaited<ReturnType<typeof serving>>;
 

@@ -66,12 +66,7 @@ describe("a group on a real API server", { skip: binaries ? false : missing }, (
       await remove(cluster.admin, postern.manifests(), announcer);
       await postern.stop();
     };
-    /** What was reported while this was done. */
-    const during = async <T>(act: () => Promise<T>): Promise<[T, Report[]]> => {
-      const start = postern.reports.length;
-      return [await act(), postern.reports.slice(start)];
-    };
-    return { ...postern, during, stop };
+    return { ...postern, stop };
   };
 
   it("stores what its members store one by one, and refuses what they refuse, with fewer calls", async () => {

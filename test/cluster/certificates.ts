@@ -4,7 +4,7 @@ import { asSpec, named, part, pem, requestFor } from "../certificate-requests.ts
 import type { Call } from "./client.ts";
 import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User } from "./generator.ts";
 import type { Fields } from "./requests.ts";
-import type { Scenario } from "./scenarios.ts";
+import type { Scenario } from "./scenarios/steps.ts";
 
 // Who asks for certificates, who approves, signs and attests, and for whom.
 

@@ -3,7 +3,7 @@ import { requestsAmong, signingRequest } from "./certificates.ts";
 import type { Call, Client } from "./client.ts";
 import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./generator.ts";
 import type { Fields } from "./requests.ts";
-import type { Scenario } from "./scenarios.ts";
+import type { Scenario } from "./scenarios/steps.ts";
 
 // What kubelets write, of their own nodes and of others.
 

@@ -15,7 +15,7 @@ import {
   whole,
 } from "./generator.ts";
 import type { Fields } from "./requests.ts";
-import type { Scenario } from "./scenarios.ts";
+import type { Scenario } from "./scenarios/steps.ts";
 
 // Pods that dare more or less, their templates, and namespaces that ask for more or less of them.
 

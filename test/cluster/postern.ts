@@ -93,8 +93,13 @@ export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
     const catalogue = whole ? rules.map(asWhole) : rules;
     return configurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
   };
+  /** What was reported while this was done. */
+  const during = async <T>(act: () => Promise<T>): Promise<[T, Report[]]> => {
+    const start = reports.length;
+    return [await act(), reports.slice(start)];
+  };
   serve(yaml);
-  return { reports, serve, manifests, url: gateway.url, stop: () => gateway.close() };
+  return { reports, serve, manifests, during, url: gateway.url, stop: () => gateway.close() };
 };
 
 const asWhole = ({ rule: { variants: _, ...rule }, ...listed }: Listed): Listed => ({ ...listed, rule });
