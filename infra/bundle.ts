@@ -163,7 +163,7 @@ const spared = (listed: Listed): Plugin => ({
 /** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
 const forEntries = new Set([
   ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
-  ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired", "variants"],
+  ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired", "variants", "everywhere"],
 ]);
 
 /** Of `export default rule({ … })`, what decides: its functions, its settings and its needs. */

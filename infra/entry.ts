@@ -73,7 +73,7 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
   const failurePolicy = policyOf(setup, harden && rule.guards === true);
   return {
     match,
-    exempt: exemptionsOf(name, match, setup, failurePolicy),
+    exempt: exemptionsOf(name, match, setup, failurePolicy === "Fail" && !rule.everywhere),
     conditions: {
       ...inPhase(rule.authorizedBy, phase, settings),
       ...inPhase(rule.matchConditions, phase, settings),
@@ -103,13 +103,13 @@ const exemptionsOf = (
   name: string,
   match: readonly Match[],
   { exempt = {} }: Setup,
-  failurePolicy: "Fail" | "Ignore",
+  sparesVital: boolean,
 ): Exempt => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(judgesNamespaces))
     throw new Complaint(
       `rules.${name}.exempt.namespaceLabels would let whoever labels a namespace exempt it, since ${name} judges namespaces too; use namespaces, users or groups`,
     );
-  return failurePolicy === "Fail" && exempt.namespaces === undefined ? { ...exempt, namespaces: vital } : exempt;
+  return sparesVital && exempt.namespaces === undefined ? { ...exempt, namespaces: vital } : exempt;
 };
 
 const judgesNamespaces = ({ apiGroups, resources }: Match) =>

@@ -51,6 +51,8 @@ export interface Entry<Settings> {
   matchPolicy?: "Equivalent" | "Exact";
   /** Refuses for security's sake: Fail once hardened. */
   guards?: boolean;
+  /** Fails closed in kube-system and kube-node-lease, too: nothing that heals a cluster waits for it. */
+  everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
 }
@@ -63,7 +65,7 @@ export interface Variant<Settings>
   extends Partial<
     Pick<
       Entry<Settings>,
-      "match" | "matchConditions" | "namespaceSelector" | "objectSelector" | "guards" | "timeoutSeconds"
+      "match" | "matchConditions" | "namespaceSelector" | "objectSelector" | "guards" | "everywhere" | "timeoutSeconds"
     >
   > {
   name: string;
@@ -95,7 +97,7 @@ export interface Definition<Object, Settings extends object, N extends Needs> ex
   checkSettings?(settings: Settings): string | undefined;
   /** Refused in postern.yaml unless `exempt` is written out there. */
   exemptionRequired?: boolean;
-  /** Its entries, where it has more than one. The rule is right under any of them, and under none. */
+  /** Its entries, where it has more than one. The rule is right under each that a request can reach, and under none. */
   variants?: OfSettings<readonly Variant<Settings>[], Settings>;
   /** What the rule may ask of the world; its rights follow from it. */
   needs?: N;

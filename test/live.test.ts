@@ -292,6 +292,16 @@ describe("a cluster that is read", { skip: binaries ? false : missing }, () => {
     });
   });
 
+  it("is asked again by those who waited for a question that fails or stays away", async () => {
+    const open = environment();
+    way.faults.push({ milliseconds: 3000 });
+    const hasty = open(500).get(namespaces, "a");
+    const others = [0, 1].map(() => open(6000).get(namespaces, "a"));
+    await assert.rejects(hasty, failing(/did not answer in time$/));
+    for (const found of await Promise.all(others)) assert.equal(found?.metadata?.name, "a");
+    assert.equal(way.paths.length, 2);
+  });
+
   it("is looked at again for what somebody is about to make, for as long as was said", async () => {
     const patient = { maxAge: 0, patience: 3 };
     const soon = environment()().get(namespaces, "soon", undefined, patient);

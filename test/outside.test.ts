@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { worlds } from "#lib/cluster/live.ts";
 import { decide } from "#lib/decide.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
@@ -75,6 +76,19 @@ describe("a service outside the cluster", () => {
     const waiting = [700, 200, 400].map((time) => assert.rejects(ask({ keep }, "one", time), late));
     await Promise.all([...waiting, assert.rejects(ask({}, "one", 200), late)]);
     assert.equal(asked, 2);
+  });
+
+  it("says to each who asks at once only what is good for all", async () => {
+    const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
+    says = "nothing";
+    const hasty = assert.rejects(ask({ keep: mayKeep }, "one", 300), /did not answer in time$/);
+    const other = ask({ keep: mayKeep });
+    while (asked === 0) await wait(5);
+    says = "no";
+    await hasty;
+    assert.equal(await other, "no");
+    assert.deepEqual(await Promise.all([ask({ keep: mayKeep }), ask({ keep: mayKeep })]), ["no", "no"]);
+    assert.equal(asked, 4, "each for itself");
   });
 
   it("is asked without a certificate only where the rule said so", async () => {

@@ -9,6 +9,7 @@ import { type Credentials, tokens } from "./credentials.ts";
 import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./exchange.ts";
 import { type Found, type Memory, memoryOf } from "./memory.ts";
 import { outside } from "./outside.ts";
+import { shared } from "./shared.ts";
 
 /** How a cluster's API is reached. */
 export interface Connection {
@@ -65,7 +66,8 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
   const call = async (path: string, deadline: number, body?: object, isSafe = true) => {
     let isFresh = false;
     for (let attempt = 1; ; attempt++) {
-      const bearer = await before(deadline, token(Date.now() + longestRead));
+      const latest = Date.now() + longestRead;
+      const bearer = await before(body ? deadline : latest, token(latest));
       const headers = {
         accept: "application/json",
         "accept-encoding": "gzip",
@@ -77,7 +79,7 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         `${server}${path}`,
         { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : kept()) },
         body && JSON.stringify(body),
-        body ? deadline : Date.now() + longestRead,
+        body ? deadline : latest,
       ).catch(unanswered);
       const again = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
       if (answer instanceof Unanswered) {
@@ -116,9 +118,11 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
     /** Read for this review, or within `maxAge` seconds before it. */
     const read = async (what: string, key: string, maxAge: number, search: () => Promise<Found>): Promise<unknown> => {
       const earliest = since ?? started - maxAge * 1000;
-      const found = memory.recall(`${cluster} ${key}`, earliest, search);
+      const found = await shared(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
+        failing(`read ${what} of`),
+      );
       if (found.since < started) isRemembered = true;
-      return "pending" in found ? before(deadline, found.pending).catch(failing(`read ${what} of`)) : found.content;
+      return found.content;
     };
 
     const pathOf = ({ group, resource, version = "v1" }: Resource, namespace?: string) =>

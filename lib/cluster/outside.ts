@@ -5,6 +5,7 @@ import { queryOf } from "./cloud.ts";
 import { tokens } from "./credentials.ts";
 import { type Answer, before, exchange, Unanswered, unanswered } from "./exchange.ts";
 import type { Memory } from "./memory.ts";
+import { shared } from "./shared.ts";
 
 /** Kept back of a review's time, so that its rule can still say what follows from no answer. */
 const margin = 100;
@@ -24,23 +25,22 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     if (keep === undefined) return asSomebody(request, deadline - margin).catch(failing);
 
     const key = JSON.stringify(["https", cluster, request]);
+    const until = deadline - margin;
+    const search = async () => {
+      const content = await asSomebody(request, until);
+      return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
+    };
     const recall = async (earliest: number) => {
-      let isOurs = false;
-      const search = async () => {
-        isOurs = true;
-        const content = await asSomebody(request, deadline - margin);
-        return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
-      };
-      const found = memory.recall(key, earliest, search);
-      const content =
-        "pending" in found ? (isOurs ? found.pending : before(deadline - margin, found.pending)) : found.content;
+      const told = await shared(memory, key, earliest, until, search).catch(failing);
       // The memory has it from `search` alone.
-      const answer = (await Promise.resolve(content).catch(failing)) as HttpsResponse;
-      return { since: found.since, answer };
+      const answer = told.content as HttpsResponse;
+      const seconds = keep(answer);
+      const isOver = told.since < started && told.since + seconds * 1000 <= started;
+      // What isn't worth keeping holds for who asked it.
+      return { ...told, answer, isOurs: told.isOurs || (seconds > 0 && !isOver) };
     };
     const known = await recall(since ?? 0);
-    const isOver = known.since < started && known.since + keep(known.answer) * 1000 <= started;
-    const found = isOver ? await recall(started) : known;
+    const found = known.isOurs ? known : await recall(Math.max(started, known.since + 1));
     if (found.since < started) isRemembered = true;
     return found.answer;
   };
@@ -48,9 +48,21 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
   return {
     https: (request: HttpsRequest) => call(request),
     http: (request: HttpsRequest) => call(request, either),
-    aws: async (action: AwsAction, request: AwsRequest) => call(queryOf(action, request, new Date()), either),
+    aws: async (action: AwsAction, request: AwsRequest) => {
+      const signed = attempted(() => queryOf(action, request, new Date()));
+      return call(signed, either);
+    },
     isRemembered: () => isRemembered,
   };
+};
+
+/** What can't be asked for want of an identity is our failure, not the rule's. */
+const attempted = <T>(make: () => T): T => {
+  try {
+    return make();
+  } catch (error) {
+    throw new Failure(503, `could not ask AWS: ${error instanceof Error ? error.message : error}`, { cause: error });
+  }
 };
 
 /** With the token that the request names; a token that is refused may have been exchanged for another since. */
@@ -60,13 +72,17 @@ const asSomebody = async ({ bearer, ...request }: HttpsRequest, deadline: number
   const { token, refused } = holders.get(place) ?? tokens(bearer);
   holders.set(place, { token, refused });
   for (let isAgain = false; ; isAgain = true) {
-    const value = await before(deadline, token(deadline));
+    const value = await before(deadline, token(Date.now() + longestWait)).catch((error: Error) => {
+      throw error instanceof Unanswered ? error : new Error("its token could not be read", { cause: error });
+    });
     const headers = { ...request.headers, authorization: `Bearer ${value}` };
     const answer = await ask({ ...request, headers }, deadline);
     if (answer.status !== 401 || isAgain) return answer;
     await refused(String(value));
   }
 };
+/** In milliseconds: others may wait for a token, too, and have more time. */
+const longestWait = 10_000;
 /** Of this environment: settings name few. */
 const holders = new Map<string, ReturnType<typeof tokens>>();
 
