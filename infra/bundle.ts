@@ -5,9 +5,10 @@ import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { Connection } from "#lib/cluster/live.ts";
+import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
-import type { Phase } from "#lib/rule.ts";
+import type { Phase, Rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import { longestTimeoutOf } from "./entry.ts";
 import type { Listed } from "./registry.ts";
@@ -31,6 +32,8 @@ export interface Bundle {
   tokens: SecretPlace[];
   /** What it does in AWS by its own role. */
   actions: AwsAction[];
+  /** The clusters and their key versions, such as `prod-eu.1`. */
+  accepts: string[];
 }
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -94,6 +97,9 @@ export const bundle = async (
     asks: asksCluster(rule),
     tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
+    accepts: Object.entries(share.clusters).flatMap(([cluster, { keyVersions }]) =>
+      keyVersions.map((version) => `${cluster}.${version}`),
+    ),
   };
 };
 
@@ -131,10 +137,15 @@ const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace
 };
 
 /** What its settings name, wherever it is on. */
-const secretsOf = ({ rule }: Listed, { clusters }: Share): SecretPlace[] =>
-  Object.values(rule.needs ?? {}).flatMap(({ secrets }) =>
-    Object.values(clusters).flatMap(({ mode, settings }) => (mode === "off" ? [] : (secrets?.(settings) ?? []))),
+const secretsOf = ({ rule, members }: Listed, { clusters }: Share): SecretPlace[] =>
+  Object.values(clusters).flatMap((share) =>
+    // A group's settings are those of its members, each with its own mode.
+    members
+      ? members.flatMap((member) => secretsIn(member.rule, Reflect.get(share.settings, member.name)))
+      : secretsIn(rule, share),
   );
+const secretsIn = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }): SecretPlace[] =>
+  mode === "off" ? [] : Object.values(needs).flatMap(({ secrets }) => secrets?.(settings) ?? []);
 
 const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
 const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);
@@ -163,7 +174,16 @@ const spared = (listed: Listed): Plugin => ({
 /** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
 const forEntries = new Set([
   ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
-  ...["matchPolicy", "guards", "timeoutSeconds", "sideEffects", "checkSettings", "exemptionRequired", "variants", "everywhere"],
+  ...[
+    "matchPolicy",
+    "guards",
+    "timeoutSeconds",
+    "sideEffects",
+    "checkSettings",
+    "exemptionRequired",
+    "variants",
+    "everywhere",
+  ],
 ]);
 
 /** Of `export default rule({ … })`, what decides: its functions, its settings and its needs. */

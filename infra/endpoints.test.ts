@@ -19,6 +19,7 @@ const sample: Bundle = {
   asks: false,
   tokens: [],
   actions: [],
+  accepts: ["prod.1", "prod.2"],
 };
 const folders: string[] = [];
 

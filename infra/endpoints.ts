@@ -82,7 +82,7 @@ const plan = (bundle: Bundle, publicKeys: string, { memorySize, timeout }: Sizin
  * the digest in the description makes it differ whenever the version's logical id does.
  */
 const lambdaOf = (
-  { name, summary, id, digest, memorySize, timeout }: Planned,
+  { name, summary, id, digest, memorySize, timeout, accepts }: Planned,
   publicKeys: string,
   folder: string,
 ): Json => {
@@ -94,7 +94,7 @@ const lambdaOf = (
     timeout,
     // Not by its name or by Fn::GetAtt: with those osls adds a DependsOn that says nothing new, and cfn-lint warns.
     role: { "Fn::Sub": blank(`${id}Role.Arn`) },
-    environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage },
+    environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
     package: { artifact: `${folder}/${name}.zip` },
   };
 };

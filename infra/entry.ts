@@ -99,12 +99,7 @@ export const longestTimeoutOf = (rule: Rule, setup?: Setup): number => {
 const policyOf = ({ failurePolicy, mode }: Setup, hardened: boolean): "Fail" | "Ignore" =>
   mode === "enforce" ? (failurePolicy ?? (hardened ? "Fail" : "Ignore")) : "Ignore";
 
-const exemptionsOf = (
-  name: string,
-  match: readonly Match[],
-  { exempt = {} }: Setup,
-  sparesVital: boolean,
-): Exempt => {
+const exemptionsOf = (name: string, match: readonly Match[], { exempt = {} }: Setup, sparesVital: boolean): Exempt => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(judgesNamespaces))
     throw new Complaint(
       `rules.${name}.exempt.namespaceLabels would let whoever labels a namespace exempt it, since ${name} judges namespaces too; use namespaces, users or groups`,

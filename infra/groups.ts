@@ -16,7 +16,12 @@ type On = { listed: Listed; entry: Entry; mode: Setup["mode"] };
 
 /** A group, as if it were a rule with a folder of its own. */
 export const asRule = ({ name, members }: Group): Listed => {
-  const needs = Object.assign({}, ...members.map(({ rule }) => rule.needs));
+  // Two may call theirs alike.
+  const needs = Object.fromEntries(
+    members.flatMap(({ name, rule }) =>
+      Object.entries(rule.needs ?? {}).map(([need, one]) => [`${name}.${need}`, one]),
+    ),
+  );
   const summary = `Does at once what ${members.map(({ name }) => name).join(", ")} would do one after the other.`;
   const face: Rule = rule({ summary, needs, match: [], mutate() {} });
   return { name, folder: "", phases: ["mutate"], rule: face, members };

@@ -116,7 +116,9 @@ const checkChain = (webhooks: Webhook[]) => {
         const called = webhooks.filter(({ rules }) =>
           rules.some((match) => matches(match, group, resource, operation)),
         );
-        const seconds = called.reduce((sum, { timeoutSeconds }) => sum + timeoutSeconds, 0);
+        // Of a rule's variants, one is called.
+        const byRule = Map.groupBy(called, ruleOf).values();
+        const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((one) => one.timeoutSeconds)), 0);
         if (seconds <= longest.seconds) continue;
         const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
         Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
@@ -126,6 +128,13 @@ const checkChain = (webhooks: Webhook[]) => {
       `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`,
     );
 };
+
+/** Of its name the last part before the domain; no rule's name has a dot. */
+const ruleOf = ({ name }: Webhook) =>
+  name
+    .replace(/\.postern\.dev$/, "")
+    .split(".")
+    .at(-1);
 
 const overlap = (list: readonly string[], wanted: readonly string[]) =>
   list.includes("*") || wanted.some((one) => list.includes(one));

@@ -78,7 +78,8 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       turn.phase = phase;
       turn.variant = variant as string | undefined;
       turn.settings = settings;
-      turn.world = recordedFor(rule, needs);
+      // Whoever brings settings of his own brings the world along: the function's rights are for its own.
+      turn.world = recordedFor(rule, settings === undefined ? needs : (needs ?? {}));
       if (now !== undefined) turn.now = new Date(String(now));
       if (Number.isNaN(turn.now?.getTime()))
         throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");

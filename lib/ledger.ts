@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { frozen } from "./settings.ts";
 
 /** For how long something is kept, and among how many. */
@@ -47,7 +48,7 @@ export const memoryLedger = (): Ledger => {
       shelves.set(name, shelf.add(key));
       all.set(key, { value: frozen(value), until: now + seconds * 1000, shelf });
       for (const oldest of shelf) {
-        if (shelf.size <= most) break;
+        if (shelf.size <= most && now < (all.get(oldest)?.until ?? 0)) break;
         forget(oldest);
       }
       return value;
@@ -55,10 +56,14 @@ export const memoryLedger = (): Ledger => {
   };
 };
 
+/** What somebody chose may be as long as a review; a table takes no such key. */
+const longestKey = 256;
+const short = (key: string) => (key.length > longestKey ? createHash("sha256").update(key).digest("base64url") : key);
+
 /** The same ledger, where others use the same keys. */
 export const within = (ledger: Ledger, place: string): Ledger => ({
   change: (key, change, { shelf, ...terms } = {}) =>
-    ledger.change(`${place} ${key}`, change, {
+    ledger.change(`${place} ${short(key)}`, change, {
       ...terms,
       shelf: { ...(shelf ?? common), name: `${place} ${(shelf ?? common).name}` },
     }),

@@ -9,7 +9,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { LambdaClient } from "@aws-sdk/client-lambda";
-import { arm, disarm, rollBack, standingOf } from "../infra/aws/glass.ts";
+import { arm, disarm, rollBack, standingOf } from "../infra/aws/emergency.ts";
 import { type Functions, openFunctions } from "../infra/aws/versions.ts";
 import { shareOf } from "../infra/bench/handler.ts";
 import { bundle } from "../infra/bundle.ts";
@@ -35,7 +35,7 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
   let functions: Functions;
   let good: Buffer;
   const crashing = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
-  const environment = { POSTERN_KEYS: one.publicKey, POSTERN_STAGE: "test" };
+  const environment = { POSTERN_KEYS: one.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
@@ -119,6 +119,29 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
       assert.equal((await asked()).response.allowed, false);
     });
 
+    it("say so to nobody else, and take what is no review for none", async () => {
+      await disarm(functions, rule, soon());
+      const statusOf = async (change: object) => {
+        const { payload, fault } = await functions.invoke(rule, "live", { ...event("mutate"), ...change });
+        assert.equal(fault, undefined, JSON.stringify(change));
+        return Object(payload).statusCode;
+      };
+      const path = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
+      for (const segment of [`bench.${"A".repeat(86)}`, one.segment("other", 2), one.segment("stranger"), "bench", ""])
+        assert.equal(await statusOf(path(segment)), 404, segment);
+      assert.equal(await statusOf({ rawPath: undefined }), 404);
+      for (const body of [undefined, "hello", "{}", '{"request":null}', "[]"])
+        assert.equal(await statusOf({ body }), 400, body);
+      assert.equal(
+        await statusOf({ body: Buffer.from(JSON.stringify(review)).toString("base64"), isBase64Encoded: true }),
+        200,
+      );
+      assert.equal(await statusOf(path(one.segment("other"))), 200);
+      assert.equal(await statusOf({ rawPath: `${path(one.segment("bench")).rawPath}/variant` }), 200);
+      const probe = { rawPath: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" }, body: "" };
+      assert.equal(await statusOf(probe), 200);
+    });
+
     it("do so though their own code doesn't start", async () => {
       deploy(crashing);
       assert.match(String(await asked()), /it does not start|the runtime ended/);
@@ -162,6 +185,7 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
         assert.equal((await asked()).response.allowed, true, `after ${step} calls`);
         await arm(functions, rule);
         assert.equal((await asked()).response.allowed, false, `after ${step} calls`);
+        assert.deepEqual([latest()?.code, latest()?.environment], [good, environment], `after ${step} calls`);
       }
       assert.ok(step > 8, `${step} steps`);
     });
@@ -195,6 +219,8 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
     it("don't forget the keys in use", async () => {
       deploy(good, { POSTERN_KEYS: `${one.publicKey},second` });
       await assert.rejects(rollBack(functions, rule), /version 1 of always-deny doesn't accept the keys in use/);
+      deploy(good, { POSTERN_KEYS: one.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
+      await assert.rejects(rollBack(functions, rule, "1"), /doesn't accept the clusters and key versions in use/);
     });
 
     it("are not moved over somebody else's move", async () => {
@@ -254,10 +280,10 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
         [["status"], 2, /^--stage must name the stage/],
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [["rollback", "--stage", "test"], 2, /^postern rollback takes one rule/],
-        [["rollback", rule, "--all", "--stage", "test"], 2, /^postern rollback takes one rule/],
-        [["rollback", "--all", "--stage", "test"], 1, /has no version before version 1/],
-        [["disarm", rule, "--stage", "test"], 2, /^--for takes a time up to 24h/],
-        [["disarm", rule, "--stage", "test", "--for", "25h"], 2, /^--for takes a time up to 24h.*not "25h"/],
+        [["rollback", rule, "--stage", "test"], 1, /has no version before version 1/],
+        [["disarm", rule, "--stage", "test", "--for", "5s"], 2, /^--for takes a time from 1m to 24h.*not "5s"/],
+        [["disarm", rule, "--stage", "test"], 2, /^--for takes a time from 1m to 24h/],
+        [["disarm", rule, "--stage", "test", "--for", "25h"], 2, /^--for takes a time from 1m to 24h.*not "25h"/],
         [["disarm", "none", "--stage", "test", "--for", "5m"], 1, /^stage test has no function for none/],
       ];
       for (const [words, code, sentence] of wrong) {

@@ -23,4 +23,8 @@ const sent = (request: object) =>
 
 /** JSON's whole numbers are integers to CEL. */
 const celValue = (value: unknown): Record<string, unknown> =>
-  JSON.parse(JSON.stringify(value), (_, inner) => (Number.isSafeInteger(inner) ? BigInt(inner) : inner));
+  JSON.parse(JSON.stringify(value), (_, inner) => (Number.isSafeInteger(inner) ? BigInt(inner) : asMap(inner)));
+
+/** A map has the keys that are in it: not those that every object of ours inherits. */
+const asMap = (value: unknown) =>
+  typeof value === "object" && value !== null && !Array.isArray(value) ? new Map(Object.entries(value)) : value;

@@ -22,15 +22,17 @@ export const inStage = async <T>(options: Options, act: (functions: Functions) =
 /** Its errors carry metadata; those of its credentials and its region only a name or a sentence. */
 const isOfAws = (error: unknown): boolean =>
   error instanceof Error &&
-  ("$metadata" in error || error.name === "CredentialsProviderError" || /region is missing/i.test(error.message));
+  ("$metadata" in error ||
+    ["CredentialsProviderError", "TimeoutError"].includes(error.name) ||
+    /region is missing/i.test(error.message));
 
-/** `90s`, `30m`, `2h`, as milliseconds. */
+/** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
 export const duration = (text: string | undefined, option: string): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
   const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
-  if (milliseconds === 0 || milliseconds > 24 * 3_600_000)
+  if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)
     throw new Complaint(
-      `--${option} takes a time up to 24h, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
+      `--${option} takes a time from 1m to 24h, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
     );
   return milliseconds;
 };

@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import {
   type FunctionConfiguration,
   GetAliasCommand,
@@ -12,7 +14,7 @@ import {
   UpdateFunctionConfigurationCommand,
   waitUntilFunctionUpdatedV2,
 } from "@aws-sdk/client-lambda";
-import { Complaint } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
 
 /** Where a function's alias `live` points. */
 export interface Live {
@@ -48,9 +50,13 @@ export interface Functions {
   invoke(rule: string, version: string, event: object): Promise<Answer>;
   /** Points `live` at one version alone, if it still points where it did. */
   move(rule: string, version: string, before: Live): Promise<void>;
+  /** What the next deployment finds: the environment of the code that is there but not published. */
+  unpublished(rule: string): Promise<Record<string, string>>;
+  /** Puts a version's code and environment there, in this order. */
+  restore(rule: string, version: Version): Promise<void>;
   /**
    * Publishes a version once more, with its code rewritten and another environment. What was there for the next deployment
-   * is there again afterwards.
+   * is there again afterwards, code first: whatever stops us midway leaves the other environment behind, to be seen by.
    */
   republish(
     rule: string,
@@ -79,21 +85,29 @@ export const openFunctions = (
     await waitUntilFunctionUpdatedV2(waiting, { FunctionName: nameOf(rule) });
     return (await read(rule)).configuration;
   };
+  /** Nobody else's change may come between: the next step would publish it, or undo it. */
+  const ours = async (rule: string, isOurs: (latest: FunctionConfiguration) => boolean) => {
+    const latest = await settled(rule);
+    if (isOurs(latest)) return latest;
+    throw new Complaint(`somebody else changes ${rule} at the same time; look at it again with postern status`, 1);
+  };
   const upload = async (rule: string, zip: Uint8Array, { RevisionId, Architectures }: FunctionConfiguration) => {
     const code = { FunctionName: nameOf(rule), ZipFile: zip, RevisionId, Architectures };
     await client.send(new UpdateFunctionCodeCommand(code));
-    return settled(rule);
+    const sha256 = createHash("sha256").update(zip).digest("base64");
+    return ours(rule, ({ CodeSha256 }) => CodeSha256 === sha256);
   };
   const surround = async (rule: string, Variables: Record<string, string>, { RevisionId }: FunctionConfiguration) => {
     const change = { FunctionName: nameOf(rule), Environment: { Variables }, RevisionId };
     await client.send(new UpdateFunctionConfigurationCommand(change));
-    return settled(rule);
+    return ours(rule, ({ Environment }) => isDeepStrictEqual({ ...Environment?.Variables }, Variables));
   };
 
   const missing = (rule: string) => (error: unknown) => {
     if (!isCalled(error, "ResourceNotFoundException")) throw error;
-    throw new Complaint(`stage ${stage} has no function for ${rule}, or none that is live`, 1);
+    throw nobody(rule);
   };
+  const nobody = (rule: string) => new Complaint(`stage ${stage} has no function for ${rule}, or none that is live`, 1);
 
   return {
     rules: async () => {
@@ -146,17 +160,27 @@ export const openFunctions = (
         });
     },
 
+    unpublished: async (rule) => (await read(rule)).configuration.Environment?.Variables ?? {},
+
+    restore: async (rule, version) => {
+      const [{ configuration }, source] = [await read(rule), await read(rule, version.version)];
+      const code = await downloaded(source.location);
+      await surround(rule, version.environment, await upload(rule, code, configuration));
+    },
+
     republish: async (rule, from, { code, environment, description }) => {
       const before = await read(rule);
-      const source = await read(rule, from.version);
       const held = await downloaded(before.location);
-      const changed = await upload(rule, code(await downloaded(source.location)), before.configuration);
-      const { RevisionId, CodeSha256 } = await surround(rule, environment, changed);
-      const request = { FunctionName: nameOf(rule), CodeSha256, RevisionId, Description: description };
-      const { Version: published } = await client.send(new PublishVersionCommand(request));
+      const rewritten = code(await downloaded((await read(rule, from.version)).location));
       const usual = before.configuration.Environment?.Variables ?? {};
-      await upload(rule, held, await surround(rule, usual, await settled(rule)));
-      return String(published);
+      const changed = await upload(rule, rewritten, await surround(rule, environment, before.configuration));
+      const { RevisionId, CodeSha256 } = changed;
+      const request = { FunctionName: nameOf(rule), CodeSha256, RevisionId, Description: description };
+      try {
+        return String((await client.send(new PublishVersionCommand(request))).Version);
+      } finally {
+        await surround(rule, usual, await upload(rule, held, await settled(rule)));
+      }
     },
   };
 };
@@ -176,7 +200,9 @@ const versionOf = ({
 });
 
 const downloaded = async (location: string): Promise<Uint8Array> => {
-  const response = await fetch(location);
+  const response = await fetch(location).catch((error) => {
+    throw new Complaint(`Lambda doesn't hand out the code that is there: ${sentenceOf(error)}`, 3);
+  });
   if (!response.ok) throw new Complaint(`Lambda doesn't hand out the code that is there: ${response.status}`, 3);
   return new Uint8Array(await response.arrayBuffer());
 };

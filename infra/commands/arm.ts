@@ -1,4 +1,4 @@
-import { arm } from "../aws/glass.ts";
+import { arm } from "../aws/emergency.ts";
 import { inStage, stageOption } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";

@@ -24,6 +24,8 @@ export default {
     const served = servedRules(config, catalogue);
     if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
 
+    const isOn = ({ name }: Listed) =>
+      [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
     // The longest that any cluster waits for a rule is the least that its function must have.
     const waits = ({ members, ...listed }: Listed) =>
       [...config.clusters.values()].flatMap(({ rules }) =>
@@ -31,7 +33,12 @@ export default {
       );
     const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
     if (faults.length > 0) throw new Complaint(faults.join("\n"));
-    for (const note of [...notes, ...forgetful(served)]) process.stderr.write(`${note}\n`);
+    const forgetful = served.filter((listed) => keepsLedger(listed) && isOn(listed));
+    if (forgetful.length > 0)
+      throw new Complaint(
+        `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
+      );
+    for (const note of notes) process.stderr.write(`${note}\n`);
     // Each has the way, and the right to the token, where it asks and nowhere else.
     const waysOf = ({ members, ...listed }: Listed) =>
       [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
@@ -58,11 +65,7 @@ export default {
   },
 } satisfies Command;
 
-/** What nothing survives for in AWS yet. */
-const forgetful = (served: Listed[]): string[] =>
-  served
-    .filter(({ rule }) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"))
-    .map(({ name }) => `${name} keeps a ledger, which functions in AWS don't have: there it answers 503`);
+const keepsLedger = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
 
 /** What was built for rules that are off now goes. */
 const sweep = async (names: string[]) => {

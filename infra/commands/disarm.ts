@@ -1,4 +1,4 @@
-import { disarm } from "../aws/glass.ts";
+import { disarm } from "../aws/emergency.ts";
 import { duration, inStage, stageOption } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";

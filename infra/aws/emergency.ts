@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { Complaint } from "../complaint.ts";
 import { unzip, zip } from "../zip.ts";
-import type { Functions, Version } from "./versions.ts";
+import type { Functions, Live, Version } from "./versions.ts";
 
 // What somebody does in an emergency: none of it needs the cluster, which may be jammed, or the catalogue.
 
@@ -17,15 +17,31 @@ export interface Standing {
   previous?: string;
 }
 
+/** The same with what it was told by, so that nothing is moved over what somebody else has moved since. */
+interface Known extends Standing {
+  live: Live;
+  versions: Version[];
+  /** The version that decides, or would if it were not disarmed. */
+  whole: Version;
+}
+
 export const standingOf = async (functions: Functions, rule: string): Promise<Standing> => {
+  const { live: _, versions: __, whole: ___, ...standing } = await known(functions, rule);
+  return standing;
+};
+
+const known = async (functions: Functions, rule: string): Promise<Known> => {
   const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
-  const current = versions.find(({ version }) => version === live.version);
+  const find = (wanted: string) => versions.find(({ version }) => version === wanted);
+  const current = find(live.version);
   if (current === undefined) throw new Complaint(`${rule} is live as version ${live.version}, which is not there`, 3);
   const disarmed = disarmedOf(current);
-  const whole = disarmed?.version ?? live.version;
-  const previous = versions.findLast((one) => Number(one.version) < Number(whole) && !disarmedOf(one))?.version;
+  const whole = disarmed ? find(disarmed.version) : current;
+  if (whole === undefined)
+    throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
+  const previous = versions.findLast((one) => Number(one.version) < Number(whole.version) && !disarmedOf(one))?.version;
   return {
-    ...{ rule, version: live.version, weights: live.weights, modified: current.modified },
+    ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, whole },
     ...(disarmed && { disarmed }),
     ...(previous !== undefined && { previous }),
   };
@@ -33,37 +49,32 @@ export const standingOf = async (functions: Functions, rule: string): Promise<St
 
 /** Moves a rule to a version that was live before; answers which. */
 export const rollBack = async (functions: Functions, rule: string, to?: string): Promise<string> => {
-  const [live, versions, { previous }] = await Promise.all([
-    functions.live(rule),
-    functions.versions(rule),
-    standingOf(functions, rule),
-  ]);
+  const { live, versions, whole, previous } = await known(functions, rule);
   const wanted = to ?? previous;
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  const [target, current] = [wanted, live.version].map((name) => versions.find(({ version }) => version === name));
-  if (target === undefined || current === undefined)
+  const target = versions.find(({ version }) => version === wanted);
+  if (target === undefined)
     throw new Complaint(
       `${rule} has no version ${wanted}; it has ${versions.map(({ version }) => version).join(", ")}`,
     );
   if (disarmedOf(target))
     throw new Complaint(`version ${wanted} of ${rule} is a disarmed one; postern disarm makes those`);
-  const lacking = keysOf(current).filter((key) => !keysOf(target).includes(key));
-  if (lacking.length > 0)
-    throw new Complaint(`version ${wanted} of ${rule} doesn't accept the keys in use; roll back to one that does`, 1);
+  for (const [what, name] of [
+    ["the keys", "POSTERN_KEYS"],
+    ["the clusters and key versions", "POSTERN_ACCEPTS"],
+  ] as const) {
+    const lacking = listed(whole, name).filter((one) => !listed(target, name).includes(one));
+    if (lacking.length > 0)
+      throw new Complaint(`version ${wanted} of ${rule} doesn't accept ${what} in use; roll back to one that does`, 1);
+  }
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
   return wanted;
 };
 
 /** Has a rule let everything by until then, whatever its own code does; answers the version that stands in for it. */
 export const disarm = async (functions: Functions, rule: string, until: Date): Promise<string> => {
-  const [live, versions, { disarmed }] = await Promise.all([
-    functions.live(rule),
-    functions.versions(rule),
-    standingOf(functions, rule),
-  ]);
-  const whole = versions.find(({ version }) => version === (disarmed?.version ?? live.version));
-  if (whole === undefined)
-    throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
+  const { live, versions, whole } = await known(functions, rule);
+  await tidy(functions, rule, versions);
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, whole, {
     code: (archive) => {
@@ -87,17 +98,27 @@ export const disarm = async (functions: Functions, rule: string, until: Date): P
 
 /** Ends that at once; answers the version that is live now. */
 export const arm = async (functions: Functions, rule: string): Promise<string> => {
-  const { version, disarmed } = await standingOf(functions, rule);
-  if (disarmed === undefined) return version;
-  await functions.move(rule, disarmed.version, await functions.live(rule));
-  return disarmed.version;
+  const { live, versions, whole, disarmed } = await known(functions, rule);
+  if (disarmed) await functions.move(rule, whole.version, live);
+  await tidy(functions, rule, versions);
+  return whole.version;
 };
 
-const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION } }: Version) =>
-  DISARMED_UNTIL && DISARMED_VERSION ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION } : undefined;
+/** Where somebody who disarmed was stopped midway, what the next deployment finds is put right. */
+const tidy = async (functions: Functions, rule: string, versions: Version[]) => {
+  const latest = versions.findLast((one) => !disarmedOf(one));
+  if (latest && "DISARMED_UNTIL" in (await functions.unpublished(rule))) await functions.restore(rule, latest);
+};
 
-const keysOf = ({ environment: { POSTERN_KEYS = "" } }: Version) => POSTERN_KEYS.split(",").filter(Boolean);
+/** Only a version that was published to be one; what somebody left in an environment makes none. */
+const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: Version) =>
+  DISARMED_UNTIL && DISARMED_VERSION && description.startsWith(`Version ${DISARMED_VERSION}, disarmed until `)
+    ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION }
+    : undefined;
 
+const listed = ({ environment }: Version, name: string) => (environment[name] ?? "").split(",").filter(Boolean);
+
+/** Whether a version answers a review, and lets it by. */
 const seenToLetBy = async (functions: Functions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: probe });
   if (Object(Object(payload).response).allowed === true) return;
