@@ -10,6 +10,7 @@ import type { GroupShare } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
 import { bundle } from "./bundle.ts";
+import { asRule } from "./groups.ts";
 import { type Listed, readRule } from "./registry.ts";
 
 const folders: string[] = [];
@@ -192,5 +193,25 @@ describe("bundle", () => {
       { secret: arn, region: "eu-west-1" },
       { parameter: "/images", region: "us-east-1" },
     ]);
+  });
+
+  it("of a group has the rights of each member that is on, whatever they call what they need", async () => {
+    const rules = ["initial-resources", "persistent-volume-label"].map((name) =>
+      readRule(fileURLToPath(new URL(`../functions/${name}`, import.meta.url)), name),
+    );
+    const members = await Promise.all(rules);
+    const [history, volumes] = members.map(({ rule }) => rule.settings ?? {});
+    const prometheus = { url: "https://a.example", tokenSecret: "metrics", region: "eu-west-1" };
+    const share = (mode: "enforce" | "off"): GroupShare => {
+      const around = { match: [], failsOpen: true, exempt: {} };
+      const settings = {
+        "initial-resources": { mode, settings: merge(history ?? {}, { prometheus }), ...around },
+        "persistent-volume-label": { mode: "enforce" as const, settings: volumes ?? {}, ...around },
+      };
+      return { rule: "both", alone: settings, clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
+    };
+    const on = await bundle(asRule({ name: "both", members }), share("enforce"), out("rights"));
+    assert.deepEqual([on.tokens, on.actions], [[{ secret: "metrics", region: "eu-west-1" }], ["ec2:DescribeVolumes"]]);
+    assert.deepEqual((await bundle(asRule({ name: "both", members }), share("off"), out("rights"))).tokens, []);
   });
 });

@@ -152,12 +152,14 @@ const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : 
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
-/** Left out of a bundle: drafts where a rule only validates, the world and its delays where it needs nothing of it. */
+/** Left out of a bundle: drafts where a rule only validates, variants where it has none, the world where it needs none. */
 const spared = (listed: Listed): Plugin => ({
   name: "spared",
   setup({ onLoad }) {
     if (!listed.phases.includes("mutate"))
       onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
+    if (!listed.rule.variants)
+      onLoad({ filter: /[\\/]lib[\\/]variant\.ts$/ }, () => ({ contents: "export function variantOf() {}" }));
     if (asksOf(listed)) return;
     onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({ contents: "export function recordedFor() {}" }));
     onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({

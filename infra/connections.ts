@@ -6,6 +6,7 @@ import { parseDocument } from "yaml";
 import { isToken } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { asksCluster } from "#lib/needs.ts";
+import { isRegion } from "#lib/token.ts";
 import { sentenceOf } from "./complaint.ts";
 import type { Cluster, Config } from "./config.ts";
 import type { Listed } from "./registry.ts";
@@ -49,7 +50,7 @@ export const unfitConnect = (connect: Connect): string | undefined => {
   const own = regionOf(tokenSecret ?? tokenParameter);
   if (own !== undefined && region !== undefined && own !== region)
     return `is of region ${region}, but its token is kept in ${own}`;
-  if (!/^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(region ?? own ?? "")) return "must have a region, for instance eu-west-1";
+  if (!isRegion(region ?? own ?? "")) return "must have a region, for instance eu-west-1";
   return undefined;
 };
 

@@ -11,9 +11,7 @@ import { recordedFor } from "./recorded.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { frozen, merge } from "./settings.ts";
-
-/** By name, the settings that are different there. */
-export type Variants = Record<string, object>;
+import { type Variants, variantOf } from "./variant.ts";
 
 /** A rule's share of postern.yaml, baked into its bundle. */
 export interface Share {
@@ -104,19 +102,16 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       turn.key = caller.key;
       turn.phase = phase;
     }
-    const {
-      mode = "enforce",
-      settings = rule.settings ?? {},
-      variants = share.variants ?? {},
-    } = clusterOf(turn.cluster) ?? {};
-    const variant = turn.variant !== undefined && Object.hasOwn(variants, turn.variant) && variants[turn.variant];
+    const cluster = clusterOf(turn.cluster);
+    const { mode = "enforce", settings = rule.settings ?? {} } = cluster ?? {};
+    const own = variantOf(share, cluster, turn.variant);
     turn.mode = mode;
     const usual = turn.settings === undefined ? settings : merge(rule.settings ?? {}, turn.settings);
-    turn.settings = variant ? frozen(merge(usual, variant)) : usual;
+    turn.settings = own ? frozen(merge(usual, own)) : usual;
     turn.now ??= new Date();
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
     // Who invokes us directly may try settings under which there are others.
-    if (turn.call && turn.variant !== undefined && !variant && mode !== "off") throw nowhere();
+    if (turn.call && turn.variant !== undefined && !own && mode !== "off") throw nowhere();
   };
 
   /** The body becomes a review. */

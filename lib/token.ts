@@ -11,6 +11,9 @@ export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSet
   return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
 };
 
+/** It becomes part of an address. */
+export const isRegion = (text: string) => /^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(text);
+
 /** What is wrong with them, in a sentence that names the service. */
 export const unfitToken = (settings: typeof tokenSettings, service: string): string | undefined => {
   if (settings.tokenSecret !== "" && settings.tokenParameter !== "")

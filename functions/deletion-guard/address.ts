@@ -74,7 +74,13 @@ const groupsOf = (text: string): bigint[] | undefined => {
   return four ? [...groups, four.value >> 16n, four.value & 0xffffn] : groups;
 };
 
-/** Where nobody is called unless it is listed itself: the host, what belongs to the link, and whoever hands out credentials. */
-const reserved = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10", "fd00:ec2::254/128"]
+/**
+ * Where nobody is called unless it is listed itself: the host, what belongs to the link, whoever hands out credentials, and
+ * what may come to one of these on its way to IPv4. The first that an address is in counts.
+ */
+const reserved = [
+  ...["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10", "fd00:ec2::/32"],
+  ...["::/96", "64:ff9b::/96", "2002::/16"],
+]
   .map(parseNetwork)
   .filter((network) => network !== undefined);

@@ -23,23 +23,26 @@ export const saysSo = async (pod: Pod, { settings: { finished, addresses, ca }, 
   return isFine((await ask({ url, ...(ca && { ca }) })).status);
 };
 
-/** Who has a clean-up begin, until when others leave that to him, and whether it has. */
+/** Until when others leave it to whoever has a clean-up begin, and whether it has. */
 interface Call {
-  by: string;
   until: number;
   isDone: boolean;
 }
 
 /** Has the clean-up of a pod begin, unless somebody has already; what came of it is for the audit log. */
-export const start = async (pod: Pod, by: string, { settings, now, calls, ask }: Around): Promise<string> => {
+export const start = async (pod: Pod, { settings, now, calls, ask }: Around): Promise<string> => {
   const url = addressFor(settings.cleanUp, pod, settings.addresses);
   if (url === undefined) return "the pod has no address that may be called";
 
   const change = (made: (kept: Call | undefined) => Call | undefined) =>
     calls.change(pod.metadata?.uid ?? "", made, { seconds: remembered });
-  const own = { by, until: now.getTime() + starting, isDone: false };
-  const call = await change((kept) => (kept && (kept.isDone || now.getTime() < kept.until) ? kept : own));
-  if (call?.by !== by || call.isDone) return "it was started before";
+  const own = { until: now.getTime() + starting, isDone: false };
+  let isMine = false;
+  await change((kept) => {
+    isMine = !kept || (!kept.isDone && kept.until <= now.getTime());
+    return isMine ? own : kept;
+  });
+  if (!isMine) return "it was started before";
   const failure = await ask({ url, method: "POST", ...(settings.ca && { ca: settings.ca }) }).then(
     ({ status }) => (isFine(status) ? undefined : `it could not be started: ${status}`),
     (error) => {

@@ -103,6 +103,12 @@ describe("a pod that has to clean up", () => {
     assert.equal(said.filter((one) => one === "it was started").length, 1);
     assert.deepEqual(asked, [call]);
   });
+  it("is told once by those who say that they are the same", async () => {
+    const world = around(standing(), namespace());
+    const said = await Promise.all(Array.from({ length: 20 }, () => judge(world, { uid: "the same" })));
+    assert.equal(said.filter((one) => one === "it was started").length, 1);
+    assert.deepEqual(asked, [call]);
+  });
   it("is told again where it didn't take it, and nobody goes where it points", async () => {
     const world = around(standing(), namespace());
     for (status of [500, 302, 404]) assert.equal(await judge(world), `it could not be started: ${status}`);
@@ -112,7 +118,7 @@ describe("a pod that has to clean up", () => {
   });
   it("is told by somebody else where the one who was about to never did", async () => {
     const world = around(standing(), namespace());
-    const lost = { by: "lost", until: 1_800_000_000_000 + 60_000, isDone: false };
+    const lost = { until: 1_800_000_000_000 + 60_000, isDone: false };
     await world.ledger("deletion-guard").change("u1", () => lost);
     assert.equal(await judge(world), "it was started before");
     clock = 60;
@@ -136,6 +142,14 @@ describe("a pod that has to clean up", () => {
     assert.equal(await judge(world, { dryRun: true }), "stays");
     assert.equal(await judge(world, eviction({ deleteOptions: { dryRun: ["All"] } })), "stays");
     assert.deepEqual(asked, []);
+  });
+  it("is asked on a dry run whether it has finished, and then goes or stays as it would", async () => {
+    settings = { ...settings, finished: { annotation: "", check: `http://{ip}:${port}/done` } };
+    const world = around(standing(), namespace());
+    assert.equal(await judge(world, { dryRun: true }), "goes");
+    status = 404;
+    assert.equal(await judge(world, { dryRun: true }), "stays");
+    assert.deepEqual(asked, ["GET /done", "GET /done"]);
   });
   it("goes when it is being deleted already", async () => {
     const gone = { deletionTimestamp: "2026-01-01T00:00:00Z" };
@@ -210,14 +224,20 @@ describe("an address", () => {
       "0.0.0.0",
       "::",
       "::ffff:169.254.169.254",
+      "::169.254.169.254",
+      "64:ff9b::169.254.169.254",
+      "2002:a9fe:a9fe::1",
     ];
     for (const ip of special)
-      assert.equal(fits(ip, "0.0.0.0/0", "::/0", "fd00::/8", "128.0.0.0/1", "fe00::/7"), false, ip);
+      assert.equal(fits(ip, "0.0.0.0/0", "::/0", "fd00::/8", "128.0.0.0/1", "fe00::/7", "2000::/3"), false, ip);
     assert.ok(fits("169.254.20.10", "169.254.20.0/24") && !fits("169.254.169.254", "169.254.20.0/24"));
     assert.ok(
       fits("169.254.169.254", "169.254.0.0/16") && fits("::1", "::1") && fits("fd00:ec2::254", "fd00:ec2::254/128"),
     );
-    assert.ok(fits("fd00:ec2::253", "fd00::/8"));
+    assert.ok(!fits("fd00:ec2:1::1", "fd00::/8") && fits("fd00:ec3::1", "fd00::/8"));
+    assert.ok(fits("2002:a01:203::1", "2002:a00::/24") && fits("::a01:203", "::10.0.0.0/104"));
+    // The host stays itself among the addresses that IPv4 once had here.
+    assert.ok(!fits("::1", "::/96") && !fits("::", "::/96"));
   });
   it("of IPv4 is the same where it is written as one of IPv6", () => {
     assert.ok(
@@ -287,6 +307,9 @@ describe("the settings of deletion-guard", () => {
       "https:///x",
       "http://tidy.example/{pod}",
       "http://tidy.example/{ip",
+      "http://tidy.example/{ip}",
+      "http://tidy.example?of={ip}",
+      "http://{ip}/{ip}",
     ].map((cleanUp): [string, object] => [`must have ${template} as cleanUp, not "${cleanUp}"`, { cleanUp }]),
     ...[
       "http://{name}.example/",

@@ -73,8 +73,7 @@ export default rule({
     if (await saysSo(pod, around)) return;
 
     const isDryRun = request.dryRun || Object(options).dryRun?.length > 0;
-    const outcome =
-      isDryRun || settings.cleanUp === "" ? undefined : await start(pod, request.uid.slice(0, 100), around);
+    const outcome = isDryRun || settings.cleanUp === "" ? undefined : await start(pod, around);
     const sentence = `pod "${name}" has to clean up first, which ${ways(settings).join(" or ")}; try again later`;
     return {
       // Who drains a node goes on after 429, and gives up after anything else.

@@ -9,7 +9,8 @@ export const faultOfTemplate = (template: string): string | undefined => {
   const [, named = ""] = host.exec(template) ?? [];
   const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
   if (!isOfPods && /[{}@%\s\\]/.test(named)) return "a host, or {ip} in its place, and nothing else before the path";
-  const plain = placeholders.reduce((text, name) => text.replaceAll(`{${name}}`, "x"), template.replace("{ip}", "ip"));
+  const located = isOfPods ? template.replace("{ip}", "ip") : template;
+  const plain = placeholders.reduce((text, name) => text.replaceAll(`{${name}}`, "x"), located);
   if (named === "" || /[{}\s\\]/.test(plain) || !URL.canParse(plain))
     return "http:// or https://, a host, and a path with {name}, {namespace} and {uid} where they belong";
 };

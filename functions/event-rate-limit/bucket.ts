@@ -42,5 +42,5 @@ export const keyFor = ({ type }: Limit, event: AnyEvent, { namespace = "", userI
   const { component, host } = event.source ?? event.deprecatedSource ?? {};
   const object = event.involvedObject ?? event.regarding ?? {};
   const parts = [component, host, object.kind, object.namespace, object.name, object.uid, object.apiVersion];
-  return parts.map((part) => part ?? "").join("");
+  return parts.filter((part) => typeof part === "string").join("");
 };

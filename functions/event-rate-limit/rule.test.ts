@@ -87,6 +87,17 @@ describe("limits of events", () => {
     const [, second] = await sayings(limits, bare, bare);
     assert.equal(second, `Too many requests: [${reached("SourceAndObject", "")}, ${reached("User", "")}]`);
   });
+  it("count what is no text for nothing, too", async () => {
+    const odd = JSON.parse('{"toString": 1, "valueOf": 1}');
+    const limits = [limit("SourceAndObject", 1)];
+    const said = await sayings(
+      limits,
+      about({ kind: "Pod", name: odd }, { component: odd, host: [odd] }),
+      about({ kind: "Pod" }),
+    );
+    assert.deepEqual(said, ["", `Too many requests: ${reached("SourceAndObject", "Pod")}`]);
+    assert.equal((await sayings(limits, about("Pod" as never, "kubelet")))[0], "");
+  });
   it("are told together, each once", async () => {
     const limits = [limit("Namespace", 1), limit("User", 1), limit("Namespace", 1)];
     const [, second] = await sayings(limits, {}, {});

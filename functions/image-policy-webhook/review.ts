@@ -36,7 +36,7 @@ export const readAnswer = ({ status, body }: HttpsResponse): Answer => {
   if (!isMap(review) || (review.kind ?? kind) !== kind || (review.apiVersion ?? apiVersion) !== apiVersion)
     return silent(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
   const { allowed, reason, auditAnnotations } = Object(review.status);
-  const notes = Object.entries<unknown>(Object(auditAnnotations));
+  const notes = Object.entries(isMap(auditAnnotations) ? auditAnnotations : {});
   return {
     allowed: allowed === true,
     ...(typeof reason === "string" && { reason }),

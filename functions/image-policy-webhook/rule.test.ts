@@ -201,6 +201,11 @@ describe("settings of image-policy-webhook", () => {
   it("are not, without", () => {
     for (const url of ["", "images.example", "http://images.example"])
       assert.equal(unfit({}, { url }), `must have an https:// address as url of the backend, not "${url}"`);
+    for (const known of ["me:secret", "me", ":secret"])
+      assert.equal(
+        unfit({}, { url: `https://${known}@images.example` }),
+        "must have no name and no password in the url of the backend: settings hold no secrets",
+      );
     assert.match(
       String(unfit({}, { url: "https://images.example", ca: "/etc/ca.crt" })),
       /^must have a certificate in PEM/,

@@ -26,8 +26,10 @@ export default rule({
   timeoutSeconds,
   settings,
   checkSettings({ imagePolicy, backend: { url, ca, ...token } }) {
-    if (!URL.canParse(url) || new URL(url).protocol !== "https:")
-      return `must have an https:// address as url of the backend, not "${url}"`;
+    const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
+    if (protocol !== "https:") return `must have an https:// address as url of the backend, not "${url}"`;
+    if (username || password)
+      return "must have no name and no password in the url of the backend: settings hold no secrets";
     if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
       return "must have a certificate in PEM as ca of the backend, or nothing";
     const unfit = unfitToken(token, "the backend");

@@ -115,7 +115,8 @@ interface Found {
   usage: number;
 }
 
-const readAnswer = ({ status, body }: HttpsResponse): Found => {
+/** What a Prometheus says, which need not be one. */
+export const readAnswer = ({ status, body }: HttpsResponse): Found => {
   const { status: said, data, error } = Object(parsed(body));
   const series: unknown = Object(data).result;
   if (status !== 200 || said !== "success" || !Array.isArray(series))
@@ -124,8 +125,9 @@ const readAnswer = ({ status, body }: HttpsResponse): Found => {
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
   const value = (what: string) => {
-    const found = series.find(({ metric }) => Object(metric).is === what);
-    const number = Number(Object(found?.value)[1] ?? 0);
+    const found = series.find((one) => Object(Object(one).metric).is === what);
+    const text: unknown = Object(found?.value)[1];
+    const number = typeof text === "string" ? Number(text) : 0;
     // Without a sample, a percentile is no number.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };

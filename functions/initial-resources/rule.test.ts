@@ -5,12 +5,15 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
+import fc from "fast-check";
 import { worlds } from "#lib/cluster/live.ts";
 import { decide } from "#lib/decide.ts";
+import { Failure } from "#lib/failure.ts";
 import type { Request } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
 import { patched } from "../../infra/cases.ts";
 import { openCertificate } from "../../infra/keys.ts";
+import { readAnswer } from "./history.ts";
 import initialResources from "./rule.ts";
 
 /** What a query asks for, as far as a Prometheus of five lines tells. */
@@ -193,6 +196,53 @@ describe("a Prometheus with the history of images", () => {
     const { pod, audit } = await judge(one, { prometheus: { url: "https://127.0.0.1:1" } });
     assert.deepEqual(pod.spec, one);
     assert.match(String(audit?.["not-answered"]), /^could not ask 127\.0\.0\.1:1: /);
+  });
+});
+
+describe("an answer to initial-resources", () => {
+  const saying = (result: unknown) => {
+    const body = JSON.stringify({ status: "success", data: { resultType: "vector", result } });
+    return readAnswer({ status: 200, body });
+  };
+  const nothing = { samples: 0, usage: 0 };
+
+  it("says nothing with what is no sample", () => {
+    const odd = JSON.parse('{ "toString": 1, "valueOf": 1 }');
+    for (const value of [undefined, null, 7, "text", {}, [], [1], [1, null], [1, odd], [1, ["5"]], [1, "-5"], [1, "x"]])
+      assert.deepEqual(saying([{ metric: { is: "usage" }, value }]), nothing, JSON.stringify(value));
+    for (const one of [null, 1, "text", [], {}, { metric: null }, { metric: "usage" }])
+      assert.deepEqual(saying([one]), nothing, JSON.stringify(one));
+    const value = [1, "5"];
+    assert.deepEqual(saying([null, { metric: { is: "usage" }, value }]), { samples: 0, usage: 5 });
+  });
+  const odd = fc.dictionary(
+    fc.constantFrom("metric", "is", "value", "toString", "valueOf", "__proto__"),
+    fc.jsonValue(),
+  );
+  const any = fc.oneof(fc.constant(null), fc.jsonValue(), odd);
+  it("says a number, whatever is among its samples", () => {
+    const metric = fc.oneof(fc.record({ is: fc.constantFrom("usage", "samples") }), any);
+    const value = fc.oneof(fc.tuple(fc.double(), fc.oneof(fc.double().map(String), any)), any);
+    const series = fc.array(fc.oneof(fc.record({ metric, value }), any), { maxLength: 5 });
+    fc.assert(
+      fc.property(series, (result) => {
+        for (const number of Object.values(saying(result))) assert.ok(Number.isFinite(number) && number >= 0);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+  it("is one that nobody understands, whatever else it is", () => {
+    const said = fc.record({ status: fc.oneof(fc.constant("success"), any), data: any, error: any });
+    const body = fc.oneof(
+      fc.oneof(said, any).map((one) => JSON.stringify(one)),
+      fc.string(),
+    );
+    fc.assert(
+      fc.property(fc.constantFrom(200, 400, 503), body, (status, body) =>
+        assert.throws(() => readAnswer({ status, body }), Failure),
+      ),
+      { numRuns: 1000 },
+    );
   });
 });
 

@@ -32,11 +32,11 @@ export const whereaboutsOf = async (
   return zone === "" ? { mistake: `volume did not have AZ information: ${JSON.stringify(id)}` } : { zone };
 };
 
-/** `vol-…`, `aws:///vol-…` or `aws://zone/vol-…`; the zone is not asked for, upstream doesn't either. */
+/** Of `vol-…`, `aws:///vol-…` or `aws://zone/vol-…`; the zone is not asked for, upstream doesn't either. */
 const idOf = (volumeID: string): string | undefined => {
   const prefix = "aws://";
-  if (!volumeID.startsWith(prefix)) return volumeID;
-  const path = volumeID.slice(prefix.length).split("/").slice(1);
+  const address = volumeID.startsWith(prefix) ? volumeID : `${prefix}/${volumeID}`;
+  const path = address.slice(prefix.length).split("/").slice(1);
   const [id = "", ...more] = path.filter((part) => part !== "");
   return more.length === 0 && id.startsWith("vol-") ? id : undefined;
 };

@@ -64,8 +64,8 @@ const listed = (against: { policy: Policy; filledPod: Pod }[]): string => {
   let text = "";
   for (const { policy, filledPod } of against)
     for (const offence of offences(policy, filledPod)) {
-      if (text.length + offence.length > longest) return `${text} …`;
       text += `${text && " "}${offence}`;
+      if (text.length > longest) return `${text.slice(0, longest)} …`;
     }
   return text;
 };

@@ -6,6 +6,7 @@ import { type Case, decideCase, patched, readCases, reviewOf } from "../../infra
 import { readCatalogue } from "../../infra/registry.ts";
 import { faultOf } from "./check.ts";
 import type { Policy } from "./policy.ts";
+import { volumeOffences } from "./volumes.ts";
 
 const listed = (await readCatalogue()).find(({ name }) => name === "pod-security-policy");
 assert.ok(listed);
@@ -155,6 +156,42 @@ it("writes an annotation with a seccomp profile into the field", async () => {
   assert.deepEqual(Object(patched(mutate, outcome)).spec, {
     securityContext: { seccompProfile: { type: "RuntimeDefault" } },
     containers: [{ name: "c", securityContext: { seccompProfile: { type: "Unconfined" } } }],
+  });
+});
+
+describe("a pod that pod-security-policy refuses", () => {
+  const policy = (more: object): Policy =>
+    JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...more }, use }));
+
+  it("hears why even where a single reason is too long to be told", async () => {
+    const path = "a".repeat(100_000);
+    const policies = [policy({ volumes: ["hostPath"], allowedHostPaths: [{ pathPrefix: "/srv" }] })];
+    const volumes = [{ name: "v", hostPath: { path } }];
+    const validate = { metadata: { name: "a" }, spec: { volumes, containers: [] } };
+    const entry: Case = { name: "", settings: { policies }, validate };
+    const message = (await decideCase(listed, entry, reviewOf(listed, entry))).outcome.status?.message ?? "";
+    const start = 'pods "a" is forbidden: unable to validate against any pod security policy: [';
+    const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
+    assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
+  });
+  it("has each of its mounts looked at once, however many volumes there are", () => {
+    let looks = 0;
+    const volumeMounts = Array.from({ length: 100 }, (_, index) => ({
+      mountPath: "/m",
+      readOnly: index !== 99,
+      get name() {
+        looks++;
+        return `v${index}`;
+      },
+    }));
+    const volumes = Array.from({ length: 100 }, (_, index) => ({ name: `v${index}`, hostPath: { path: "/srv" } }));
+    const pod = { spec: { volumes, containers: [{ name: "c", volumeMounts }] } };
+    const readOnly = policy({ volumes: ["*"], allowedHostPaths: [{ pathPrefix: "/srv", readOnly: true }] });
+    assert.deepEqual(
+      [...volumeOffences(readOnly, pod)],
+      ["spec.containers[0].volumeMounts[99].readOnly: Invalid value: false: must be read-only"],
+    );
+    assert.equal(looks, volumeMounts.length);
   });
 });
 

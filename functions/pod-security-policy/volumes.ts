@@ -15,13 +15,18 @@ export const volumeTypes = [
 
 export function* volumeOffences(policy: Policy, pod: Pod): Offences {
   const { volumes: allowed = [], allowedFlexVolumes = [], allowedCSIDrivers = [] } = policy.spec;
+  let writable: Map<string, string[]> | undefined;
+  const writableMounts = (name: string) => {
+    writable ??= writableMountsOf(pod);
+    return writable.get(name) ?? [];
+  };
   for (const [index, volume] of (pod.spec?.volumes ?? []).entries()) {
     const path = `spec.volumes[${index}]`;
     const type = typeOf(volume);
     if (type === undefined) yield invalid(path, '""', `unknown volume type for volume: ${volume.name}`);
     else if (!allowed.includes(type) && !allowed.includes("*"))
       yield invalid(path, quoted(type), `${type} volumes are not allowed to be used`);
-    else if (type === "hostPath") yield* hostPathOffences(policy, pod, volume, path);
+    else if (type === "hostPath") yield* hostPathOffences(policy, volume, path, writableMounts);
     else if (
       type === "flexVolume" &&
       isOutside(allowedFlexVolumes, ({ driver }) => driver === volume.flexVolume?.driver)
@@ -47,7 +52,12 @@ const typeOf = (volume: Volume) =>
 const isOutside = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>
   listed.length > 0 && !listed.some(isMeant);
 
-function* hostPathOffences({ spec }: Policy, pod: Pod, volume: Volume, at: string): Offences {
+function* hostPathOffences(
+  { spec }: Policy,
+  volume: Volume,
+  at: string,
+  writableMounts: (name: string) => string[],
+): Offences {
   const { allowedHostPaths = [] } = spec;
   if (allowedHostPaths.length === 0) return;
 
@@ -56,11 +66,21 @@ function* hostPathOffences({ spec }: Policy, pod: Pod, volume: Volume, at: strin
   if (over.length === 0) return yield invalid(`${at}.hostPath.pathPrefix`, quoted(path), "is not allowed to be used");
   if (over.some(({ readOnly }) => !readOnly)) return;
 
-  for (const { container, path: place } of containersOf(pod))
-    for (const [index, { name, readOnly }] of (container.volumeMounts ?? []).entries())
-      if (name === volume.name && !readOnly)
-        yield invalid(`${place}.volumeMounts[${index}].readOnly`, "false", "must be read-only");
+  for (const mount of writableMounts(volume.name)) yield invalid(`${mount}.readOnly`, "false", "must be read-only");
 }
+
+/** By volume, where it is mounted and may be written to. */
+const writableMountsOf = (pod: Pod) => {
+  const mounts = new Map<string, string[]>();
+  for (const { container, path } of containersOf(pod))
+    for (const [index, { name, readOnly }] of (container.volumeMounts ?? []).entries()) {
+      if (readOnly) continue;
+      const known = mounts.get(name) ?? [];
+      mounts.set(name, known);
+      known.push(`${path}.volumeMounts[${index}]`);
+    }
+  return mounts;
+};
 
 /** By whole names: `/var/log` is not below `/var/lo`. */
 const isBelow = (path: string, prefix: string) =>

@@ -54,7 +54,13 @@ export default {
       const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
       for (const fault of faults) print(`${fault}\n`);
       const live = worlds(Object.fromEntries(ways), undefined, ledger);
-      world = (cluster, milliseconds) => ({ ...live(cluster, milliseconds), ...written.get(cluster) });
+      world = (cluster, milliseconds) => {
+        const manifests = written.get(cluster);
+        if (manifests === undefined) return live(cluster, milliseconds);
+        // Manifests are always of now.
+        const { anew: _, ...services } = live(cluster, milliseconds);
+        return { ...services, ...manifests };
+      };
       return opened;
     };
     const workshop = await open();
