@@ -118,6 +118,8 @@ export interface Freshness {
   maxAge?: number;
   /** For how many seconds something is looked for that isn't there, because somebody is just about to make it. */
   patience?: number;
+  /** How much of a list is read: its first so many objects, by name. */
+  most?: number;
 }
 
 /** The answers of the world to what rules declare. Nothing else lets a rule out. */

@@ -57,11 +57,12 @@ export const recorded = (given: Recorded): World => {
   for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
     get: async (kind, name, namespace) => present.get(place(kind, namespace, name)),
-    list: async (kind, namespace) => {
+    list: async (kind, namespace, { most } = {}) => {
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
       // As the API server lists them.
-      return found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
+      const objects = found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
+      return objects.slice(0, most);
     },
     create: async (kind, object) => {
       const key = place(kind, object.metadata?.namespace, object.metadata?.name);

@@ -111,6 +111,13 @@ const suite = (open: () => Pick<World, "get" | "list" | "create">) => {
       assert.deepEqual([kind, apiVersion], ["LimitRange", "v1"]);
   });
 
+  it("lists no more than was asked for", async () => {
+    const first = async (most: number) => (await open().list(limitranges, undefined, { most })).length;
+    assert.deepEqual([await first(1), await first(3), await first(4), await first(100)], [1, 3, 4, 4]);
+    assert.equal((await open().list(limitranges, "a", { most: 1 }))[0]?.metadata?.name, "large");
+    assert.equal((await open().list(limitranges, "a")).length, 2);
+  });
+
   it("hands out what nobody can change for the next one", async () => {
     const [first] = await open().list(limitranges, "a");
     assert.ok(first?.metadata);

@@ -53,7 +53,7 @@ const usesOf = (pod: Pod) => [
   ...imageVolumesOf(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
 ];
 
-/** A condition that costs the API server too much counts as false: what is large is judged here. */
+/** A condition that costs the API server too much fails, open or closed: what is large is judged here. */
 const isLarge = `size(${containersIn("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
 
 /** The same list, in CEL. */

@@ -68,7 +68,7 @@ const refusal = (request: Request, { field, value = "" }: { field: string; value
   return forbidden(request, `${field}: ${body}`).message;
 };
 
-/** A condition that costs the API server too much counts as false: a large pod is judged here. */
+/** A condition that costs the API server too much fails, open or closed: a large pod is judged here. */
 function isLarge(pod: "object") {
   return `size(${containersIn(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
 }

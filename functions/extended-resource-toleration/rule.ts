@@ -10,7 +10,7 @@ export default rule({
   twin: { plugin: "ExtendedResourceToleration" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much counts as false: a large pod is judged here.
+    // A condition that costs the API server too much fails, open or closed: a large pod is judged here.
     "requests-what-it-does-not-tolerate": `size(${requesting}) + size(object.spec.?tolerations.orValue([])) > 50 ||
       ${requesting}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&

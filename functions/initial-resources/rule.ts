@@ -18,7 +18,7 @@ export default rule({
   summary: "Requests for containers as much CPU and memory as others of the same image used before.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much counts as false: a large pod is looked at here.
+    // A condition that costs the API server too much fails, open or closed: a large pod is looked at here.
     "some-container-says-nothing": `size(${judged}) > 50 || ${judged}.exists(c, ["cpu", "memory"].exists(r,
       !(r in c.?resources.?requests.orValue({})) && !(r in c.?resources.?limits.orValue({}))))`,
   },

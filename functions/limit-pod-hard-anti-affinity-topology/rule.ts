@@ -11,7 +11,7 @@ export default rule({
   twin: { plugin: "LimitPodHardAntiAffinityTopology" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much counts as false: a long list is judged here.
+    // A condition that costs the API server too much fails, open or closed: a long list is judged here.
     "insists-on-another-topology": `size(${terms}) > 50 || ${terms}.exists(term, term.topologyKey != "${hostname}")`,
   },
 

@@ -20,7 +20,7 @@ export default rule({
   matchConditions: {
     "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
     "changes-its-spec": differ((pod) => `${pod}.?metadata.?generation.orValue(0)`),
-    // A condition that costs the API server too much counts as false: a large pod is judged here.
+    // A condition that costs the API server too much fails, open or closed: a large pod is judged here.
     "changes-what-takes-a-feature": `${differ((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       size(${initContainers("oldObject")}) > 50 ||
       ${differ((pod) => `${initContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,

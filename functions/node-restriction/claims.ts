@@ -15,10 +15,10 @@ export const admitClaim = (claim: PersistentVolumeClaim, { node, request, oldObj
 const always = ["metadata.resourceVersion", "metadata.managedFields", "status.capacity", "status.conditions"];
 const recovering = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/** Where two objects differ, but for these places. */
+/** Where two objects differ, but for these places. They are not looked into: managedFields go as deep as one likes. */
 const changes = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
-  if (free.includes(path) || isSame(before, after)) return [];
-  if (!isMap(before ?? {}) || !isMap(after ?? {})) return [path];
+  if (free.includes(path)) return [];
+  if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];
   const [one, other] = [Object(before ?? {}), Object(after ?? {})];
   const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
   return [...keys].flatMap((key) => changes(own(one, key), own(other, key), path ? `${path}.${key}` : key, free));

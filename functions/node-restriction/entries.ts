@@ -4,18 +4,22 @@ const core = { apiGroups: [""], apiVersions: ["v1"] };
 const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };
 const certificates = { apiGroups: ["certificates.k8s.io"], apiVersions: ["*"] };
 
-/** What a node is taken for dead without. */
+/** What a node is taken for dead without. Only what is unusual is called for, and nothing that heals waits for that. */
 export const heartbeats: Match[] = [
   { apiGroups: ["coordination.k8s.io"], apiVersions: ["*"], resources: ["leases"], ...writes },
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
+/** What a kubelet could rise by, in kube-system above all. Pods that a node runs by itself run without being shown. */
+export const pods: Match[] = [
+  { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
+  { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
+];
+
+/** What a node needs to bring back what the cluster heals by. */
 export const others: Match[] = [
-  {
-    ...core,
-    resources: ["pods", "pods/*", "nodes", "nodes/*", "persistentvolumeclaims", "persistentvolumeclaims/*"],
-    ...writes,
-  },
+  { ...core, resources: ["pods"], operations: ["DELETE"] },
+  { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
   { apiGroups: ["storage.k8s.io"], apiVersions: ["*"], resources: ["csinodes"], ...writes },
   {
@@ -29,6 +33,12 @@ export const others: Match[] = [
 export const isKubelet: Conditions = {
   "is-a-kubelet": `request.userInfo.?username.orValue("").startsWith("system:node:") &&
     "system:nodes" in request.userInfo.?groups.orValue([])`,
+};
+
+// Of `pods/*`, which is whatever pods will have, only a condition can leave out what other entries are for.
+
+export const isNoEviction: Conditions = {
+  "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
 };
 
 export const isNoHeartbeat: Conditions = {

@@ -1,5 +1,6 @@
 import type { CSIDriver } from "kubernetes-types/storage/v1.d.ts";
 import { type Answers, accessReview, get } from "#lib/needs.ts";
+import { goQuoted } from "#lib/objects/quoted.ts";
 import type { Request, Status, UserInfo } from "#lib/review.ts";
 
 export const needs = {
@@ -30,11 +31,12 @@ export type Offence = string | Status | undefined;
 
 /** The node whose kubelet a user is, if that; empty where it can't be told. */
 export const nodeOf = ({ username, groups }: UserInfo): string | undefined =>
-  username?.startsWith(prefix) && groups?.includes("system:nodes") ? username.slice(prefix.length) : undefined;
+  username?.startsWith(userPrefix) && groups?.includes("system:nodes") ? username.slice(userPrefix.length) : undefined;
 
-export const prefix = "system:node:";
+/** Of a kubelet's name as a user, before that of its node. */
+export const userPrefix = "system:node:";
 
-export const quoted = (text: string | undefined) => JSON.stringify(text ?? "");
+export const quoted = (text: string | undefined) => goQuoted(text ?? "");
 
 /** Upstream puts no object's name before it. */
 export const plainly = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

@@ -1,7 +1,7 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { subjectOf } from "#lib/objects/certificate-request.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type Around, type Offence, prefix } from "./kubelet.ts";
+import { type Around, type Offence, userPrefix } from "./kubelet.ts";
 
 // What is called as a node is called, or says so.
 
@@ -40,5 +40,5 @@ export const admitSigningRequest = (
   if (!signers.includes(spec?.signerName ?? "")) return;
   const read = subjectOf(spec?.request);
   if ("fault" in read) return `unable to parse csr: ${read.fault}`;
-  if (read.subject.commonName !== prefix + node) return `can only create a node CSR with CN=${prefix}${node}`;
+  if (read.subject.commonName !== userPrefix + node) return `can only create a node CSR with CN=${userPrefix}${node}`;
 };

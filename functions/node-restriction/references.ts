@@ -1,6 +1,7 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "#lib/objects/pod.ts";
 import { secretsIn } from "#lib/objects/secret.ts";
+import { quoted } from "./kubelet.ts";
 
 /** What a pod takes from the API first, in upstream's order; or why nobody can say. */
 export const referenceIn = (pod: Pod): { what?: string; unknown?: string } | undefined => {
@@ -31,11 +32,11 @@ const referenceOf = (volume: Volume) => {
   if (harmless.some(has)) return;
   const kind = Object.keys(references).find(has);
   if (kind) return { what: references[kind] ?? "" };
-  if (!volume.projected) return { unknown: `unknown volume type for volume  ${JSON.stringify(volume.name)}` };
+  if (!volume.projected) return { unknown: `unknown volume type for volume  ${quoted(volume.name)}` };
   for (const source of volume.projected.sources ?? []) {
     const found = Object.keys(projections).find((kind) => Reflect.get(source, kind) != null);
     if (found) return { what: projections[found] ?? "" };
-    if (!source.downwardAPI) return { unknown: `unknown source for projected volume ${JSON.stringify(volume.name)}` };
+    if (!source.downwardAPI) return { unknown: `unknown source for projected volume ${quoted(volume.name)}` };
   }
 };
 

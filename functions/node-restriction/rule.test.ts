@@ -3,6 +3,8 @@ import { describe, it } from "node:test";
 import { decide } from "#lib/decide.ts";
 import { recorded } from "#lib/recorded.ts";
 import type { Operation, Request } from "#lib/review.ts";
+import { parseConfig } from "../../infra/config.ts";
+import { configurations } from "../../infra/webhooks.ts";
 import { condition } from "../../test/cel.ts";
 import { isKubelet, isUnusual } from "./entries.ts";
 import rule from "./rule.ts";
@@ -60,6 +62,20 @@ describe("node-restriction", () => {
     }
   });
 
+  it("looks into nothing that a kubelet may write of a claim", async () => {
+    const claim = (depth: number, phase: string) => {
+      const fieldsV1 = JSON.parse(`${'{"f:a":'.repeat(depth)}{}${"}".repeat(depth)}`);
+      return { metadata: { name: "a", managedFields: [{ fieldsV1 }] }, spec: {}, status: { phase } };
+    };
+    const ofClaim = { resource: { ...pods, resource: "persistentvolumeclaims" }, subResource: "status", name: "a" };
+    const said = async (phase: string) => {
+      const [object, oldObject] = [claim(10_000, phase), claim(9_999, "Bound")];
+      return (await saidTo(request("UPDATE", { ...ofClaim, object, oldObject })))?.message;
+    };
+    assert.equal(await said("Bound"), undefined);
+    assert.match(String(await said("Lost")), /: status\.phase$/);
+  });
+
   it("looks at labels by whatever name", async () => {
     const node = (labels: object) => ({ metadata: { name: "n1", labels } });
     const nodes = { name: "n1", resource: { ...pods, resource: "nodes" } };
@@ -69,4 +85,80 @@ describe("node-restriction", () => {
     const object = node(JSON.parse('{ "__proto__": "a", "k8s.io/constructor": "b" }'));
     assert.equal(await saidTo(request("UPDATE", { ...nodes, object, oldObject: structuredClone(object) })), undefined);
   });
+});
+
+describe("its entries", () => {
+  const listed = { name: "node-restriction", folder: "", phases: ["mutate" as const], rule };
+  const entries = (said: string, harden: boolean) => {
+    const cluster = parseConfig(`rules: { node-restriction: ${said} }`, [listed]).clusters.get("local");
+    assert.ok(cluster);
+    const address = () => "https://host/";
+    return configurations([listed], cluster, { name: "postern", address, harden }).flatMap(({ webhooks }) => webhooks);
+  };
+  const failures = (said: string, harden: boolean) =>
+    entries(said, harden).map(({ name, failurePolicy, namespaceSelector }) => {
+      const spared = namespaceSelector?.matchExpressions?.flatMap(({ values = [] }) => values) ?? [];
+      return [name.split(".")[0], failurePolicy, ...spared].join(" ");
+    });
+
+  it("all fail closed once hardened, and only what nodes heal by passes in the namespaces that heal a cluster", () =>
+    assert.deepEqual(failures("{}", true), [
+      "heartbeats Fail",
+      "pods Fail",
+      "others Fail kube-system kube-node-lease",
+    ]));
+  it("fail closed everywhere where that is written out", () =>
+    assert.deepEqual(failures("{ exempt: { namespaces: [] } }", true), [
+      "heartbeats Fail",
+      "pods Fail",
+      "others Fail",
+    ]));
+  it("fail open otherwise", () =>
+    assert.deepEqual(failures("{}", false), ["heartbeats Ignore", "pods Ignore", "others Ignore"]));
+
+  const matching = (operation: Operation, path: string) => {
+    const [resource = "", sub = ""] = path.split("/");
+    return entries("{}", true).filter(({ rules }) =>
+      rules.some(
+        ({ operations, resources }) =>
+          operations.includes(operation) &&
+          [path, ...(sub ? [`${resource}/*`] : [])].some((one) => resources.includes(one)),
+      ),
+    );
+  };
+  const writes: Record<string, string[]> = {
+    heartbeats: ["CREATE leases", "UPDATE leases", "DELETE leases", "UPDATE nodes/status", "UPDATE pods/status"],
+    pods: [
+      ...["CREATE pods", "UPDATE pods", "CREATE pods/binding", "UPDATE pods/ephemeralcontainers", "UPDATE pods/resize"],
+      ...["UPDATE pods/yet-to-come", "CREATE nodes", "UPDATE nodes", "DELETE nodes"],
+    ],
+    others: [
+      ...[
+        "DELETE pods",
+        "CREATE pods/eviction",
+        "CREATE serviceaccounts/token",
+        "UPDATE persistentvolumeclaims/status",
+      ],
+      ...["CREATE csinodes", "UPDATE csinodes", "DELETE csinodes", "CREATE resourceslices", "DELETE resourceslices"],
+      ...["CREATE certificatesigningrequests", "CREATE podcertificaterequests"],
+    ],
+  };
+  for (const [entry, requests] of Object.entries(writes))
+    for (const write of requests)
+      it(`have one for ${write} by a kubelet, ${entry}`, () => {
+        const [operation = "", path = ""] = write.split(" ");
+        const [resource = "", subResource = ""] = path.split("/");
+        // Of another node: nothing of it is usual.
+        const asked = request(operation as Operation, {
+          ...{ name: "n2", object: { metadata: { name: "n2" } }, oldObject: { metadata: { name: "n2" } } },
+          ...{ resource: { ...pods, resource }, subResource },
+        });
+        const called = matching(asked.operation, path).filter(({ matchConditions = [] }) =>
+          matchConditions.every(({ expression }) => condition(expression)(asked)),
+        );
+        assert.deepEqual(
+          called.map(({ name }) => name.split(".")[0]),
+          [entry],
+        );
+      });
 });

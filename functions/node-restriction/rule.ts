@@ -2,8 +2,8 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden } from "#lib/status.ts";
 import { admitClaim } from "./claims.ts";
-import { heartbeats, isKubelet, isNoHeartbeat, isUnusual, others } from "./entries.ts";
-import { type Around, gates, needs, nodeOf, type Offence } from "./kubelet.ts";
+import { heartbeats, isKubelet, isNoEviction, isNoHeartbeat, isUnusual, others, pods } from "./entries.ts";
+import { type Around, gates, needs, nodeOf, type Offence, quoted } from "./kubelet.ts";
 import { admitNode } from "./nodes.ts";
 import { admitCsiNode, admitLease, admitResourceSlice, admitSigningRequest } from "./own.ts";
 import { admitPodCertificateRequest } from "./pod-certificates.ts";
@@ -14,11 +14,15 @@ export default rule({
   summary: "Lets a kubelet write only what belongs to its own node.",
   order: 8,
   twin: { plugin: "NodeRestriction" },
-  match: [...others, ...heartbeats],
+  match: [...pods, ...others, ...heartbeats],
   matchConditions: isKubelet,
   variants: [
-    { name: "heartbeats", match: heartbeats, matchConditions: { ...isKubelet, ...isUnusual }, guards: false },
-    { name: "others", match: others, matchConditions: { ...isKubelet, ...isNoHeartbeat }, guards: true },
+    { name: "heartbeats", match: heartbeats, matchConditions: { ...isKubelet, ...isUnusual }, everywhere: true },
+    {
+      ...{ name: "pods", match: pods, everywhere: true },
+      matchConditions: { ...isKubelet, ...isNoHeartbeat, ...isNoEviction },
+    },
+    { name: "others", match: others },
   ],
   guards: true,
   settings: gates,
@@ -30,7 +34,7 @@ export default rule({
     if (node === undefined) return;
     const refuse =
       node === ""
-        ? `could not determine node from user ${JSON.stringify(request.userInfo.username)}`
+        ? `could not determine node from user ${quoted(request.userInfo.username)}`
         : await judges[`${request.resource.resource}.${request.resource.group}`]?.(object, {
             ...around,
             request,

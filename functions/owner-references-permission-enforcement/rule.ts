@@ -20,7 +20,7 @@ export default rule({
   matchConditions: {
     "is-no-status-of-a-pod": `!(request.resource.group == "" && request.resource.resource == "pods" &&
       request.?subResource.orValue("") == "status")`,
-    // A condition that costs the API server too much counts as false: a long list is judged here.
+    // A condition that costs the API server too much fails, open or closed: a long list is judged here.
     "changes-its-owners": `size(${ownersIn("object")}) > 50 || (oldObject == null
       ? ${ownersIn("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
       : ${ownersIn("object")} != ${ownersIn("oldObject")})`,

@@ -62,17 +62,16 @@ const exemptWarning = (name: string, labels: Labels, policy: Policy, defaults: P
   };
 };
 
-/** As many as upstream looks at. */
-const most = 3000;
+/** No more are read and judged: the API server waits, and may refuse the label if that takes too long. */
+export const most = 500;
 
 /** Nobody is refused for what is there; that it can't be looked at keeps nobody from asking for more. */
 const existing = async (name: string, demand: Demand, { settings, pods }: Around): Promise<Verdict> => {
   const all = await pods(name).catch(() => undefined);
   if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
 
-  const judged = inOrder(all.filter((pod) => !isSparedByClass(pod, settings)));
-  const checked = judged.slice(0, most);
-  const violating = Map.groupBy(checked, (pod) =>
+  const judged = all.slice(0, most).filter((pod) => !isSparedByClass(pod, settings));
+  const violating = Map.groupBy(judged, (pod) =>
     offencesOf(subjectOf(pod), demand)
       .map(({ reason }) => reason)
       .join(", "),
@@ -81,10 +80,8 @@ const existing = async (name: string, demand: Demand, { settings, pods }: Around
   const lines = [...violating].map(([reasons, pods]) => `${among(pods)}: ${reasons}`);
   return {
     warnings: [
-      ...(checked.length < judged.length
-        ? [
-            `new PodSecurity enforce level only checked against the first ${checked.length} of ${judged.length} existing pods`,
-          ]
+      ...(all.length > most
+        ? [`new PodSecurity enforce level only checked against the first ${most} existing pods`]
         : []),
       ...(violating.size > 0
         ? [`existing pods in namespace "${name}" violate the new PodSecurity enforce level "${shown(demand)}"`]
@@ -92,20 +89,6 @@ const existing = async (name: string, demand: Demand, { settings, pods }: Around
       ...(settings.namesExistingPods ? sorted(lines) : []),
     ],
   };
-};
-
-/** Those of a controller are alike: the first of each comes before the others of any. */
-const inOrder = (pods: readonly Pod[]): Pod[] => {
-  const seen = new Set<string>();
-  const isReplica = ({ metadata }: Pod) => {
-    const { uid } = metadata?.ownerReferences?.find(({ controller }) => controller) ?? {};
-    if (uid === undefined) return false;
-    const known = seen.has(uid);
-    seen.add(uid);
-    return known;
-  };
-  const { first = [], others = [] } = Object.groupBy(pods, (pod) => (isReplica(pod) ? "others" : "first"));
-  return [...first, ...others];
 };
 
 /** `a`, `a (and 1 other pod)`: the first by name. */

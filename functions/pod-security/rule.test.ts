@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { decide } from "#lib/decide.ts";
 import type { World } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
+import type { Request } from "#lib/review.ts";
 import { inPhase, type LabelSelector, type Variant, variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import { goQuoted } from "./checks/wording.ts";
+import { parseConfig } from "../../infra/config.ts";
+import { configurations } from "../../infra/webhooks.ts";
 import { defaultPolicy, judgesNothing, keyOf, type Label, type Labels, modes, policyOf } from "./policy.ts";
 import podSecurity from "./rule.ts";
-import { labelsNamed } from "./selections.ts";
+import { labelsOfEntry } from "./selections.ts";
 import { type Settings, settings as standard } from "./settings.ts";
 
 const one = fc.constantFrom;
@@ -92,7 +92,7 @@ describe("its entries", () => {
             }
             assert.ok(!settings.exemptions.namespaces.includes(name));
 
-            const named = labelsNamed(entry.name.slice(entry.name.indexOf("-") + 1));
+            const named = labelsOfEntry(entry.name);
             if (named === undefined) {
               assert.match(entry.name, /-(enforce|audit|warn)-version$/);
               continue;
@@ -119,6 +119,17 @@ describe("its entries", () => {
       }),
       { numRuns: 30 },
     );
+  });
+
+  it("can be stored with 200 users exempt", () => {
+    const usernames = Array.from({ length: 200 }, (_, index) => `system:serviceaccount:team-${index}:some-builder`);
+    const listed = { name: "pod-security", folder: "", phases: ["validate" as const], rule: podSecurity };
+    const setup = JSON.stringify({ rules: { "pod-security": { settings: { exemptions: { usernames } } } } });
+    const cluster = parseConfig(setup, [listed]).clusters.get("local");
+    assert.ok(cluster);
+    const address = () => "https://host/";
+    const made = configurations([listed], cluster, { name: "postern", address, harden: true });
+    assert.ok(Buffer.byteLength(JSON.stringify(made)) < 1e6);
   });
 
   it("come to the same as reading the namespace, word by word", async () => {
@@ -152,7 +163,7 @@ describe("its entries", () => {
     const nobody = () => assert.fail("it reads");
     const world = { ...recorded({}), get: nobody, list: nobody };
     for (const { name, match } of variantsOf(podSecurity, standard) ?? [])
-      if (inPhase(match, "validate", standard)?.length !== 0 && labelsNamed(name.slice(name.indexOf("-") + 1)))
+      if (inPhase(match, "validate", standard)?.length !== 0 && labelsOfEntry(name))
         await judged({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
   });
 });
@@ -167,7 +178,7 @@ describe("a namespace that asks for more", () => {
       settings: { ...standard, ...settings },
       oldObject: { metadata: { name: "a" } },
     });
-  const pod = (name: string, uid?: string): KubernetesObject & Pod => {
+  const pod = (name: string, uid?: string) => {
     const ownerReferences = uid
       ? [{ apiVersion: "apps/v1", kind: "ReplicaSet", name: "r", uid, controller: true }]
       : [];
@@ -188,29 +199,20 @@ describe("a namespace that asks for more", () => {
     ]);
   });
 
-  it("has one of each controller's pods judged first, and 3000 of all", async () => {
-    const replicas = Array.from({ length: 3000 }, (_, index) => pod(`a${index}`, "1"));
-    const pods = [...replicas, pod("z", "2"), ...Array.from({ length: 10 }, (_, index) => pod(`y${index}`))];
-    const { warnings } = await tighten({ ...recorded({}), list: async () => pods }, { namesExistingPods: true });
-    assert.deepEqual(warnings, [
-      "new PodSecurity enforce level only checked against the first 3000 of 3011 existing pods",
-      'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"',
-      "a0 (and 2989 other pods): host namespaces",
-    ]);
+  it("has the first 500 pods judged, and hears where there are more", async () => {
+    const numbered = (count: number, uid: string) =>
+      Array.from({ length: count }, (_, index) => pod(`${uid}-${String(index).padStart(3, "0")}`, uid));
+    const violating = 'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"';
+    const warned = async (count: number, settings = {}) => {
+      const objects = [...numbered(count, "1"), pod("z")];
+      return (await tighten(recorded({ objects }), settings)).warnings;
+    };
+    assert.deepEqual(await warned(499), [violating]);
+    const few = "new PodSecurity enforce level only checked against the first 500 existing pods";
+    assert.deepEqual(await warned(500), [few, violating]);
+    const named = await warned(500, { namesExistingPods: true });
+    assert.deepEqual(named, [few, violating, "1-000 (and 499 other pods): host namespaces"]);
   });
-});
-
-describe("its words", () => {
-  // As strconv.Quote has them.
-  const texts = {
-    "": '""',
-    'a "b" \\c': '"a \\"b\\" \\\\c"',
-    "\u0007\b\f\n\r\t\v\0\x1f\x7f": '"\\a\\b\\f\\n\\r\\t\\v\\x00\\x1f\\x7f"',
-    "ä\u00a0\u200b\u2028\ufffd": '"ä\\u00a0\\u200b\\u2028\ufffd"',
-    "😀\u{e0001}": '"😀\\U000e0001"',
-  };
-  for (const [text, shown] of Object.entries(texts))
-    it(`show ${JSON.stringify(text)} as Go does`, () => assert.equal(goQuoted(text), shown));
 });
 
 describe("its settings", () => {

@@ -4,10 +4,10 @@ import type { Request } from "#lib/review.ts";
 import { rule, type Verdict } from "#lib/rule.ts";
 import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "#lib/status.ts";
 import type { Subject } from "./checks/check.ts";
-import { judgeNamespace } from "./namespace.ts";
+import { judgeNamespace, most } from "./namespace.ts";
 import { isSignificant, isSparedByClass, subjectOf, templateOf, type Workload } from "./pods.ts";
 import { defaultPolicy, judgesNothing, type Mode, modes, type Policy, policyOf, shown } from "./policy.ts";
-import { labelsNamed } from "./selections.ts";
+import { labelsOfEntry } from "./selections.ts";
 import { faultOf, type Settings, settings } from "./settings.ts";
 import { offencesOf } from "./standards.ts";
 import { match, variants } from "./variants.ts";
@@ -31,7 +31,8 @@ export default rule({
     // A pod that slips in before its namespace's labels are known stays.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
-    pods: list("pods", { maxAge: 0 }),
+    // One more than is judged, to know whether that is all.
+    pods: list("pods", { most: most + 1 }),
   },
 
   validate(object: Pod & Namespace & Workload, around): Verdict | Promise<Verdict> {
@@ -45,7 +46,7 @@ export default rule({
     const subject = subjectOf(pod);
     const defaults = defaultPolicy(settings);
     // By the entry that the API server chose, what the labels come to is known.
-    const labels = labelsNamed(variant.slice(variant.indexOf("-") + 1));
+    const labels = labelsOfEntry(variant);
     if (labels) return judge(subject, policyOf(labels, defaults).policy, [], request);
 
     const name = request.namespace ?? "";

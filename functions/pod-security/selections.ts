@@ -65,9 +65,12 @@ const selectorsOf = (mode: Mode, members: readonly State[]): { state: State; exp
 /** `restricted-default-default`: of enforce, audit and warn. */
 export const nameOf = (said: States) => modes.map((mode) => said[mode]).join("-");
 
-/** Labels that say what a name says; undefined where it says nothing of levels. */
-export const labelsNamed = (name: string): Labels | undefined => {
-  const said = name.split("-");
+/** `pods-restricted-default-default`: the entry for these objects in namespaces that a name chooses. */
+export const entryNameOf = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
+
+/** Labels that say what an entry's name says; undefined where it says nothing of levels. */
+export const labelsOfEntry = (entryName: string): Labels | undefined => {
+  const [, ...said] = entryName.split("-");
   const isOf = (state: string): state is State => state === "any" || states.some((one) => one === state);
   if (said.length !== modes.length || !said.every(isOf)) return undefined;
   return labelsOf({ enforce: said[0], audit: said[1], warn: said[2] } as States);

@@ -1,6 +1,6 @@
 import type { Conditions, Match, Variant } from "#lib/rule.ts";
 import { defaultPolicy, judgesNothing, keyOf, levels, type Mode, modes, type Policy, policyOf } from "./policy.ts";
-import { type Expression, labelsOf, nameOf, type States, selectionsBy } from "./selections.ts";
+import { type Expression, entryNameOf, labelsOf, nameOf, type States, selectionsBy } from "./selections.ts";
 import type { Settings } from "./settings.ts";
 
 // One entry a policy. What a version may be has no end, so that namespaces with a label of one are read.
@@ -46,7 +46,7 @@ const entries = (
   );
   // Entries of other settings stay for a while, and their names with them.
   return [...new Set([...chosen.keys(), ...namesOf(kind)])].map((name) => {
-    return { name: `${kind}-${name}`, ...(chosen.get(name) ?? { match: [] }) };
+    return { name: entryNameOf(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });
 };
 
@@ -111,11 +111,14 @@ const ofPods = (settings: Settings): Conditions => {
   };
 };
 
-const listed = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
-/** What else changes is of no matter. A condition that costs the API server too much counts as false. */
+const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
+/**
+ * What else changes is of no matter. A request whose condition costs the API server too much is refused where the entry
+ * fails closed, and not judged where it fails open: long lists come here.
+ */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
-  [object, oldObject].exists(pod, size(${listed}) > 50) ||
-  [[object, oldObject].map(pod, ${listed}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
+  [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
+  [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
 const ownKeys = modes.flatMap((mode) => [keyOf(mode), keyOf(`${mode}-version`)]);
 /** No label is a hyphen. */

@@ -20,7 +20,7 @@ export default rule({
     },
   ],
   matchConditions: {
-    // A condition that costs the API server too much counts as false: a large pod is judged here.
+    // A condition that costs the API server too much fails, open or closed: a large pod is judged here.
     "chooses-for-itself": `size(${judged}) > 50 ||
       ${fieldIn(ofPods, "object.?spec.?securityContext")} ||
       ${judged}.exists(c, ${fieldIn(ofContainers, "c.?securityContext")})`,

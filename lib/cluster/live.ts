@@ -139,12 +139,13 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
       return found ?? { content: undefined, bytes: undefined };
     };
 
-    const all = async (path: string): Promise<Found> => {
+    const all = async (path: string, most: number): Promise<Found> => {
       const end = Date.now() + longestRead;
       const items: object[] = [];
       let bytes = 0;
       for (let next = ""; ; ) {
-        const query = `?limit=${page}${next && `&continue=${encodeURIComponent(next)}`}`;
+        const limit = Math.min(page, most - items.length);
+        const query = `?limit=${limit}${next && `&continue=${encodeURIComponent(next)}`}`;
         const found = parsed(await call(`${path}${query}`, deadline));
         const { items: listed, metadata, apiVersion, kind } = Object(found?.content);
         // Go writes a list without elements as null.
@@ -156,7 +157,7 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
         if (Date.now() > end) throw new Error("it did not answer in time");
         next = metadata?.continue ?? "";
-        if (next === "") return { content: Object.freeze(items), bytes };
+        if (next === "" || items.length >= most) return { content: Object.freeze(items.slice(0, most)), bytes };
       }
     };
 
@@ -179,7 +180,8 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         if (namespace !== undefined && !isName(namespace)) return [];
         const path = pathOf(kind, namespace);
         const what = `${kind.resource}${namespace === undefined ? "" : ` in namespace "${namespace}"`}`;
-        return read(what, `${path}/`, freshness?.maxAge ?? usualAge, () => all(path)) as Promise<KubernetesObject[]>;
+        const { maxAge = usualAge, most = Number.POSITIVE_INFINITY } = freshness ?? {};
+        return read(what, `${path}/${most}`, maxAge, () => all(path, most)) as Promise<KubernetesObject[]>;
       },
       discover: async (groupVersion) => {
         const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;

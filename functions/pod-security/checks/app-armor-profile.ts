@@ -1,5 +1,6 @@
+import { goQuoted } from "#lib/objects/quoted.ts";
 import { type Check, type Context, contextsOf, type Judge } from "./check.ts";
-import { goQuoted, plural, quoted, settersOf, sorted } from "./wording.ts";
+import { plural, quoted, settersOf, sorted } from "./wording.ts";
 
 const prefix = "container.apparmor.security.beta.kubernetes.io/";
 

@@ -1,5 +1,6 @@
+import { goQuoted } from "#lib/objects/quoted.ts";
 import { type Check, type Context, contextOf, contextsOf, type Judge, namesOf, unlessOnWindows } from "./check.ts";
-import { goQuoted, listed, plural, quoted, settersOf, sorted } from "./wording.ts";
+import { listed, plural, quoted, settersOf, sorted } from "./wording.ts";
 
 const reason = "seccompProfile";
 

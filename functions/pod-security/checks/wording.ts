@@ -22,19 +22,3 @@ export const settersOf = ({ spec, containers }: Subject, does: (context: Context
     ...(names.length > 0 ? [listed("container", names)] : []),
   ].join(" and ");
 };
-
-/** A text as Go's %q shows it. */
-export const goQuoted = (text: string): string => `"${text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escaped)}"`;
-
-const letters: Record<string, string> = {
-  ...{ '"': '\\"', "\\": "\\\\" },
-  ...{ "\u0007": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v" },
-};
-
-const escaped = (character: string): string => {
-  const letter = letters[character];
-  if (letter !== undefined) return letter;
-  const code = character.codePointAt(0) ?? 0;
-  const [mark, digits] = code < 0x80 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
-  return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
-};
