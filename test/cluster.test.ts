@@ -161,14 +161,19 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
 
   it("accepts the entries of every rule that there is", async () => {
     const names = catalogue.map(({ name }) => name);
+    const anything = ["seLinux", "runAsUser", "supplementalGroups", "fsGroup"].map((of) => `${of}: { rule: RunAsAny }`);
     const settings: Record<string, string> = {
       "allowed-registries": '{ settings: { registries: [ghcr.io/acme, "*.corp.example", "registry.corp:5000"] } }',
-      "always-deny": "{ exempt: { users: [admin] } }",
+      "always-deny": "{ timeoutSeconds: 1, exempt: { users: [admin] } }",
       "default-requests-and-limits":
         "{ timeoutSeconds: 1, settings: { requests: { cpu: 100m }, limits: { memory: 1Gi } } }",
       "default-toleration-seconds": "{ settings: { replaceDefaults: true } }",
+      "event-rate-limit": "{ settings: { limits: [{ type: Server, qps: 1, burst: 1 }] } }",
       "image-policy-webhook": '{ settings: { backend: { url: "https://images.example.com" } } }',
+      "initial-resources": '{ timeoutSeconds: 1, settings: { prometheus: { url: "https://metrics.example.com" } } }',
       "minimum-replicas": "{ settings: { namespaces: [a, b], namespaceLabels: { a: b } } }",
+      "persistent-volume-label": "{ settings: { region: eu-west-1 } }",
+      "pod-security-policy": `{ timeoutSeconds: 1, settings: { policies: [{ metadata: { name: p }, spec: { ${anything} }, use: { groups: [a] } }] } }`,
     };
     const exempt = "{ timeoutSeconds: 1, exempt: { namespaces: [kube-system], users: ['it''s'], groups: [a, b] } }";
     const rules = names.map((name) => `${name}: ${settings[name] ?? exempt}`).join(", ");

@@ -220,7 +220,7 @@ describe("a package of 55 rules", () => {
     const [, signature = ""] = keys.segment.split(".");
     for (const door of doors()) {
       for (const [id, { Properties }] of of(door, "Lambda::Function")) {
-        const Variables = { POSTERN_KEYS: keys.publicKey, POSTERN_STAGE: "dev" };
+        const Variables = { POSTERN_KEYS: keys.publicKey, POSTERN_STAGE: "dev", POSTERN_ACCEPTS: "local.1" };
         assert.deepEqual(Properties.Environment, { Variables }, id);
       }
       assert.ok(!door.text.includes(signature));
