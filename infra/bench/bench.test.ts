@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { decode } from "#lib/review.ts";
+import { openSigner } from "../keys.ts";
+import { catalogueFolder, readRule } from "../registry.ts";
+import { coldStarts } from "./cold.ts";
 import { ratioOf } from "./ratios.ts";
 import { reviewOfPod } from "./reviews.ts";
 
@@ -16,4 +22,23 @@ describe("bench", () => {
       assert.equal(decode(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
     });
+
+  it("starts rules cold: those that ask beside one read by hand, each with an answer", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-cold-"));
+    try {
+      const names = ["always-admit", "namespace-exists"];
+      const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
+      const starts = await coldStarts(await Promise.all(rules), await openSigner(folder), folder, 1);
+      assert.deepEqual(
+        starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
+        [
+          [undefined, true, 1],
+          ["always-admit", false, 1],
+          ["namespace-exists", true, 1],
+        ],
+      );
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
 });

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { asksCluster } from "#lib/needs.ts";
 import type { Comparison, Measured } from "../../test/bench/creates.ts";
 import type { Reads } from "../../test/bench/reads.ts";
 import { coldStarts } from "../bench/cold.ts";
@@ -87,6 +88,7 @@ export default {
           results.handler = await ofHandlers(signer, times);
           say(intoTable("HANDLER, over a parse and a small answer", results.handler));
         } else if (name === "cold") {
+          leaveOut("cold starts are without rules that keep a ledger or ask only outside the cluster: nobody is there");
           results.cold = await ofColdStarts(signer, folder, times);
           say(intoTable("COLD START, over an empty handler", results.cold));
         } else if (!binaries) {
@@ -142,7 +144,11 @@ const ofHandlers = async (signer: Signer, rounds: number): Promise<Result[]> => 
 };
 
 const ofColdStarts = async (signer: Signer, folder: string, rounds: number): Promise<Result[]> => {
-  const starts = await coldStarts(await readCatalogue(), signer, folder, rounds);
+  const starting = (await readCatalogue()).filter(({ rule }) => {
+    const verbs = Object.values(rule.needs ?? {}).map(({ verb }) => verb);
+    return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
+  });
+  const starts = await coldStarts(starting, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = ratioOf(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
