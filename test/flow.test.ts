@@ -273,6 +273,20 @@ describe("an event", () => {
     assert.deepEqual(told[3], { label: "seen" });
   });
 
+  it("of a direct invocation that brings settings asks nobody in the function's name", async () => {
+    let asked = 0;
+    const world = () => {
+      asked += 1;
+      return unconnected("prod-eu");
+    };
+    const handler = endpoint(judge, share, { publicKeys: one.publicKey, world, journal: () => {} });
+    const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(named("curious")) };
+    assert.equal(Object(await handler({ ...event, settings: { label: "mine" } }, context())).response?.allowed, true);
+    assert.equal(asked, 0);
+    assert.equal(Object(await handler(event, context())).code, 503);
+    assert.equal(asked, 1);
+  });
+
   it("can't have a rule change the settings of the next review", async () => {
     const careless = rule({
       summary: "Edits what it was given.",
