@@ -118,7 +118,7 @@ const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, descrip
 
 const listed = ({ environment }: Version, name: string) => (environment[name] ?? "").split(",").filter(Boolean);
 
-/** Whether a version answers a review, and lets it by. */
+/** Nothing is pointed at that doesn't answer a review, or doesn't let it by. */
 const seenToLetBy = async (functions: Functions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: probe });
   if (Object(Object(payload).response).allowed === true) return;

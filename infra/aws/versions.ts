@@ -29,7 +29,6 @@ export interface Live {
 export interface Version {
   version: string;
   description: string;
-  codeSha256: string;
   environment: Record<string, string>;
   modified: Date;
 }
@@ -39,7 +38,6 @@ export interface Answer {
   payload: unknown;
   /** Of a function that crashed or didn't start: what it says. */
   fault: string | undefined;
-  executed: string | undefined;
 }
 
 /** The functions of a stage, by rule, as Lambda has them. */
@@ -139,15 +137,17 @@ export const openFunctions = (
       } catch (error) {
         missing(rule)(error);
       }
+      // The name alone could be another stage's, here too.
+      if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw nobody(rule);
       return found.sort((one, other) => Number(one.version) - Number(other.version));
     },
 
     invoke: async (rule, version, event) => {
       const call = { FunctionName: nameOf(rule), Qualifier: version, Payload: JSON.stringify(event) };
-      const { Payload, FunctionError, ExecutedVersion } = await client.send(new InvokeCommand(call));
+      const { Payload, FunctionError } = await client.send(new InvokeCommand(call));
       const payload: unknown = JSON.parse(Buffer.from(Payload ?? []).toString() || "null");
       const fault = FunctionError && String(Object(payload).errorMessage ?? FunctionError);
-      return { payload, fault, executed: ExecutedVersion };
+      return { payload, fault };
     },
 
     move: async (rule, version, { revision }) => {
@@ -185,16 +185,9 @@ export const openFunctions = (
   };
 };
 
-const versionOf = ({
-  Version,
-  Description,
-  CodeSha256,
-  Environment,
-  LastModified,
-}: FunctionConfiguration): Version => ({
+const versionOf = ({ Version, Description, Environment, LastModified }: FunctionConfiguration): Version => ({
   version: String(Version),
   description: Description ?? "",
-  codeSha256: String(CodeSha256),
   environment: Environment?.Variables ?? {},
   modified: new Date(LastModified ?? 0),
 });

@@ -3,12 +3,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { unconnected } from "#lib/needs.ts";
 import { decode } from "#lib/review.ts";
+import { decideCase, reviewOf } from "../cases.ts";
 import { openSigner } from "../keys.ts";
 import { catalogueFolder, readRule } from "../registry.ts";
 import { coldStarts } from "./cold.ts";
 import { ratioOf } from "./ratios.ts";
 import { reviewOfPod } from "./reviews.ts";
+import { firstThatAsks } from "./written.ts";
 
 describe("bench", () => {
   it("says the median, and between what eight of ten ratios lie", () => {
@@ -22,6 +25,14 @@ describe("bench", () => {
       assert.equal(decode(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
     });
+
+  it("starts a rule with what makes it ask, not with a case that it answers by itself", async () => {
+    const name = "owner-references-permission-enforcement";
+    const listed = await readRule(join(catalogueFolder, name), name);
+    const { entry } = (await firstThatAsks(listed)) ?? {};
+    assert.ok(entry);
+    await assert.rejects(decideCase(listed, entry, reviewOf(listed, entry), unconnected("bench")), /no connection/);
+  });
 
   it("starts rules cold: those that ask beside one read by hand, each with an answer", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-cold-"));

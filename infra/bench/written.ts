@@ -20,12 +20,15 @@ export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined>
     const review = reviewOf(listed, entry);
     let asked = false;
     const world = recorded(entry.needs ?? {});
-    const noted = new Proxy(world, {
-      get(target, verb) {
+    // Binding a rule's needs looks at all of these; only who calls one asks.
+    const calls = Object.entries(world).map(([verb, ask]) => [
+      verb,
+      (...args: unknown[]) => {
         asked = true;
-        return Reflect.get(target, verb);
+        return Reflect.apply(ask, world, args);
       },
-    });
+    ]);
+    const noted: World = Object.fromEntries(calls);
     if (
       await decideCase(listed, entry, review, noted).then(
         () => asked,

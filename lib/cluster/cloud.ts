@@ -1,21 +1,23 @@
 import type { AwsAction, AwsRequest, HttpsRequest } from "../needs.ts";
 import { addressOf, ourIdentity } from "./credentials.ts";
-import { type Identity, signed } from "./signature.ts";
+import { signed } from "./signature.ts";
 
 /** Of the query APIs, by service. */
 const versions = { ec2: "2016-11-15" };
 
 /** A call of one of AWS's query APIs, signed as the function's own role. The address is AWS's usual one, or the environment's. */
-export const queryOf = (
-  action: AwsAction,
-  { region, parameters }: AwsRequest,
-  now: Date,
-  identity: Identity = ourIdentity(),
-): HttpsRequest => {
+export const queryOf = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
   const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
   const { origin, host } = addressOf(service, region);
   const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
   const request = { method: "POST" as const, host, path: "/", service, region, headers, body };
-  return { url: `${origin}/`, method: "POST", headers: signed(request, identity, now), body, tries: 3, pause: 100 };
+  return {
+    url: `${origin}/`,
+    method: "POST",
+    headers: signed(request, ourIdentity(), new Date()),
+    body,
+    tries: 3,
+    pause: 100,
+  };
 };

@@ -49,7 +49,7 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     https: (request: HttpsRequest) => call(request),
     http: (request: HttpsRequest) => call(request, either),
     aws: async (action: AwsAction, request: AwsRequest) => {
-      const signed = attempted(() => queryOf(action, request, new Date()));
+      const signed = attempted(() => queryOf(action, request));
       return call(signed, either);
     },
     isRemembered: () => isRemembered,
