@@ -24,6 +24,8 @@ export interface Bundle {
   bytes: number;
   /** SHA-256, base64url. */
   hash: string;
+  /** The same of what is left without its share of postern.yaml. */
+  logic: string;
   /** SHA-256 of the zip, base64, as Lambda tells it. */
   codeSha256: string;
   /** Whether it asks a cluster anything. */
@@ -93,6 +95,7 @@ export const bundle = async (
     timeoutSeconds: longestTimeoutOf(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
+    logic: createHash("sha256").update(withoutShare(contents, given)).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
     tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
@@ -102,6 +105,13 @@ export const bundle = async (
     ),
   };
 };
+
+/** What postern.yaml put in stands in the code as a text of JSON, in quotes of either kind. */
+const withoutShare = (contents: Uint8Array, given: object[]): string =>
+  given.reduce((code: string, one) => {
+    const text = JSON.stringify(one);
+    return code.replace(text, "").replace(JSON.stringify(text).slice(1, -1), "");
+  }, Buffer.from(contents).toString());
 
 /**
  * The share is parsed, not written as a literal: there `"__proto__"` would set a prototype. `module.exports` instead of

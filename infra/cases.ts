@@ -5,7 +5,15 @@ import jsonPatch from "fast-json-patch";
 import { parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
-import { check, type KubernetesObject, type Operation, type Outcome, type Review, type UserInfo } from "#lib/review.ts";
+import {
+  check,
+  type KubernetesObject,
+  type Operation,
+  type Outcome,
+  type Patch,
+  type Review,
+  type UserInfo,
+} from "#lib/review.ts";
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
 import { Complaint } from "./complaint.ts";
@@ -183,6 +191,30 @@ export const decideCase = async (
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     world,
   });
+
+/** The event that has a function decide a case, with its settings, its world and its time in the place of its own. */
+export const eventOf = (listed: Listed, entry: Case): object => {
+  const { version, request } = reviewOf(listed, entry);
+  const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
+  const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
+  return { phase: phaseOf(entry), variant, review, settings: facetOf(listed.rule, entry).settings, needs, now };
+};
+
+/** An AdmissionReview that came back, as the decision that it was made from; undefined where it is none. */
+export const decisionIn = (answer: unknown, uid: string): Decision | undefined => {
+  const { kind, response } = Object(answer);
+  if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
+  const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
+  const operations: Patch = patch === undefined ? [] : JSON.parse(Buffer.from(patch, "base64").toString());
+  const outcome: Outcome = {
+    allowed,
+    ...(status && { status }),
+    ...(warnings && { warnings }),
+    ...(audit && { audit }),
+    ...(patch && { patch: operations }),
+  };
+  return { outcome, refused: !allowed, operations: operations.length };
+};
 
 /** The object with the outcome's patch, as the API server applies it. */
 export const patched = (object: unknown, { patch }: Outcome): unknown =>

@@ -117,7 +117,7 @@ export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules
   catalogue.filter(({ name, rule }) => (rules.get(name)?.mode ?? "off") !== "off" && asksCluster(rule));
 
 /** As a shell reads it, from the folder of postern.yaml. */
-const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
+export const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
 const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
@@ -138,7 +138,7 @@ const connectionOf = async (connect: Connect, folder: string): Promise<Connectio
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** The certificates in a text or a file, and nothing that stands beside them, such as a key. */
-const pem = async (given: string, folder: string): Promise<string> => {
+export const pem = async (given: string, folder: string): Promise<string> => {
   const isText = given.includes("-----BEGIN");
   const where = isText ? "its ca" : given;
   const found = (isText ? given : await readFile(resolve(folder, given), "utf8")).match(certificates) ?? [];
@@ -160,7 +160,7 @@ interface Kubeconfig {
 }
 
 /** As kubectl reads it, but for programs that it would run. */
-const readKubeconfig = async (file: string, wanted: string | undefined): Promise<Connection> => {
+export const readKubeconfig = async (file: string, wanted: string | undefined): Promise<Connection> => {
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
   // Its errors would quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);

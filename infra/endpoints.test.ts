@@ -15,6 +15,7 @@ const sample: Bundle = {
   timeoutSeconds: 3,
   bytes: 9,
   hash: "aaa",
+  logic: "aaa",
   codeSha256: "AAA=",
   asks: false,
   tokens: [],
@@ -23,41 +24,31 @@ const sample: Bundle = {
 };
 const folders: string[] = [];
 
-const deployment = async (
-  bundle: Partial<Bundle> = {},
-  keys = "key",
-  sizing?: Parameters<typeof writeDeployment>[3],
-) => {
+const deployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
   const folder = await mkdtemp(join(tmpdir(), "postern-endpoints-"));
   folders.push(folder);
-  await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"), sizing);
+  await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));
   const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
   const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
   const { Resources, Outputs } = await read("http.json");
-  const version = Object.keys(Resources).find((id) => id.startsWith("LimitDashitVersion"));
-  return { lambda, version, Resources, Outputs };
+  return { lambda, Resources, Outputs };
 };
 
 describe("a function's version", () => {
   after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-  it("keeps its name as long as nothing changes that it carries", async () => {
-    const [one, other] = await Promise.all([deployment(), deployment({ bytes: 10, phases: ["validate"] })]);
-    assert.equal(one.version, other.version);
-  });
-
-  it("gets another name, and the function another description, with the code, the keys, memory or time", async () => {
+  it("is the stack's once: neither it nor the alias changes with what a function carries", async () => {
     const all = await Promise.all([
       deployment(),
-      deployment({ hash: "bbb" }),
+      deployment({ hash: "bbb", codeSha256: "BBB=" }),
       deployment({}, "other"),
-      deployment({}, "key", { memorySize: 512 }),
-      deployment({}, "key", { timeout: 20 }),
       deployment({ timeoutSeconds: 15 }),
+      deployment({ accepts: ["prod.2"] }),
     ]);
-    assert.equal(new Set(all.map(({ version }) => version)).size, all.length);
-    assert.equal(new Set(all.map(({ lambda }) => lambda?.description)).size, all.length);
-    for (const { lambda, version } of all) assert.ok(String(lambda?.description).endsWith(version?.slice(-16) ?? "?"));
+    const made = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
+    for (const one of made) assert.deepEqual(one, made[0]);
+    assert.deepEqual(made[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
+    assert.deepEqual(made[0]?.[1].Properties.FunctionVersion, { "Fn::GetAtt": ["LimitDashitVersion", "Version"] });
   });
 
   it("may take longer than any entry waits, the gateway no longer than it can", async () => {

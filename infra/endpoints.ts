@@ -1,14 +1,15 @@
-import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { SecretPlace } from "#lib/needs.ts";
 import type { Bundle } from "./bundle.ts";
 
-/** What all functions have in common, and what a version therefore carries. */
-interface Sizing {
+/** What a version carries besides its code. */
+export interface Surroundings {
+  /** Megabytes. */
   memorySize: number;
   /** Seconds; a rule whose entries wait longer gets more. */
   timeout: number;
+  environment: Record<string, string>;
 }
 
 type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
@@ -27,13 +28,11 @@ interface Door {
 type Metric = { Id: string; [key: string]: Json };
 
 /** A bundle and the names it has in CloudFormation. */
-interface Planned extends Bundle, Sizing {
+interface Planned extends Bundle, Surroundings {
   /** What osls makes of the name; all logical ids of a rule begin with it. */
   id: string;
   lambda: string;
   alias: string;
-  /** Of all that makes a version: code, configuration and keys. */
-  digest: string;
 }
 
 const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
@@ -47,54 +46,48 @@ const gateway = ["AWS::Region", "AWS::AccountId", "HttpApi"].map(blank).join(":"
  * Writes what serverless.yml includes: `functions.json`, and for either door (`http.json`, `url.json`) the CloudFormation
  * resources around the functions.
  */
-export const writeDeployment = async (
-  bundles: Bundle[],
-  publicKeys: string,
-  outDir: string,
-  { memorySize = 256, timeout = 10 }: Partial<Sizing> = {},
-): Promise<void> => {
-  const rules = bundles.map((bundle) => plan(bundle, publicKeys, { memorySize, timeout }));
+export const writeDeployment = async (bundles: Bundle[], publicKeys: string, outDir: string): Promise<void> => {
+  const rules = bundles.map((bundle) => plan(bundle, publicKeys));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
-  await write(
-    "functions.json",
-    Object.fromEntries(rules.map((rule) => [rule.name, lambdaOf(rule, publicKeys, basename(outDir))])),
-  );
+  await write("functions.json", Object.fromEntries(rules.map((rule) => [rule.name, lambdaOf(rule, basename(outDir))])));
   for (const [name, door] of Object.entries({ http, url })) await write(`${name}.json`, resourcesOf(rules, door));
 };
 
 /** What osls makes of a function's name. */
 export const idOf = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
-const plan = (bundle: Bundle, publicKeys: string, { memorySize, timeout }: Sizing): Planned => {
-  const { name, hash } = bundle;
-  const id = idOf(name);
-  const sizing = { memorySize, timeout: Math.max(timeout, bundle.timeoutSeconds + 1) };
-  const digest = createHash("sha256")
-    .update(JSON.stringify([hash, publicKeys, runtime, sizing]))
-    .digest("hex")
-    .slice(0, 16);
-  return { ...bundle, ...sizing, id, lambda: `${id}LambdaFunction`, alias: `${id}Alias`, digest };
+/** What a function of a stage has around its code. */
+export const surroundingsOf = (
+  { timeoutSeconds, accepts }: Pick<Bundle, "timeoutSeconds" | "accepts">,
+  publicKeys: string,
+  stage: string,
+): Surroundings => ({
+  memorySize: 256,
+  timeout: Math.max(10, timeoutSeconds + 1),
+  environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
+});
+
+const plan = (bundle: Bundle, publicKeys: string): Planned => {
+  const id = idOf(bundle.name);
+  return {
+    ...bundle,
+    ...surroundingsOf(bundle, publicKeys, stage),
+    ...{ id, lambda: `${id}LambdaFunction`, alias: `${id}Alias` },
+  };
 };
 
-/**
- * A function as serverless.yml has it. Lambda refuses to publish a version that differs in nothing from the one before;
- * the digest in the description makes it differ whenever the version's logical id does.
- */
-const lambdaOf = (
-  { name, summary, id, digest, memorySize, timeout, accepts }: Planned,
-  publicKeys: string,
-  folder: string,
-): Json => {
+/** A function as serverless.yml has it. */
+const lambdaOf = ({ name, summary, id, memorySize, timeout, environment }: Planned, folder: string): Json => {
   return {
     handler: "index.handler",
-    description: `${summary.slice(0, 230)} ${digest}`,
+    description: summary.slice(0, 256),
     ...runtime,
     memorySize,
     timeout,
     // Not by its name or by Fn::GetAtt: with those osls adds a DependsOn that says nothing new, and cfn-lint warns.
     role: { "Fn::Sub": blank(`${id}Role.Arn`) },
-    environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
+    environment,
     package: { artifact: `${folder}/${name}.zip` },
   };
 };
@@ -118,9 +111,13 @@ const roleOutputs = (rules: Planned[]): { [key: string]: Json } =>
       ]),
   );
 
-/** The role may write the function's own log, read the tokens and do what its rule needs, and nothing else. `live` is what the door opens on. */
-const aroundLambda = ({ id, lambda, alias, digest, codeSha256, tokens, actions }: Planned): Resources => {
-  const version = `${id}Version${digest}`;
+/**
+ * The role may write the function's own log, read the tokens and do what its rule needs, and nothing else. `live` is what
+ * the door opens on: the stack makes it, on the first version there is, and never moves it. postern deploy does, for
+ * nothing here ever differs from the template before.
+ */
+const aroundLambda = ({ id, lambda, alias, tokens, actions }: Planned): Resources => {
+  const version = `${id}Version`;
   const assume = { Effect: "Allow", Principal: { Service: "lambda.amazonaws.com" }, Action: "sts:AssumeRole" };
   const log = {
     Effect: "Allow",
@@ -137,12 +134,7 @@ const aroundLambda = ({ id, lambda, alias, digest, codeSha256, tokens, actions }
         ...(actions.length > 0 ? [policy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
       ],
     }),
-    // Retained, for rollback is one move of the alias. Published only if the code that was uploaded is this one.
-    [version]: {
-      ...resource("AWS::Lambda::Version", { FunctionName: { Ref: lambda }, CodeSha256: codeSha256 }),
-      DeletionPolicy: "Retain",
-      UpdateReplacePolicy: "Retain",
-    },
+    [version]: resource("AWS::Lambda::Version", { FunctionName: { Ref: lambda } }),
     [alias]: resource("AWS::Lambda::Alias", {
       Name: "live",
       FunctionName: { Ref: lambda },

@@ -12,7 +12,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { claim } from "#lib/key.ts";
 
-/** Signs clusters into URLs. The private half never leaves the folder. */
+/** Signs clusters into URLs. */
 export interface Signer {
   /** base64url, as functions have it in POSTERN_KEYS. */
   publicKey: string;
@@ -21,10 +21,15 @@ export interface Signer {
 }
 
 /** The signing key in a folder, made at first use. */
-export const openSigner = async (folder: string): Promise<Signer> => {
-  const pem = await keep(folder, "signing.key", async () =>
-    String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" })),
-  );
+export const openSigner = async (folder: string): Promise<Signer> =>
+  signerOf(await keep(folder, "signing.key", async () => makeSigningKey()));
+
+/** In PEM. */
+export const makeSigningKey = (): string =>
+  String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
+
+/** The signer that such a key makes. */
+export const signerOf = (pem: string): Signer => {
   const key = createPrivateKey(pem);
   return {
     publicKey: String(createPublicKey(pem).export({ format: "jwk" }).x),

@@ -14,8 +14,8 @@ export interface Registration {
   address(rule: string, path: string): string;
   /** PEM; only where the API server's own roots don't suffice. */
   ca?: string | undefined;
-  /** Guards fail closed. */
-  harden: boolean;
+  /** Whether a rule or a group, by its name, fails closed where it guards. */
+  harden: boolean | ((name: string) => boolean);
 }
 
 export interface Webhook {
@@ -62,16 +62,18 @@ const webhooks = (phase: Phase, catalogue: Listed[], cluster: Cluster, registrat
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
-      return entriesOf(listed, phase, setup, registration.harden).map((facet) =>
+      return entriesOf(listed, phase, setup, hardens(registration, listed.name)).map((facet) =>
         webhook(listed.name, phase, facet, registration),
       );
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
-    const [disagreement] = disagreements(group, cluster, registration.harden);
+    const [disagreement] = disagreements(group, cluster, hardens(registration, group.name));
     if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
-    const entry = entryTogether(group, cluster, registration.harden);
+    const entry = entryTogether(group, cluster, hardens(registration, group.name));
     return entry ? [webhook(group.name, phase, { entry }, registration)] : [];
   });
+
+const hardens = ({ harden }: Registration, name: string) => (typeof harden === "boolean" ? harden : harden(name));
 
 const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { address, ca }: Registration): Webhook => {
   const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
@@ -129,8 +131,8 @@ const checkChain = (webhooks: Webhook[]) => {
     );
 };
 
-/** Of its name the last part before the domain; no rule's name has a dot. */
-const ruleOf = ({ name }: Webhook) =>
+/** The rule or the group of an entry: of its name the last part before the domain, for no rule's name has a dot. */
+export const ruleOf = ({ name }: Pick<Webhook, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")
     .split(".")

@@ -9,11 +9,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { LambdaClient } from "@aws-sdk/client-lambda";
-import { arm, disarm, rollBack, standingOf } from "../infra/aws/emergency.ts";
-import { type Functions, openFunctions } from "../infra/aws/versions.ts";
+import { type Functions, openFunctions } from "../infra/aws/functions.ts";
 import { shareOf } from "../infra/bench/handler.ts";
 import { bundle } from "../infra/bundle.ts";
 import { readRule } from "../infra/registry.ts";
+import { arm, disarm, rollBack, standingOf } from "../infra/rollout/emergency.ts";
 import { zip } from "../infra/zip.ts";
 import { type Fault, type LambdaService, openLambda } from "./aws/lambda.ts";
 import { signing } from "./signing.ts";
@@ -234,7 +234,7 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
       deploy(good);
       let refusals = 2;
       service.fault = ({ action }, when) =>
-        action === "UpdateAlias" && when === "before" && refusals-- > 0
+        action === "lambda:UpdateAlias" && when === "before" && refusals-- > 0
           ? { status: 429, error: "TooManyRequestsException" }
           : undefined;
       assert.equal(await rollBack(functions, rule), "1");
@@ -263,7 +263,7 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
       const { said } = await postern("status", "--stage", "test");
       assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n$/);
       const { said: json } = await postern("status", "--stage", "test", "-o", "json");
-      assert.equal(JSON.parse(json)[0].previous, "1");
+      assert.equal(JSON.parse(json).rules[0].previous, "1");
     });
 
     it("go back, are disarmed and armed", async () => {

@@ -6,11 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { Decision } from "#lib/decide.ts";
 import { claim } from "#lib/key.ts";
-import type { Patch, Status } from "#lib/review.ts";
 import { bundle } from "../infra/bundle.ts";
-import { type Case, differences, phaseOf, readCases, reviewOf } from "../infra/cases.ts";
+import { type Case, decisionIn, differences, eventOf, phaseOf, readCases, reviewOf } from "../infra/cases.ts";
 import { writeDeployment } from "../infra/endpoints.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { type Running, start } from "./runtime/runtime-api.ts";
@@ -54,10 +52,8 @@ describe("under Lambda's runtime", { skip }, () => {
 
       it("does what its cases say", async () => {
         for (const entry of cases) {
-          const { settings, variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
-          const review = reviewEnvelope(listed, entry);
-          const answer = await running.invoke({ phase: phaseOf(entry), variant, review, settings, needs, now });
-          assert.deepEqual(differences(entry, decisionOf(answer)), [], entry.name);
+          const answer = await running.invoke(eventOf(listed, entry));
+          assert.deepEqual(differences(entry, decisionOf(answer, listed, entry)), [], entry.name);
         }
       });
 
@@ -69,7 +65,7 @@ describe("under Lambda's runtime", { skip }, () => {
         if (plain === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
         const { statusCode, body } = response(await running.invoke(request(listed, plain)));
         assert.equal(statusCode, 200, body);
-        assert.deepEqual(differences(plain, decisionOf(JSON.parse(body))), [], plain.name);
+        assert.deepEqual(differences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
       });
 
       it("is not there for who has a wrong key", async () => {
@@ -119,12 +115,6 @@ const environment = async (folder: string, name: string): Promise<Record<string,
   };
 };
 
-/** A case's review as the API server would send it. */
-const reviewEnvelope = (listed: Listed, entry: Case) => {
-  const { version, request } = reviewOf(listed, entry);
-  return { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
-};
-
 /** An event of HTTP API, payload 2.0. */
 const request = (
   listed: Listed,
@@ -140,29 +130,18 @@ const request = (
     headers: { "content-type": "application/json", "user-agent": "kube-apiserver-admission" },
     queryStringParameters: { timeout: "3s" },
     requestContext: { http: { method: "POST", path, protocol: "HTTP/1.1", sourceIp: "192.0.2.1" }, stage: "$default" },
-    body: other.body ?? JSON.stringify(reviewEnvelope(listed, entry)),
+    body: other.body ?? JSON.stringify(Reflect.get(eventOf(listed, entry), "review")),
     isBase64Encoded: other.isBase64Encoded ?? false,
   };
+};
+
+const decisionOf = (answer: unknown, listed: Listed, entry: Case) => {
+  const decision = decisionIn(answer, reviewOf(listed, entry).request.uid);
+  assert.ok(decision, `no answer to this review: ${JSON.stringify(answer)}`);
+  return decision;
 };
 
 const response = (answer: unknown): { statusCode: unknown; body: string } => {
   const { statusCode, body } = Object(answer);
   return { statusCode, body: String(body) };
-};
-
-/** An AdmissionReview that came back, as the decision it was made from. */
-const decisionOf = (answer: unknown): Decision => {
-  const { response: given } = Object(answer);
-  assert.ok(given, `no AdmissionReview: ${JSON.stringify(answer)}`);
-  const { allowed, status, warnings, auditAnnotations: audit, patch } = given;
-  const operations: Patch = patch === undefined ? [] : JSON.parse(Buffer.from(patch, "base64").toString("utf8"));
-  const refusal: { status?: Status } = status === undefined ? {} : { status };
-  const outcome = {
-    allowed,
-    ...refusal,
-    ...(warnings && { warnings }),
-    ...(audit && { audit }),
-    ...(patch && { patch: operations }),
-  };
-  return { outcome, refused: !allowed, operations: operations.length };
 };

@@ -1,18 +1,59 @@
+import { LambdaClient } from "@aws-sdk/client-lambda";
+import type { Identity } from "#lib/cluster/signature.ts";
 import type { Option, Options } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
-import { type Functions, openFunctions } from "./versions.ts";
+import { type Functions, openFunctions } from "./functions.ts";
+import { type Metrics, openMetrics } from "./metrics.ts";
+import { openParameters, type Parameters } from "./parameters.ts";
+import { openRecords, type Records } from "./records.ts";
+import { openStack, type Stack } from "./stack.ts";
 
 /** What every verb for AWS takes. */
 export const stageOption = {
-  stage: { type: "string", value: "NAME", says: "the stage that was deployed, as osls deploy --stage named it" },
+  stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
 } satisfies Record<string, Option>;
 
-/** The functions of the stage that was named, with the credentials that are there. What AWS says is passed on as a sentence. */
-export const inStage = async <T>(options: Options, act: (functions: Functions) => Promise<T>): Promise<T> => {
-  const stage = options.text("stage");
-  if (stage === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
+/** All that a stage is made of in AWS. */
+export interface Stage {
+  name: string;
+  functions: Functions;
+  parameters: Parameters;
+  stack: Stack;
+  metrics: Metrics;
+  /** Undefined as long as there is no stack. */
+  records(): Promise<Records | undefined>;
+  /** Who we are, for clusters that take an AWS identity. */
+  identity(): Promise<Identity>;
+}
+
+export const openStage = (name: string): Stage => {
+  const lambda = new LambdaClient({ maxAttempts: 5 });
+  const stack = openStack(name);
+  return {
+    name,
+    functions: openFunctions(name, lambda),
+    parameters: openParameters(name),
+    stack,
+    metrics: openMetrics(),
+    records: async () => {
+      const bucket = await stack.bucket();
+      return bucket === undefined ? undefined : openRecords(bucket);
+    },
+    identity: async () => {
+      const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
+      return { accessKeyId, secretAccessKey, sessionToken };
+    },
+  };
+};
+
+/** Acts on the stage that was named, with the credentials that are there. What AWS says is passed on as a sentence. */
+export const inStage = async <T>(options: Options, act: (stage: Stage) => Promise<T>): Promise<T> => {
+  const name = options.text("stage");
+  if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
+  if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))
+    throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
   try {
-    return await act(openFunctions(stage));
+    return await act(openStage(name));
   } catch (error) {
     if (error instanceof Complaint || !isOfAws(error)) throw error;
     throw new Complaint(`AWS: ${sentenceOf(error)}`, 3);

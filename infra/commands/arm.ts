@@ -1,7 +1,7 @@
-import { arm } from "../aws/emergency.ts";
 import { inStage, stageOption } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
+import { arm } from "../rollout/emergency.ts";
 
 export default {
   summary: "Ends what postern disarm began: the rule decides again, at once.",
@@ -10,7 +10,7 @@ export default {
 
   async run({ options, words: [rule, ...rest] }) {
     if (rule === undefined || rest.length > 0) throw new Complaint("postern arm takes one rule");
-    const version = await inStage(options, (functions) => arm(functions, rule));
+    const version = await inStage(options, ({ functions }) => arm(functions, rule));
     print(`${rule} decides again, as version ${version}\n`);
   },
 } satisfies Command;

@@ -1,7 +1,7 @@
-import { disarm } from "../aws/emergency.ts";
 import { duration, inStage, stageOption } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
+import { disarm } from "../rollout/emergency.ts";
 
 export default {
   summary:
@@ -15,7 +15,7 @@ export default {
   async run({ options, words: [rule, ...rest] }) {
     if (rule === undefined || rest.length > 0) throw new Complaint("postern disarm takes one rule");
     const until = new Date(Date.now() + duration(options.text("for"), "for"));
-    const version = await inStage(options, (functions) => disarm(functions, rule, until));
+    const version = await inStage(options, ({ functions }) => disarm(functions, rule, until));
     print(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);
   },
 } satisfies Command;

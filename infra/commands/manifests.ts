@@ -1,11 +1,12 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { parse, stringify } from "yaml";
 import { type Command, common, print } from "../command.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import { Complaint } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
 import { askingRules, withoutConnect } from "../connections.ts";
 import { openSigner } from "../keys.ts";
+import { address, certificate, content } from "../options.ts";
 import { readCatalogue } from "../registry.ts";
 import { accessEntries, roles } from "../rights.ts";
 import { configurations } from "../webhooks.ts";
@@ -78,14 +79,6 @@ export default {
   },
 } satisfies Command;
 
-/** The API server takes https alone, without user, query or fragment. */
-const address = (text: string, where: string): string => {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)
-    throw new Complaint(`${where} must be an https:// address without user, query and fragment, not "${text}"`);
-  return text.replace(/\/+$/, "");
-};
-
 const baseOf = async (url: string | undefined, urls: string | undefined): Promise<(rule: string) => string> => {
   if ((url === undefined) === (urls === undefined))
     throw new Complaint("either --url or --urls must say where the rules are served");
@@ -101,14 +94,3 @@ const baseOf = async (url: string | undefined, urls: string | undefined): Promis
     return address(found, `${urls}: ${rule}`);
   };
 };
-
-const certificate = async (file: string): Promise<string> => {
-  const pem = await content(file, "--ca");
-  if (!pem.includes("-----BEGIN CERTIFICATE-----")) throw new Complaint(`--ca ${file} holds no certificate in PEM`);
-  return pem;
-};
-
-const content = (file: string, option: string) =>
-  readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${option} ${file} can't be read: ${sentenceOf(error)}`);
-  });

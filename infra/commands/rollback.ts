@@ -1,19 +1,42 @@
-import { rollBack } from "../aws/emergency.ts";
 import { inStage, stageOption } from "../aws/stage.ts";
-import { type Command, print } from "../command.ts";
+import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
+import { configFile, readConfig } from "../config.ts";
+import { chosenClusters, clusterOptions, deployerIn } from "../options.ts";
+import { openProgress } from "../progress.ts";
+import { readCatalogue } from "../registry.ts";
+import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
+
+const { cluster, kubeconfig, context } = clusterOptions;
 
 export default {
-  summary: "Takes a rule of a stage back to the version before, by one move of its alias.",
-  usage: "RULE",
+  summary: "Takes a rule of a stage back to the version before, by one move of its alias; or all, with their entries.",
+  usage: "[RULE]",
   options: {
     ...stageOption,
-    to: { type: "string", value: "VERSION", says: "this version instead of the one before" },
+    all: { type: "boolean", says: "every rule, and then the entries of clusters" },
+    to: { type: "string", value: "RELEASE", says: "this release, for instance r7, or of one rule this version" },
+    ...{ cluster, kubeconfig, context },
+    config: common.config,
   },
 
   async run({ options, words: [rule, ...rest] }) {
-    if (rule === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule");
-    const version = await inStage(options, (functions) => rollBack(functions, rule, options.text("to")));
-    print(`${rule} is at version ${version}\n`);
+    const progress = openProgress();
+    if (!options.flag("all")) {
+      if (rule === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
+      const version = await inStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
+      print(`${rule} is at version ${version}\n`);
+      return;
+    }
+    if (rule !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
+    const file = options.text("config") ?? configFile;
+    const catalogue = await readCatalogue();
+    const config = await readConfig(file, catalogue);
+    const clusters = chosenClusters(config, options);
+    const deployer = deployerIn(options, clusters);
+    const { id, like } = await inStage(options, (stage) =>
+      rollBackAll({ stage, config, catalogue, file, clusters, deployer, progress }, options.text("to")),
+    );
+    print(`all rules are as in release r${like}; that is release r${id}\n`);
   },
 } satisfies Command;

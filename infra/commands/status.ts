@@ -1,41 +1,96 @@
-import { type Standing, standingOf } from "../aws/emergency.ts";
-import { inStage, stageOption } from "../aws/stage.ts";
+import { inStage, type Stage, stageOption } from "../aws/stage.ts";
 import { type Command, common, print, table } from "../command.ts";
-import { Complaint } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import { configFile, readConfig } from "../config.ts";
+import { clusterOptions, deployerIn } from "../options.ts";
+import { inParallel, openProgress } from "../progress.ts";
+import { readCatalogue } from "../registry.ts";
+import { type Standing, standingOf } from "../rollout/emergency.ts";
+import { type ClusterHealth, healthOf } from "../rollout/health.ts";
+import { type Release, releasedVersions } from "../rollout/releases.ts";
+import { releasesOf } from "../rollout/rollback.ts";
+
+const { cluster, kubeconfig, context } = clusterOptions;
 
 export default {
-  summary: "Says of each rule of a stage which version is live, since when, and whether it is disarmed.",
-  options: { ...stageOption, output: common.output },
+  summary: "Says which version of each rule is live, and whether each cluster's endpoints and entries are well.",
+  options: {
+    ...stageOption,
+    ...{ cluster, kubeconfig, context },
+    config: common.config,
+    output: common.output,
+  },
 
   async run({ options }) {
-    const faults: string[] = [];
-    const standings = await inStage(options, async (functions) => {
-      const found: Standing[] = [];
-      for (const rule of await functions.rules())
-        await standingOf(functions, rule).then(
-          (standing) => found.push(standing),
-          (error) => {
-            // One that is broken hides no other.
-            if (!(error instanceof Complaint)) throw error;
-            faults.push(error.message);
-          },
-        );
-      return found;
+    const file = options.text("config") ?? configFile;
+    // Where postern.yaml can't be read, there is still much to say.
+    const config = await readCatalogue()
+      .then((catalogue) => readConfig(file, catalogue))
+      .catch((error) => {
+        process.stderr.write(`${sentenceOf(error)}\n`);
+        return undefined;
+      });
+    return inStage(options, async (stage) => {
+      const all = (await releasesOf(stage, openProgress()))?.all ?? [];
+      const { standings, faults } = await standingsOf(stage, all);
+      for (const fault of faults) process.stderr.write(`${fault}\n`);
+      if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
+      const [newest] = all;
+      const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
+      const deployer = deployerIn(options, names);
+      const found = await inParallel(3, names, async (name) =>
+        newest ? healthOf({ stage, file, deployer, ...(config && { config }) }, name, newest) : undefined,
+      );
+      const clusters = found.filter((one) => one !== undefined);
+      print(
+        options.text("output") === "json"
+          ? `${JSON.stringify({ stage: stage.name, release: shortly(newest), rules: standings, clusters }, null, 2)}\n`
+          : `${inWords(newest, standings)}${clusters.map(healthInWords).join("")}`,
+      );
+      const isWell = clusters.every(({ sick, drift }) => sick.length + drift.length === 0);
+      return faults.length > 0 || !isWell ? 1 : 0;
     });
-    for (const fault of faults) process.stderr.write(`${fault}\n`);
-    if (standings.length + faults.length === 0)
-      throw new Complaint(`stage ${options.text("stage")} has no functions`, 1);
-    const code = faults.length > 0 ? 1 : 0;
-    if (options.text("output") === "json") {
-      print(`${JSON.stringify(standings, null, 2)}\n`);
-      return code;
-    }
-    const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
-      const trial = Object.entries(weights).map(([other, share]) => `, ${Math.round(share * 100)}% version ${other}`);
-      const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";
-      return [rule, `${version}${trial.join("")}`, modified.toISOString(), previous ?? "-", state];
-    });
-    print(table([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows]));
-    return code;
   },
 } satisfies Command;
+
+/** One that is broken hides no other. */
+const standingsOf = async ({ functions }: Stage, all: Release[]) => {
+  const faults: string[] = [];
+  const found = await inParallel(5, await functions.rules(), (rule) =>
+    standingOf(functions, rule, all.length > 0 ? releasedVersions(all, rule) : undefined).catch((error) => {
+      if (!(error instanceof Complaint)) throw error;
+      faults.push(error.message);
+      return undefined;
+    }),
+  );
+  return { standings: found.filter((one) => one !== undefined), faults };
+};
+
+const shortly = (release: Release | undefined) => {
+  if (release === undefined) return null;
+  const { id, at, by, complete, like } = release;
+  return { id, at, by, complete, ...(like !== undefined && { like }) };
+};
+
+const inWords = (release: Release | undefined, standings: Standing[]): string => {
+  const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
+    const trial = Object.entries(weights).map(([other, share]) => `, ${Math.round(share * 100)}% version ${other}`);
+    const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";
+    return [rule, `${version}${trial.join("")}`, modified.toISOString(), previous ?? "-", state];
+  });
+  const like = release?.like === undefined ? "" : `, like r${release.like}`;
+  const open = release?.complete === false ? ", not complete: run postern deploy again" : "";
+  const head = release ? `release r${release.id}${like} of ${release.at}, by ${release.by}${open}\n\n` : "";
+  return `${head}${table([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
+};
+
+const healthInWords = ({ cluster, at, entries, sick, slowest, drift, unknown }: ClusterHealth): string => {
+  const answers = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
+  return [
+    `\ncluster ${cluster}, told ${at}: ${entries} entries${unknown.some((one) => one.startsWith("the keys")) ? "" : `, ${answers}`}`,
+    ...sick.map((one) => `  ! ${one}`),
+    ...drift.map((one) => `  ~ ${one}`),
+    ...unknown.map((one) => `  ? ${one}`),
+    "",
+  ].join("\n");
+};

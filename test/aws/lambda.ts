@@ -1,28 +1,43 @@
 import { createHash, randomUUID } from "node:crypto";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
 import { unzip } from "../../infra/zip.ts";
-import { type Running, start } from "../runtime/runtime-api.ts";
+import type { CloudWatch } from "./cloudwatch.ts";
+import { type Asked, type Ear, Refusal, type Reply, refuseInRest, type Service, serve } from "./exchange.ts";
+import { openProcesses } from "./processes.ts";
 
 // Lambda's own API, as strict as its documentation: revisions, hashes, updates that take a while, aliases that only take
 // published versions. What is published really runs, under the client that Lambda runs it with.
 
+export type { Fault } from "./exchange.ts";
+
 type Json = Record<string, unknown>;
 
-interface Configuration {
+/** Code and configuration: of a version they never change. */
+export interface Configuration {
   code: Buffer;
   environment: Record<string, string>;
   description: string;
+  memorySize: number;
+  /** Seconds. */
+  timeout: number;
+  runtime: string;
+  handler: string;
+  role: string;
+  architectures: string[];
   revision: string;
   modified: string;
+  /** Of a version: the description that the latest had when it was published. */
+  source?: string;
 }
 
-interface Alias {
+export interface Alias {
   version: string;
   weights: Record<string, number>;
+  description: string;
+  revision: string;
+}
+
+interface Policy {
+  statements: Json[];
   revision: string;
 }
 
@@ -30,56 +45,81 @@ interface Fn {
   latest: Configuration;
   /** Until when an update of the latest is under way. */
   busy: number;
+  /** Whether that is its creation. */
+  pending: boolean;
   versions: Map<string, Configuration>;
   published: number;
   aliases: Map<string, Alias>;
+  /** By alias or version; those of the function itself by "". */
+  policies: Map<string, Policy>;
+  urls: Map<string, { url: string; authType: string }>;
+  tags: Record<string, string>;
+  /** How many may run at once, where somebody has reserved them. */
+  reserved?: number | undefined;
+  running: number;
 }
 
-/** What a call was about, for a test that counts or breaks them. */
-export interface Heard {
-  action: string;
-  name: string;
-  /** Whose access key it was. */
-  caller: string | undefined;
+/** What came of invoking a function. */
+export interface Invocation {
+  payload: unknown;
+  fault: string | undefined;
+  version: string;
+  /** The last 4 KB of its log. */
+  log: Buffer;
 }
 
-export interface LambdaService {
-  url: string;
+export interface LambdaOptions {
+  region?: string;
+  /** Where each version runs at once, and all together. */
+  processes?: number;
+  mostProcesses?: number;
+  /** How many functions or versions a page has. */
+  pageSize?: number;
+  /** What functions find in their environment, beside what is theirs. */
+  surroundings?: (name: string) => Record<string, string>;
+  artefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
+  watch?: CloudWatch;
+}
+
+export interface Lambda extends Service {
   functions: Map<string, Fn>;
-  heard: Heard[];
   /** For how many milliseconds an update is under way. */
   updating: number;
-  /** Breaks a call before or after it is done, once for each that says so. */
-  fault: ((heard: Heard, when: "before" | "after") => Fault | undefined) | undefined;
+  /** Chooses between the versions of an alias: from 0 to less than 1. */
+  random: () => number;
+  /** Where the code of functions can be had. */
+  base: string;
   /** Makes a function with one published version, which is live. */
   create(name: string, code: Buffer, environment: Record<string, string>): void;
+  /** Does what the API does, for services that call it themselves. */
+  act(action: string, name: string, input?: Json, query?: Record<string, string>): Promise<Json>;
+  invoke(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
   stop(): Promise<void>;
 }
 
-/** An error of Lambda's, or a connection that ends. */
-export type Fault = { status: number; error: string } | "cut";
-
-class Refusal extends Error {
-  readonly status: number;
-  readonly kind: string;
-  constructor(status: number, kind: string, message: string) {
-    super(message);
-    this.status = status;
-    this.kind = kind;
-  }
-}
-
-const region = "eu-west-1";
-const arnOf = (name: string) => `arn:aws:lambda:${region}:123456789012:function:${name}`;
+const account = "123456789012";
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64");
+const invalid = (message: string) => new Refusal(400, "InvalidParameterValueException", message);
+const conflict = (message: string) => new Refusal(409, "ResourceConflictException", message);
+const missing = (message: string) => new Refusal(404, "ResourceNotFoundException", message);
 
-export const openLambda = async (client: string): Promise<LambdaService> => {
-  const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
+/** `name`, and the version or alias that stands behind it in an ARN. */
+export const functionIn = (text: string): { name: string; qualifier: string | undefined } => {
+  const [name = "", qualifier] = text.replace(/^(arn:aws:lambda:[^:]*:\d*:function:|\d{12}:function:)/, "").split(":");
+  return { name, qualifier };
+};
+
+export const openLambdaRoom = async (client: string, options: LambdaOptions = {}): Promise<Lambda> => {
+  const { region = "eu-west-1", processes = 2, mostProcesses = 12, pageSize = 50, watch, artefact } = options;
+  const arnOf = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
+  const ran = await openProcesses(client, processes, mostProcesses);
   const functions = new Map<string, Fn>();
-  const running = new Map<Configuration, Promise<Running>>();
+  /** By hash: a location goes on giving what was there when it was told. */
+  const codes = new Map<string, Buffer>();
+
   const found = (name: string): Fn => {
     const one = functions.get(name);
-    if (!one) throw new Refusal(404, "ResourceNotFoundException", `Function not found: ${arnOf(name)}`);
+    if (!one) throw missing(`Function not found: ${arnOf(name)}`);
     return one;
   };
   const configured = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
@@ -87,238 +127,564 @@ export const openLambda = async (client: string): Promise<LambdaService> => {
     const alias = one.aliases.get(qualifier);
     const version = alias?.version ?? qualifier;
     const configuration = version === "$LATEST" ? one.latest : one.versions.get(version);
-    if (!configuration)
-      throw new Refusal(404, "ResourceNotFoundException", `Function not found: ${arnOf(name)}:${qualifier}`);
+    if (!configuration) throw missing(`Function not found: ${arnOf(name)}:${qualifier}`);
     return [version, configuration];
   };
-  const described = (name: string, version: string, { code, ...rest }: Configuration): Json => ({
-    FunctionName: name,
-    FunctionArn: version === "$LATEST" ? arnOf(name) : `${arnOf(name)}:${version}`,
-    Runtime: "nodejs24.x",
-    Handler: "index.handler",
-    CodeSize: code.length,
-    CodeSha256: sha256(code),
-    Description: rest.description,
-    Architectures: ["arm64"],
-    Environment: { Variables: rest.environment },
-    LastModified: rest.modified,
-    RevisionId: rest.revision,
-    State: "Active",
-    LastUpdateStatus: version === "$LATEST" && found(name).busy > Date.now() ? "InProgress" : "Successful",
-    Version: version,
-  });
-  const change = (
-    name: string,
-    { RevisionId }: Json,
-    edit: (latest: Configuration) => Partial<Configuration>,
-  ): Json => {
+  const described = (name: string, version: string, configuration: Configuration): Json => {
+    const { code, environment, description, revision, modified, ...rest } = configuration;
+    const isBusy = version === "$LATEST" && found(name).busy > Date.now();
+    const isPending = isBusy && found(name).pending;
+    return {
+      FunctionName: name,
+      FunctionArn: version === "$LATEST" ? arnOf(name) : `${arnOf(name)}:${version}`,
+      Runtime: rest.runtime,
+      Handler: rest.handler,
+      Role: rest.role,
+      MemorySize: rest.memorySize,
+      Timeout: rest.timeout,
+      CodeSize: code.length,
+      CodeSha256: sha256(code),
+      Description: description,
+      Architectures: rest.architectures,
+      PackageType: "Zip",
+      Environment: { Variables: environment },
+      LastModified: modified,
+      RevisionId: revision,
+      State: isPending ? "Pending" : "Active",
+      LastUpdateStatus: isBusy && !isPending ? "InProgress" : "Successful",
+      Version: version,
+    };
+  };
+  const free = (name: string): Fn => {
     const one = found(name);
-    if (one.busy > Date.now())
-      throw new Refusal(409, "ResourceConflictException", `An update is in progress for resource: ${arnOf(name)}`);
-    expect(RevisionId, one.latest.revision);
-    one.latest = { ...one.latest, ...edit(one.latest), ...stamped() };
-    one.busy = Date.now() + service.updating;
-    return described(name, "$LATEST", one.latest);
+    if (one.busy > Date.now()) throw conflict(`An update is in progress for resource: ${arnOf(name)}`);
+    return one;
   };
   const expect = (given: unknown, revision: string) => {
     if (given !== undefined && given !== revision)
       throw new Refusal(412, "PreconditionFailedException", "The Revision Id provided does not match the latest one");
   };
+  const change = (name: string, edit: Partial<Configuration>): Json => {
+    const one = found(name);
+    one.latest = { ...one.latest, ...edit, ...stamped() };
+    Object.assign(one, { busy: Date.now() + room.updating, pending: false });
+    return described(name, "$LATEST", one.latest);
+  };
+  const codeOf = async (input: Json): Promise<Buffer> => {
+    const code =
+      typeof input.ZipFile === "string"
+        ? Buffer.from(input.ZipFile, "base64")
+        : await artefact?.(String(input.S3Bucket), String(input.S3Key));
+    if (code === undefined)
+      throw invalid("Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: no such key");
+    if (unzip(code) === undefined)
+      throw invalid("Could not unzip uploaded file. Please check your file, then try to upload again.");
+    return code;
+  };
+  const configurationIn = (input: Json): Partial<Configuration> => {
+    const variables = texts(Object(input.Environment).Variables);
+    const size = Object.entries(variables ?? {}).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
+    if (size > 4096)
+      throw invalid("Lambda was unable to configure your environment variables: they exceed the 4KB limit.");
+    const edit = {
+      environment: variables,
+      description: textIn(input.Description),
+      memorySize: numberIn(input.MemorySize),
+      timeout: numberIn(input.Timeout),
+      runtime: textIn(input.Runtime),
+      handler: textIn(input.Handler),
+      role: textIn(input.Role),
+    };
+    return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
+  };
+  /** The versions that an alias points to must be there. */
+  const routed = (name: string, version: string, weights: Record<string, number>) => {
+    for (const one of [version, ...Object.keys(weights)]) {
+      if (!/^\d+$/.test(one)) throw invalid(`${one} is not a version`);
+      configured(name, one);
+    }
+    if (version in weights) throw invalid("The alias's own version can't have a weight");
+    const shares = Object.values(weights);
+    if (shares.length > 1) throw invalid("An alias takes at most one additional version");
+    if (shares.some((share) => !(share >= 0 && share <= 1))) throw invalid("A weight must be from 0.0 to 1.0");
+  };
+  const told = (name: string, alias: string): Json => {
+    const { version, weights, description, revision } = aliased(name, alias);
+    return {
+      AliasArn: `${arnOf(name)}:${alias}`,
+      Name: alias,
+      FunctionVersion: version,
+      Description: description,
+      ...(Object.keys(weights).length > 0 && { RoutingConfig: { AdditionalVersionWeights: weights } }),
+      RevisionId: revision,
+    };
+  };
+  const aliased = (name: string, alias: string): Alias => {
+    const one = found(name).aliases.get(alias);
+    if (!one) throw missing(`Cannot find alias arn: ${arnOf(name)}:${alias}`);
+    return one;
+  };
+  const paged = <T>(items: T[], query: URLSearchParams): [T[], string | undefined] => {
+    const first = Number(query.get("Marker") ?? 0);
+    const next = first + Math.min(pageSize, Number(query.get("MaxItems") ?? pageSize));
+    return [items.slice(first, next), next < items.length ? String(next) : undefined];
+  };
+  const policyOf = (name: string, query: URLSearchParams): [string, Map<string, Policy>] => {
+    const qualifier = query.get("Qualifier") ?? "";
+    if (qualifier) configured(name, qualifier);
+    return [qualifier, found(name).policies];
+  };
 
-  const actions: Record<string, (name: string, input: Json, query: URLSearchParams) => Json | Promise<Json>> = {
-    ListFunctions: () => ({
-      Functions: [...functions].map(([name, { latest }]) => described(name, "$LATEST", latest)),
-    }),
+  type Action = (name: string, input: Json, query: URLSearchParams) => Json | undefined | Promise<Json | undefined>;
+  const actions: Record<string, Action> = {
+    CreateFunction: async (_, input) => {
+      const name = String(input.FunctionName);
+      if (functions.has(name)) throw conflict(`Function already exist: ${name}`);
+      if (input.Publish) throw invalid("this stand-in publishes by PublishVersion alone");
+      const code = await codeOf(Object(input.Code));
+      const latest = { ...usual, timeout: 3, ...configurationIn(input), code, ...stamped() };
+      if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
+      functions.set(name, { ...fresh(latest), tags: texts(input.Tags) ?? {}, busy: Date.now() + room.updating });
+      return described(name, "$LATEST", latest);
+    },
+    DeleteFunction: (name, _, query) => {
+      const one = found(name);
+      const version = query.get("Qualifier");
+      if (version === null) functions.delete(name);
+      else {
+        if (version === "$LATEST") throw invalid("$LATEST version cannot be deleted without deleting the function.");
+        if (!/^\d+$/.test(version)) throw invalid("Deletion of aliases is not currently supported.");
+        configured(name, version);
+        const held = [...one.aliases].filter(([, alias]) => alias.version === version || version in alias.weights);
+        if (held.length > 0) {
+          const names = held.map(([alias]) => alias).join(", ");
+          throw conflict(`Version ${version} can't be deleted: aliases refer to it: [${names}]`);
+        }
+        one.versions.delete(version);
+      }
+      return undefined;
+    },
+    ListFunctions: (_, __, query) => {
+      const [page, NextMarker] = paged([...functions], query);
+      return { Functions: page.map(([name, { latest }]) => described(name, "$LATEST", latest)), NextMarker };
+    },
     GetFunction: (name, _, query) => {
       const [version, configuration] = configured(name, query.get("Qualifier") ?? undefined);
-      const location = `${url}/code/${encodeURIComponent(name)}/${version}`;
-      return { Configuration: described(name, version, configuration), Code: { Location: location } };
+      const { tags, reserved } = found(name);
+      const hash = Buffer.from(sha256(configuration.code), "base64").toString("hex");
+      codes.set(hash, configuration.code);
+      return {
+        Configuration: described(name, version, configuration),
+        Code: { RepositoryType: "S3", Location: `${room.base}${codePath}${hash}` },
+        Tags: tags,
+        ...(reserved !== undefined && { Concurrency: { ReservedConcurrentExecutions: reserved } }),
+      };
     },
-    UpdateFunctionCode: (name, input) =>
-      change(name, input, () => ({ code: Buffer.from(String(input.ZipFile), "base64") })),
-    UpdateFunctionConfiguration: (name, input) =>
-      change(name, input, (latest) => ({
-        environment: (Object(input.Environment).Variables as Record<string, string>) ?? latest.environment,
-        description: typeof input.Description === "string" ? input.Description : latest.description,
-      })),
+    GetFunctionConfiguration: (name, _, query) =>
+      described(name, ...configured(name, query.get("Qualifier") ?? undefined)),
+    UpdateFunctionCode: async (name, input) => {
+      if (input.Publish) throw invalid("this stand-in publishes by PublishVersion alone");
+      expect(input.RevisionId, free(name).latest.revision);
+      const code = await codeOf(input);
+      const architectures = Array.isArray(input.Architectures)
+        ? { architectures: input.Architectures.map(String) }
+        : {};
+      // Somebody else may have been quicker while the code was read.
+      const { latest } = free(name);
+      expect(input.RevisionId, latest.revision);
+      if (input.DryRun) return described(name, "$LATEST", { ...latest, ...architectures, code });
+      return change(name, { code, ...architectures });
+    },
+    UpdateFunctionConfiguration: (name, input) => {
+      expect(input.RevisionId, free(name).latest.revision);
+      return change(name, configurationIn(input));
+    },
     PublishVersion: (name, input) => {
-      const one = found(name);
-      if (one.busy > Date.now())
-        throw new Refusal(409, "ResourceConflictException", `An update is in progress for resource: ${arnOf(name)}`);
+      const one = free(name);
       expect(input.RevisionId, one.latest.revision);
       if (input.CodeSha256 !== undefined && input.CodeSha256 !== sha256(one.latest.code))
         throw new Refusal(412, "PreconditionFailedException", "The CodeSha256 does not match that of the latest code");
       const last = one.versions.get(String(one.published));
-      const isSame = last && sameAs(last, one.latest);
-      if (!isSame) {
+      if (!last || !sameAs(last, one.latest)) {
         one.published += 1;
-        const description = typeof input.Description === "string" ? input.Description : one.latest.description;
-        one.versions.set(String(one.published), { ...one.latest, description, ...stamped() });
+        const description = textIn(input.Description) || one.latest.description;
+        const version = { ...one.latest, description, source: one.latest.description, ...stamped() };
+        one.versions.set(String(one.published), version);
       }
       const version = String(one.published);
       return described(name, version, configured(name, version)[1]);
     },
-    ListVersionsByFunction: (name) => {
+    ListVersionsByFunction: (name, _, query) => {
       const { latest, versions } = found(name);
-      return {
-        Versions: [["$LATEST", latest] as const, ...versions].map(([version, one]) => described(name, version, one)),
-      };
+      const [page, NextMarker] = paged([["$LATEST", latest] as const, ...versions], query);
+      return { Versions: page.map(([version, one]) => described(name, version, one)), NextMarker };
     },
-    GetAlias: (name, _, query) => {
-      const alias = found(name).aliases.get(query.get("alias") ?? "");
-      if (!alias) throw new Refusal(404, "ResourceNotFoundException", `Cannot find alias arn: ${arnOf(name)}`);
-      return told(name, query.get("alias") ?? "", alias);
+
+    CreateAlias: (name, input) => {
+      const [alias, version] = [String(input.Name), String(input.FunctionVersion)];
+      const weights = numbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? {};
+      const { aliases } = found(name);
+      if (aliases.has(alias)) throw conflict(`Alias already exists: ${arnOf(name)}:${alias}`);
+      routed(name, version, weights);
+      aliases.set(alias, { version, weights, description: textIn(input.Description) ?? "", revision: randomUUID() });
+      return told(name, alias);
     },
+    GetAlias: (name, _, query) => told(name, query.get("Name") ?? ""),
     UpdateAlias: (name, input, query) => {
-      const one = found(name);
-      const alias = one.aliases.get(query.get("alias") ?? "");
-      if (!alias) throw new Refusal(404, "ResourceNotFoundException", `Cannot find alias arn: ${arnOf(name)}`);
-      expect(input.RevisionId, alias.revision);
-      const version = String(input.FunctionVersion ?? alias.version);
-      const weights = (Object(input.RoutingConfig).AdditionalVersionWeights as Record<string, number>) ?? alias.weights;
-      for (const one of [version, ...Object.keys(weights)]) {
-        if (!/^\d+$/.test(one)) throw new Refusal(400, "InvalidParameterValueException", `${one} is not a version`);
-        configured(name, one);
-      }
-      if (version in weights)
-        throw new Refusal(400, "InvalidParameterValueException", "The alias's own version can't have a weight");
-      Object.assign(alias, { version, weights, revision: randomUUID() });
-      return told(name, query.get("alias") ?? "", alias);
+      const alias = query.get("Name") ?? "";
+      const one = aliased(name, alias);
+      expect(input.RevisionId, one.revision);
+      const version = textIn(input.FunctionVersion) ?? one.version;
+      const weights = numbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? one.weights;
+      routed(name, version, weights);
+      const description = textIn(input.Description) ?? one.description;
+      Object.assign(one, { version, weights, description, revision: randomUUID() });
+      return told(name, alias);
+    },
+    DeleteAlias: (name, _, query) => {
+      found(name).aliases.delete(query.get("Name") ?? "");
+      found(name).policies.delete(query.get("Name") ?? "");
+      return undefined;
+    },
+    ListAliases: (name, _, query) => {
+      const wanted = query.get("FunctionVersion");
+      const { aliases } = found(name);
+      const all = [...aliases].filter(([, { version }]) => wanted === null || version === wanted);
+      const [page, NextMarker] = paged(all, query);
+      return { Aliases: page.map(([alias]) => told(name, alias)), NextMarker };
+    },
+
+    AddPermission: (name, input, query) => {
+      const [qualifier, policies] = policyOf(name, query);
+      const policy = policies.get(qualifier);
+      if (policy) expect(input.RevisionId, policy.revision);
+      const { StatementId: Sid, Action, Principal, SourceArn, FunctionUrlAuthType, InvokedViaFunctionUrl } = input;
+      if (policy?.statements.some((one) => one.Sid === Sid))
+        throw conflict(`The statement id (${Sid}) provided already exists.`);
+      const Condition = {
+        ...(SourceArn !== undefined && { ArnLike: { "AWS:SourceArn": SourceArn } }),
+        ...(FunctionUrlAuthType !== undefined && {
+          StringEquals: { "lambda:FunctionUrlAuthType": FunctionUrlAuthType },
+        }),
+        ...(InvokedViaFunctionUrl !== undefined && {
+          Bool: { "lambda:InvokedViaFunctionUrl": String(InvokedViaFunctionUrl) },
+        }),
+      };
+      const statement = {
+        Sid,
+        Effect: "Allow",
+        Principal: String(Principal).includes(".") ? { Service: Principal } : Principal,
+        Action,
+        Resource: qualifier ? `${arnOf(name)}:${qualifier}` : arnOf(name),
+        ...(Object.keys(Condition).length > 0 && { Condition }),
+      };
+      policies.set(qualifier, { statements: [...(policy?.statements ?? []), statement], revision: randomUUID() });
+      return { Statement: JSON.stringify(statement) };
+    },
+    RemovePermission: (name, _, query) => {
+      const [qualifier, policies] = policyOf(name, query);
+      const policy = policies.get(qualifier);
+      const left = policy?.statements.filter(({ Sid }) => Sid !== query.get("StatementId")) ?? [];
+      if (!policy || left.length === policy.statements.length)
+        throw missing(`Statement ${query.get("StatementId")} is not found in resource policy.`);
+      expect(query.get("RevisionId") ?? undefined, policy.revision);
+      if (left.length === 0) policies.delete(qualifier);
+      else policies.set(qualifier, { statements: left, revision: randomUUID() });
+      return undefined;
+    },
+    GetPolicy: (name, _, query) => {
+      const [qualifier, policies] = policyOf(name, query);
+      const policy = policies.get(qualifier);
+      if (!policy) throw missing("The resource you requested does not exist.");
+      const Policy = JSON.stringify({ Version: "2012-10-17", Id: "default", Statement: policy.statements });
+      return { Policy, RevisionId: policy.revision };
+    },
+
+    PutFunctionConcurrency: (name, input) => {
+      const reserved = numberIn(input.ReservedConcurrentExecutions);
+      if (reserved === undefined || reserved < 0) throw invalid("ReservedConcurrentExecutions must be 0 or more");
+      found(name).reserved = reserved;
+      return { ReservedConcurrentExecutions: reserved };
+    },
+    GetFunctionConcurrency: (name) => {
+      const { reserved } = found(name);
+      return reserved === undefined ? {} : { ReservedConcurrentExecutions: reserved };
+    },
+    DeleteFunctionConcurrency: (name) => {
+      found(name).reserved = undefined;
+      return undefined;
+    },
+
+    CreateFunctionUrlConfig: (name, input, query) => {
+      const qualifier = query.get("Qualifier") ?? "";
+      if (qualifier) aliased(name, qualifier);
+      if (found(name).urls.has(qualifier)) throw conflict(`FunctionUrlConfig exists for ${arnOf(name)}:${qualifier}`);
+      const id = createHash("sha256").update(`${name}:${qualifier}`).digest("hex").slice(0, 32);
+      const url = textIn(input.FunctionUrl) ?? `https://${id}.lambda-url.${region}.on.aws/`;
+      found(name).urls.set(qualifier, { url, authType: String(input.AuthType) });
+      return { FunctionUrl: url, FunctionArn: arnOf(name), AuthType: input.AuthType };
+    },
+    GetFunctionUrlConfig: (name, _, query) => {
+      const one = found(name).urls.get(query.get("Qualifier") ?? "");
+      if (!one) throw missing("The resource you requested does not exist.");
+      return { FunctionUrl: one.url, FunctionArn: arnOf(name), AuthType: one.authType };
+    },
+    DeleteFunctionUrlConfig: (name, _, query) => {
+      if (!found(name).urls.delete(query.get("Qualifier") ?? ""))
+        throw missing("The resource you requested does not exist.");
+      return undefined;
+    },
+
+    ListTags: (name) => ({ Tags: found(name).tags }),
+    TagResource: (name, input) => {
+      Object.assign(found(name).tags, texts(input.Tags));
+      return undefined;
     },
   };
-  const told = (name: string, alias: string, { version, weights, revision }: Alias): Json => ({
-    AliasArn: `${arnOf(name)}:${alias}`,
-    Name: alias,
-    FunctionVersion: version,
-    ...(Object.keys(weights).length > 0 && { RoutingConfig: { AdditionalVersionWeights: weights } }),
-    RevisionId: revision,
-  });
 
-  /** One environment a version, started when somebody calls it. */
-  const invoke = async (name: string, qualifier: string | null, event: string) => {
-    const [version, configuration] = configured(name, qualifier ?? undefined);
-    const one = running.get(configuration) ?? launched(name, version, configuration);
-    running.set(configuration, one);
-    const answer = await one
-      .then((function_) => function_.invoke(JSON.parse(event)))
-      .then(
-        (payload) => ({ payload, fault: undefined }),
-        (error: Error) => ({ payload: { errorMessage: error.message, errorType: "Error" }, fault: "Unhandled" }),
+  /** The version that an alias chooses this time. */
+  const chosen = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
+    const alias = found(name).aliases.get(qualifier);
+    const [[other, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
+    return configured(name, other !== "" && room.random() < weight ? other : qualifier);
+  };
+  const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {
+    const [version, configuration] = chosen(name, qualifier);
+    const one = found(name);
+    const isAlias = one.aliases.has(qualifier ?? "");
+    const Resource = qualifier ? `${name}:${qualifier}` : name;
+    const record = (metric: string, value: number) => {
+      const some: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
+      if (isAlias) some.push({ FunctionName: name, Resource, ExecutedVersion: version });
+      for (const dimensions of some)
+        watch?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
+    };
+    if (version === "$LATEST" && one.pending && one.busy > Date.now())
+      throw conflict(
+        `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
-    return { ...answer, version };
-  };
-  const launched = async (name: string, version: string, { code, environment, revision }: Configuration) => {
-    const task = join(folder, revision);
-    for (const [file, contents] of Object.entries(unzip(code) ?? {})) {
-      await mkdir(dirname(join(task, file)), { recursive: true });
-      await writeFile(join(task, file), contents);
+    if (one.reserved !== undefined && one.running >= one.reserved) {
+      record("Throttles", 1);
+      throw new Refusal(429, "TooManyRequestsException", "Rate Exceeded.");
     }
-    return start(client, {
-      ...environment,
-      _HANDLER: "index.handler",
-      LAMBDA_TASK_ROOT: task,
-      AWS_REGION: region,
-      AWS_LAMBDA_FUNCTION_NAME: name,
-      AWS_LAMBDA_FUNCTION_VERSION: version,
-      AWS_LAMBDA_FUNCTION_MEMORY_SIZE: "256",
-      AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
-      AWS_LAMBDA_LOG_STREAM_NAME: "stand-in",
-    });
+    const { code, environment, timeout, memorySize, handler } = configuration;
+    const program = {
+      ...{ code, hash: sha256(code), timeout },
+      environment: {
+        ...options.surroundings?.(name),
+        ...environment,
+        _HANDLER: handler,
+        AWS_REGION: region,
+        AWS_LAMBDA_FUNCTION_NAME: name,
+        AWS_LAMBDA_FUNCTION_VERSION: version,
+        AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memorySize),
+        AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
+        AWS_LAMBDA_LOG_STREAM_NAME: "stand-in",
+      },
+    };
+    one.running += 1;
+    const { payload, fault, lines, milliseconds } = await ran
+      .run(configuration, program, event, qualifier ?? "$LATEST")
+      .finally(() => {
+        one.running -= 1;
+      });
+    record("Invocations", 1);
+    record("Errors", fault === undefined ? 0 : 1);
+    record("Duration", milliseconds);
+    for (const line of lines) watch?.hear(line);
+    const id = randomUUID();
+    const log = [
+      `START RequestId: ${id} Version: ${version}`,
+      ...lines,
+      `END RequestId: ${id}`,
+      `REPORT RequestId: ${id}\tDuration: ${milliseconds.toFixed(2)} ms\tMemory Size: ${memorySize} MB\n`,
+    ].join("\n");
+    return { payload, fault, version, log: Buffer.from(log).subarray(-4096) };
   };
 
-  const service: Omit<LambdaService, "url" | "stop"> = {
+  const answerInvoke = async (name: string, { query, headers, body }: Asked, behind?: string): Promise<Reply> => {
+    const qualifier = query.get("Qualifier") ?? behind;
+    if (body.length > 6 * 1024 * 1024)
+      throw new Refusal(413, "RequestTooLargeException", `${body.length} byte payload is too large`);
+    const event = parsed(body);
+    const kind = headers["x-amz-invocation-type"];
+    if (kind === "DryRun") {
+      configured(name, qualifier);
+      return { status: 204 };
+    }
+    const running = invoke(name, qualifier, event);
+    if (kind === "Event") {
+      running.catch(() => {});
+      return { status: 202 };
+    }
+    const { payload, fault, version, log } = await running;
+    return {
+      status: 200,
+      headers: {
+        "content-type": "application/json",
+        "x-amz-executed-version": version,
+        ...(fault && { "x-amz-function-error": fault }),
+        ...(headers["x-amz-log-type"] === "Tail" && { "x-amz-log-result": log.toString("base64") }),
+      },
+      body: JSON.stringify(payload) ?? "null",
+    };
+  };
+
+  const act = async (action: string, name: string, input: Json, query: URLSearchParams) => {
+    const known = actions[action];
+    if (!known) throw new Refusal(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
+    return known(name, input, query);
+  };
+  const room: Lambda = {
     functions,
-    heard: [],
     updating: 30,
-    fault: undefined,
+    random: Math.random,
+    base: "",
     create: (name, code, environment) => {
-      const configuration = { code, environment, description: "first", ...stamped() };
+      const latest = { ...usual, code, environment, description: "first", ...stamped() };
+      const live = { version: "1", weights: {}, description: "", revision: randomUUID() };
       functions.set(name, {
-        latest: configuration,
-        busy: 0,
-        versions: new Map([["1", { ...configuration, ...stamped() }]]),
+        ...fresh(latest),
+        versions: new Map([["1", { ...latest, ...stamped() }]]),
         published: 1,
-        aliases: new Map([["live", { version: "1", weights: {}, revision: randomUUID() }]]),
+        aliases: new Map([["live", live]]),
       });
     },
-  };
-
-  const server = createServer(async (request, response) => {
-    const asked = new URL(request.url ?? "", "http://lambda");
-    const [, stamp, , named = "", ...rest] = asked.pathname.split("/").map(decodeURIComponent);
-    const body = await textOf(request);
-    if (stamp === "code") {
-      const [, , name = "", version = ""] = asked.pathname.split("/").map(decodeURIComponent);
-      response.end(configured(name, version)[1].code);
-      return;
-    }
-    const action = actionOf(request.method ?? "", named, rest);
-    if (rest[0] === "aliases") asked.searchParams.set("alias", rest[1] ?? "");
-    const [, caller] = /Credential=([^/]+)/.exec(request.headers.authorization ?? "") ?? [];
-    const heard = { action, name: named, caller };
-    service.heard.push(heard);
-    const broken = (when: "before" | "after") => {
-      const fault = service.fault?.(heard, when);
-      if (fault === "cut") request.socket.destroy();
-      else if (fault) throw new Refusal(fault.status, fault.error, "as the test wants it");
-      return fault === "cut";
-    };
-    try {
-      if (broken("before")) return;
-      if (action === "Invoke") {
-        const { payload, fault, version } = await invoke(named, asked.searchParams.get("Qualifier"), body);
-        const headers = { "x-amz-executed-version": version, ...(fault && { "x-amz-function-error": fault }) };
-        response.writeHead(200, headers).end(JSON.stringify(payload));
-        return;
+    act: async (action, name, input = {}, query = {}) =>
+      (await act(action, name, input, new URLSearchParams(query))) ?? {},
+    invoke,
+    about: (asked) => {
+      const { action, name } = readPath(asked);
+      const created = action === "CreateFunction" ? String(Object(parsed(asked.body)).FunctionName) : name;
+      return { action: `lambda:${action === "Invoke" ? "InvokeFunction" : action}`, name: created };
+    },
+    answer: async (asked) => {
+      if (asked.path.startsWith(codePath)) {
+        const code = codes.get(asked.path.slice(codePath.length));
+        return code ? { status: 200, body: code } : { status: 404 };
       }
-      const answer = await actions[action]?.(named, body ? JSON.parse(body) : {}, asked.searchParams);
-      if (!answer)
-        throw new Refusal(404, "UnknownOperationException", `nothing answers ${request.method} ${request.url}`);
-      if (broken("after")) return;
-      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
-    } catch (error) {
-      const { status = 500, kind = "ServiceException", message } = error as Refusal;
-      response
-        .writeHead(status, { "content-type": "application/json", "x-amzn-errortype": kind })
-        .end(JSON.stringify({ Type: "User", message }));
-    }
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  // Listening on a port, it has one.
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const { action, name, qualifier, sub } = readPath(asked);
+      if (action === "Invoke") return answerInvoke(name, asked, qualifier);
+      if (qualifier !== undefined && !asked.query.has("Qualifier")) asked.query.set("Qualifier", qualifier);
+      for (const [key, value] of Object.entries(sub)) asked.query.set(key, value);
+      const answer = await act(action, name, Object(parsed(asked.body)), asked.query);
+      if (answer === undefined) return { status: 204 };
+      const isNew = /^(Create|Publish|Add)/.test(action);
+      return {
+        status: isNew ? 201 : 200,
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(answer),
+      };
+    },
+    refuse: refuseInRest,
+    stop: ran.stop,
+  };
+  return room;
+};
+
+/** Lambda alone, on a server of its own. */
+export type LambdaService = Lambda & Ear & { url: string };
+
+export const openLambda = async (client: string): Promise<LambdaService> => {
+  const lambda = await openLambdaRoom(client);
+  const ear: Ear = { heard: [], fault: undefined, allow: undefined };
+  const service = Object.assign(lambda, ear);
+  const { url, stop } = await serve(() => service, service);
+  service.base = url;
+  const ended = service.stop;
   return Object.assign(service, {
     url,
     stop: async () => {
-      for (const one of running.values()) await one.then((function_) => function_.stop()).catch(() => {});
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-      await rm(folder, { recursive: true, force: true });
+      await stop();
+      await ended();
     },
   });
 };
 
-const stamped = () => ({ revision: randomUUID(), modified: new Date().toISOString() });
+/** Where code lies that a GetFunction tells of. */
+export const codePath = "/_code/";
 
-const sameAs = (one: Configuration, other: Configuration) =>
-  one.code.equals(other.code) && JSON.stringify(one.environment) === JSON.stringify(other.environment);
+const usual = {
+  ...{
+    environment: {},
+    description: "",
+    memorySize: 128,
+    timeout: 10,
+    runtime: "nodejs24.x",
+    handler: "index.handler",
+  },
+  ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"] },
+};
 
-const actionOf = (method: string, name: string, [what = "", which]: string[]): string => {
-  if (name === "") return "ListFunctions";
+const fresh = (latest: Configuration): Fn => {
+  return {
+    ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
+    ...{ policies: new Map(), urls: new Map(), tags: {}, running: 0 },
+  };
+};
+
+const stamped = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });
+
+/** Lambda publishes nothing that differs in nothing from the version before. */
+const sameAs = (version: Configuration, latest: Configuration) => {
+  const essence = ({ code, revision: _, modified: __, source, description, ...rest }: Configuration) =>
+    JSON.stringify([sha256(code), source ?? description, Object.entries(rest.environment).sort(), rest]);
+  return essence(version) === essence({ ...latest, source: latest.description });
+};
+
+const textIn = (value: unknown) => (typeof value === "string" ? value : undefined);
+const numberIn = (value: unknown) => (value === undefined || value === null ? undefined : Number(value));
+
+const texts = (value: unknown): Record<string, string> | undefined =>
+  value === undefined || value === null
+    ? undefined
+    : Object.fromEntries(Object.entries(Object(value)).map(([key, one]) => [key, String(one)]));
+
+const numbers = (value: unknown): Record<string, number> | undefined =>
+  value === undefined || value === null
+    ? undefined
+    : Object.fromEntries(Object.entries(Object(value)).map(([key, one]) => [key, Number(one)]));
+
+const parsed = (body: Buffer): unknown => {
+  try {
+    return body.length === 0 ? {} : JSON.parse(String(body));
+  } catch {
+    throw new Refusal(400, "InvalidRequestContentException", "Could not parse request body into json");
+  }
+};
+
+/** Which action a request is, of which function, and what else its path names. */
+const readPath = ({ method, path }: Asked) => {
+  const [, , kind = "", named = "", what = "", which] = path.split("/").map(decodeURIComponent);
+  const { name, qualifier } = functionIn(named);
   const known: Record<string, string> = {
-    "GET ": "GetFunction",
+    "GET ": named === "" ? "ListFunctions" : "GetFunction",
+    "POST ": "CreateFunction",
+    "DELETE ": "DeleteFunction",
     "PUT code": "UpdateFunctionCode",
     "PUT configuration": "UpdateFunctionConfiguration",
+    "GET configuration": "GetFunctionConfiguration",
     "GET versions": "ListVersionsByFunction",
     "POST versions": "PublishVersion",
     "POST invocations": "Invoke",
     "GET aliases": which === undefined ? "ListAliases" : "GetAlias",
+    "POST aliases": "CreateAlias",
     "PUT aliases": "UpdateAlias",
+    "DELETE aliases": "DeleteAlias",
+    "POST policy": "AddPermission",
+    "GET policy": "GetPolicy",
+    "DELETE policy": "RemovePermission",
+    "PUT concurrency": "PutFunctionConcurrency",
+    "GET concurrency": "GetFunctionConcurrency",
+    "DELETE concurrency": "DeleteFunctionConcurrency",
+    "POST url": "CreateFunctionUrlConfig",
+    "GET url": "GetFunctionUrlConfig",
+    "DELETE url": "DeleteFunctionUrlConfig",
   };
-  return known[`${method} ${what}`] ?? `${method} ${what}`;
-};
-
-const textOf = async (request: IncomingMessage): Promise<string> => {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk);
-  return Buffer.concat(chunks).toString();
+  const tags: Record<string, string> = { GET: "ListTags", POST: "TagResource" };
+  const asked = `${method} ${what}`;
+  const action = (kind === "tags" ? tags[method] : known[asked]) ?? asked;
+  const sub: Record<string, string> =
+    which === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: which };
+  return { action, name, qualifier, sub };
 };

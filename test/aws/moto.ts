@@ -1,12 +1,14 @@
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { freePorts } from "../cluster/process.ts";
+import { freePorts, run } from "../cluster/process.ts";
 
 /** AWS's APIs on this machine, without accounts or bills: where they are, and how that ends. */
 export interface Moto {
   url: string;
-  stop(): void;
+  /** Forgets all that it has. */
+  reset(): Promise<void>;
+  stop(): Promise<void>;
 }
 
 const venv = process.env.POSTERN_MOTO;
@@ -16,17 +18,61 @@ const command = venv === undefined ? "moto_server" : join(venv, "bin/moto_server
 export const motoMissing = () =>
   spawnSync(command, ["--help"]).status === 0 ? undefined : "moto is not installed: .ci/run installs it";
 
-/** Has this process take moto for AWS from now on, for the services that these variables name. */
-export const startMoto = async (...variables: `AWS_ENDPOINT_URL_${string}`[]): Promise<Moto> => {
+/** One for whoever knows its URL. */
+export const launchMoto = async (): Promise<Moto> => {
   const [port] = await freePorts(1);
   const url = `http://127.0.0.1:${port}`;
-  const server = spawn(command, ["-H", "127.0.0.1", "-p", `${port}`], { stdio: "ignore" });
-  const identity = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b", AWS_SESSION_TOKEN: "c" };
-  Object.assign(process.env, identity, Object.fromEntries(variables.map((name) => [name, url])));
+  const server = run(command, ["-H", "127.0.0.1", "-p", `${port}`]);
+  let over = false;
+  server.ended.then(() => {
+    over = true;
+  });
   const isThere = () => fetch(`${url}/moto-api/`).then(Boolean, () => false);
   while (!(await isThere())) {
-    if (server.exitCode !== null) throw new Error(`${command} ended with ${server.exitCode}`);
+    if (over) throw new Error(`${command} ended: ${server.tail()}`);
     await wait(100);
   }
-  return { url, stop: () => void server.kill() };
+  const reset = async () => void (await fetch(`${url}/moto-api/reset`, { method: "POST" }));
+  return { url, reset, stop: server.stop };
+};
+
+/** Has this process take moto for AWS from now on, for the services that these variables name. */
+export const startMoto = async (...variables: `AWS_ENDPOINT_URL_${string}`[]): Promise<Moto> => {
+  const moto = await launchMoto();
+  const identity = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b", AWS_SESSION_TOKEN: "c" };
+  Object.assign(process.env, identity, Object.fromEntries(variables.map((name) => [name, moto.url])));
+  return moto;
+};
+
+/** What moto keeps in S3, for those who stand beside it. */
+export interface Storage {
+  /** Undefined where there is none. */
+  read(bucket: string, key: string): Promise<Buffer | undefined>;
+  /** Answers what is wrong, if anything. */
+  make(bucket: string): Promise<string | undefined>;
+  remove(bucket: string): Promise<string | undefined>;
+}
+
+export const openStorage = (moto: string, region: string): Storage => {
+  const send = async (method: string, path: string, body?: string) => {
+    const authorization = `AWS4-HMAC-SHA256 Credential=account/20260101/${region}/s3/aws4_request, SignedHeaders=host, Signature=0`;
+    const response = await fetch(`${moto}/${path}`, { method, headers: { authorization }, body: body ?? null });
+    return { status: response.status, bytes: Buffer.from(await response.arrayBuffer()) };
+  };
+  const wrong = ({ status, bytes }: { status: number; bytes: Buffer }) => (status < 300 ? undefined : String(bytes));
+  return {
+    read: async (bucket, key) => {
+      const { status, bytes } = await send("GET", `${bucket}/${key.split("/").map(encodeURIComponent).join("/")}`);
+      return status === 200 ? bytes : undefined;
+    },
+    make: async (bucket) => {
+      const place = `<LocationConstraint>${region}</LocationConstraint>`;
+      const body = `<CreateBucketConfiguration>${place}</CreateBucketConfiguration>`;
+      return wrong(await send("PUT", bucket, region === "us-east-1" ? undefined : body));
+    },
+    remove: async (bucket) => {
+      const answer = await send("DELETE", bucket);
+      return answer.status === 404 ? undefined : wrong(answer);
+    },
+  };
 };

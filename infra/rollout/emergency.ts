@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
+import type { Functions, Live, Version } from "../aws/functions.ts";
 import { Complaint } from "../complaint.ts";
 import { unzip, zip } from "../zip.ts";
-import type { Functions, Live, Version } from "./versions.ts";
 
 // What somebody does in an emergency: none of it needs the cluster, which may be jammed, or the catalogue.
 
@@ -18,19 +18,20 @@ export interface Standing {
 }
 
 /** The same with what it was told by, so that nothing is moved over what somebody else has moved since. */
-interface Known extends Standing {
+export interface Known extends Standing {
   live: Live;
   versions: Version[];
   /** The version that decides, or would if it were not disarmed. */
   whole: Version;
 }
 
-export const standingOf = async (functions: Functions, rule: string): Promise<Standing> => {
-  const { live: _, versions: __, whole: ___, ...standing } = await known(functions, rule);
+export const standingOf = async (functions: Functions, rule: string, released?: string[]): Promise<Standing> => {
+  const { live: _, versions: __, whole: ___, ...standing } = await known(functions, rule, released);
   return standing;
 };
 
-const known = async (functions: Functions, rule: string): Promise<Known> => {
+/** `released` are the versions that passed their cases and went live; where nobody knows, any may have. */
+export const known = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
   const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
   const current = find(live.version);
@@ -39,7 +40,8 @@ const known = async (functions: Functions, rule: string): Promise<Known> => {
   const whole = disarmed ? find(disarmed.version) : current;
   if (whole === undefined)
     throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
-  const previous = versions.findLast((one) => Number(one.version) < Number(whole.version) && !disarmedOf(one))?.version;
+  const wasLive = (one: Version) => released?.includes(one.version) ?? !disarmedOf(one);
+  const previous = versions.findLast((one) => Number(one.version) < Number(whole.version) && wasLive(one))?.version;
   return {
     ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, whole },
     ...(disarmed && { disarmed }),
@@ -48,10 +50,23 @@ const known = async (functions: Functions, rule: string): Promise<Known> => {
 };
 
 /** Moves a rule to a version that was live before; answers which. */
-export const rollBack = async (functions: Functions, rule: string, to?: string): Promise<string> => {
-  const { live, versions, whole, previous } = await known(functions, rule);
-  const wanted = to ?? previous;
+export const rollBack = async (
+  functions: Functions,
+  rule: string,
+  to?: string,
+  released?: string[],
+): Promise<string> => {
+  const state = await known(functions, rule, released);
+  const { live } = state;
+  const wanted = to ?? state.previous;
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
+  checkReturn(state, wanted, released);
+  if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
+  return wanted;
+};
+
+/** Whether a rule may go back to a version, or a Complaint. */
+export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, released?: string[]): void => {
   const target = versions.find(({ version }) => version === wanted);
   if (target === undefined)
     throw new Complaint(
@@ -59,6 +74,8 @@ export const rollBack = async (functions: Functions, rule: string, to?: string):
     );
   if (disarmedOf(target))
     throw new Complaint(`version ${wanted} of ${rule} is a disarmed one; postern disarm makes those`);
+  if (released && !released.includes(wanted))
+    throw new Complaint(`version ${wanted} of ${rule} never went live: it may not have passed its cases`, 1);
   for (const [what, name] of [
     ["the keys", "POSTERN_KEYS"],
     ["the clusters and key versions", "POSTERN_ACCEPTS"],
@@ -67,8 +84,6 @@ export const rollBack = async (functions: Functions, rule: string, to?: string):
     if (lacking.length > 0)
       throw new Complaint(`version ${wanted} of ${rule} doesn't accept ${what} in use; roll back to one that does`, 1);
   }
-  if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
-  return wanted;
 };
 
 /** Has a rule let everything by until then, whatever its own code does; answers the version that stands in for it. */

@@ -1,0 +1,57 @@
+import { CloudWatchClient, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
+
+/** One number that CloudWatch can tell of a span of time. */
+export interface Question {
+  namespace: "Postern" | "AWS/Lambda";
+  metric: string;
+  dimensions: Record<string, string>;
+  stat: "Sum" | "SampleCount" | "p99";
+}
+
+/** What CloudWatch knows of a stage. It knows of a review a minute or two after it. */
+export interface Metrics {
+  /** The answer to each question; 0 where nothing was reported. */
+  ask<K extends string>(questions: Record<K, Question>, from: Date, to: Date): Promise<Record<K, number>>;
+}
+
+const minute = 60_000;
+/** As many as one call takes. */
+const most = 500;
+
+export const openMetrics = (client = new CloudWatchClient({ maxAttempts: 5 })): Metrics => ({
+  ask: async (questions, from, to) => {
+    const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
+    const names = Object.keys(questions) as (keyof typeof questions)[];
+    const answers = new Map<string, number>(names.map((name) => [name, 0]));
+    const Period = periodOf(start, end);
+    for (let first = 0; first < names.length; first += most) {
+      const some = names.slice(first, first + most);
+      const MetricDataQueries = some.map((name, index) => queryOf(questions[name], `q${index}`, Period));
+      const span = { StartTime: new Date(start), EndTime: new Date(Math.max(end, start + minute)) };
+      for await (const { MetricDataResults = [] } of paginateGetMetricData({ client }, { ...span, MetricDataQueries }))
+        for (const { Id = "", Values = [] } of MetricDataResults) {
+          const name = some[Number(Id.slice(1))];
+          if (name === undefined) continue;
+          const before = answers.get(name) ?? 0;
+          // A percentile can't be added up; the worst period speaks for all.
+          const isWorst = questions[name].stat === "p99";
+          answers.set(
+            name,
+            Values.reduce((sum, one) => (isWorst ? Math.max(sum, one) : sum + one), before),
+          );
+        }
+    }
+    return Object.fromEntries(answers) as Record<(typeof names)[number], number>;
+  },
+});
+
+const queryOf = ({ namespace, metric, dimensions, stat }: Question, Id: string, Period: number): MetricDataQuery => {
+  const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
+  return { Id, MetricStat: { Metric: { Namespace: namespace, MetricName: metric, Dimensions }, Period, Stat: stat } };
+};
+
+/** In seconds. CloudWatch keeps minutes for 15 days and hours for longer; of many hours, nobody wants each minute. */
+const periodOf = (start: number, end: number): number => {
+  const [hour, day] = [60 * minute, 24 * 60 * minute];
+  return end - start > 3 * hour || Date.now() - start > 15 * day ? 3600 : 60;
+};

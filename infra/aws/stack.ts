@@ -1,0 +1,127 @@
+import { execFile } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import {
+  CloudFormationClient,
+  DeleteStackCommand,
+  DescribeStackResourceCommand,
+  DescribeStacksCommand,
+  GetTemplateCommand,
+  paginateListStackResources,
+  waitUntilStackDeleteComplete,
+} from "@aws-sdk/client-cloudformation";
+import { Complaint } from "../complaint.ts";
+
+/** What CloudFormation makes, as far as we look at it. */
+export interface Template {
+  Resources: Record<string, { Type: string; Properties?: Record<string, unknown>; [key: string]: unknown }>;
+  Outputs?: Record<string, unknown>;
+  [key: string]: unknown;
+}
+
+/** A stage's stack: what surrounds the functions. Which version of them is live, it says once, when it makes them. */
+export interface Stack {
+  /** As it was deployed last; undefined where there is none. */
+  template(): Promise<Template | undefined>;
+  outputs(): Promise<Record<string, string>>;
+  /** Where osls puts artefacts. */
+  bucket(): Promise<string | undefined>;
+  /** How many resources have been made or changed since then. */
+  done(since: Date): Promise<number>;
+  /** Has osls deploy what it packaged. */
+  deploy(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const packaged = join(root, ".serverless");
+const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
+const run = promisify(execFile);
+
+/** Runs osls, and has what it complains of be a sentence. */
+const oslsDoes = async (verb: string, stage: string, ...more: string[]) => {
+  const words = [osls, verb, "--stage", stage, ...more];
+  const env = { ...process.env, NO_COLOR: "1" };
+  await run(process.execPath, words, { cwd: root, env, maxBuffer: 64 * 1024 * 1024 }).catch((error) => {
+    const said = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
+    const [first = "it ends without a word"] = [
+      ...said.slice(said.findLastIndex((line) => /^(Error|Warning):?$/.test(line)) + 1),
+    ].filter(Boolean);
+    throw new Complaint(`osls ${verb} fails: ${first.replace(/^(Error|✖)[: ]*/, "")}`, 3);
+  });
+};
+
+/** Has osls write the stack's templates, out of serverless.yml and dist/; answers the one that it would deploy. */
+export const packageStack = async (stage: string): Promise<Template> => {
+  await oslsDoes("package", stage);
+  return JSON.parse(await readFile(join(packaged, "cloudformation-template-update-stack.json"), "utf8"));
+};
+
+/** Has osls deploy this instead: it takes the template from its state. */
+export const repackage = async (template: Template): Promise<void> => {
+  const file = join(packaged, "serverless-state.json");
+  const state = JSON.parse(await readFile(file, "utf8"));
+  state.service.provider.compiledCloudFormationTemplate = template;
+  await writeFile(file, JSON.stringify(state));
+};
+
+export const openStack = (stage: string, client = new CloudFormationClient({ maxAttempts: 5 })): Stack => {
+  const StackName = `postern-${stage}`;
+  const unlessMissing = (error: Error) => {
+    if (/does not exist/.test(error.message)) return undefined;
+    throw error;
+  };
+  const bucket = async () => {
+    const wanted = { StackName, LogicalResourceId: "ServerlessDeploymentBucket" };
+    const found = await client.send(new DescribeStackResourceCommand(wanted)).catch(unlessMissing);
+    return found?.StackResourceDetail?.PhysicalResourceId;
+  };
+  return {
+    template: async () => {
+      const found = await client.send(new GetTemplateCommand({ StackName })).catch(unlessMissing);
+      return found?.TemplateBody === undefined ? undefined : JSON.parse(found.TemplateBody);
+    },
+    outputs: async () => {
+      const found = await client.send(new DescribeStacksCommand({ StackName })).catch(unlessMissing);
+      const outputs = found?.Stacks?.[0]?.Outputs ?? [];
+      return Object.fromEntries(outputs.map(({ OutputKey = "", OutputValue = "" }) => [OutputKey, OutputValue]));
+    },
+    bucket,
+    done: async (since) => {
+      let count = 0;
+      for await (const { StackResourceSummaries = [] } of paginateListStackResources({ client }, { StackName }))
+        for (const { ResourceStatus = "", LastUpdatedTimestamp } of StackResourceSummaries)
+          if (ResourceStatus.endsWith("_COMPLETE") && (LastUpdatedTimestamp ?? since) > since) count += 1;
+      return count;
+    },
+    // That something differs is known: what it would find out by itself is whether its own artefacts do.
+    deploy: () => oslsDoes("deploy", stage, "--package", packaged, "--force"),
+    remove: async () => {
+      await client.send(new DeleteStackCommand({ StackName }));
+      await waitUntilStackDeleteComplete({ client, maxWaitTime: 1800, minDelay: 1, maxDelay: 10 }, { StackName }).catch(
+        (error) => {
+          throw new Complaint(`the stack ${StackName} is not gone: ${error.message}`, 3);
+        },
+      );
+    },
+  };
+};
+
+/** Tells from time to time, until it is over, how far it has come. */
+export const during = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {
+  let over = false;
+  const settled = act.finally(() => {
+    over = true;
+  });
+  settled.catch(() => {});
+  while (!over) {
+    await Promise.race([wait(every, undefined, { ref: false }), settled.catch(() => {})]);
+    // That it can't be told doesn't matter.
+    if (!over) await tell().catch(() => {});
+  }
+  return settled;
+};

@@ -1,0 +1,65 @@
+import { readdir, rm } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { type Bundle, bundle } from "./bundle.ts";
+import { Complaint } from "./complaint.ts";
+import { type Config, servedRules, shareOf } from "./config.ts";
+import { askingRules, readConnections } from "./connections.ts";
+import { writeDeployment } from "./endpoints.ts";
+import { longestTimeoutOf } from "./entry.ts";
+import type { Listed } from "./registry.ts";
+
+/** Where functions are built, and serverless.yml looks for them. */
+export const distFolder = fileURLToPath(new URL("../dist/", import.meta.url));
+
+/** What is built, and what is meant to be so but worth saying. */
+export interface Built {
+  bundles: Bundle[];
+  notes: string[];
+}
+
+/** Bundles every rule that is on into dist/, and writes what serverless.yml includes. `file` is where `config` was read. */
+export const buildFunctions = async (
+  config: Config,
+  catalogue: Listed[],
+  file: string,
+  publicKeys: string,
+): Promise<Built> => {
+  const served = servedRules(config, catalogue);
+  if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
+  const isOn = ({ name }: Listed) =>
+    [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
+  // The longest that any cluster waits for a rule is the least that its function must have.
+  const waits = ({ members, ...listed }: Listed) =>
+    [...config.clusters.values()].flatMap(({ rules }) =>
+      (members ?? [listed]).map(({ name, rule }) => longestTimeoutOf(rule, rules.get(name))),
+    );
+  const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
+  if (faults.length > 0) throw new Complaint(faults.join("\n"));
+  const forgetful = served.filter((listed) => keepsLedger(listed) && isOn(listed));
+  if (forgetful.length > 0)
+    throw new Complaint(
+      `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
+    );
+  // Each has the way, and the right to the token, where it asks and nowhere else.
+  const waysOf = ({ members, ...listed }: Listed) =>
+    [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
+  const bundles = await Promise.all(
+    served.map(async (listed) => {
+      const timeoutSeconds = Math.max(...waits(listed));
+      const own = Object.fromEntries(waysOf(listed));
+      return { ...(await bundle(listed, shareOf(config, listed), distFolder, undefined, own)), timeoutSeconds };
+    }),
+  );
+  await sweep(bundles.map(({ name }) => name));
+  await writeDeployment(bundles, publicKeys, distFolder);
+  return { bundles, notes };
+};
+
+const keepsLedger = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
+
+/** What was built for rules that are off now goes. */
+const sweep = async (names: string[]) => {
+  for (const entry of await readdir(distFolder, { withFileTypes: true }))
+    if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !names.includes(entry.name.replace(/\.zip$/, "")))
+      await rm(`${distFolder}${entry.name}`, { recursive: true });
+};

@@ -1,0 +1,129 @@
+import { eksToken } from "#lib/cluster/credentials.ts";
+import { exchange, unanswered } from "#lib/cluster/exchange.ts";
+import type { Connection } from "#lib/cluster/live.ts";
+import { type Identity, signed } from "#lib/cluster/signature.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import { type Connect, pem, placeOf, readKubeconfig } from "../connections.ts";
+import { type ClusterApi, openApi } from "./api.ts";
+
+/** Who deploys, as far as that was said. */
+export interface Deployer {
+  kubeconfig?: string | undefined;
+  context?: string | undefined;
+  /** AWS's, for clusters that know us by it. */
+  identity?: (() => Promise<Identity>) | undefined;
+  /** Of postern.yaml, from which its paths start. */
+  folder?: string;
+}
+
+/** A cluster's API for whoever deploys: by the kubeconfig that is named, or else as postern.yaml says. */
+export const openCluster = async (
+  name: string,
+  connect: Connect | undefined,
+  { kubeconfig, context, identity, folder = "." }: Deployer = {},
+): Promise<ClusterApi> => {
+  if (kubeconfig !== undefined)
+    return byKubeconfig(name, placeOf(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`);
+  const here = `clusters.${name}.connect`;
+  if (connect?.kubeconfig !== undefined)
+    return byKubeconfig(name, placeOf(connect.kubeconfig, folder), context ?? connect.context, here);
+  if (context !== undefined) throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
+  if (connect?.eks !== undefined && identity !== undefined) return byEks(name, connect, identity, folder);
+  const why =
+    connect === undefined
+      ? `clusters.${name} has no connect`
+      : connect.eks !== undefined
+        ? `${here} is for an AWS identity, and there is none`
+        : connect.manifests !== undefined
+          ? `${here} is a folder of manifests`
+          : `${here} has a token that is for rules alone`;
+  throw new Complaint(`${why}: give --kubeconfig FILE, of somebody who may write webhook configurations there`);
+};
+
+const byKubeconfig = async (cluster: string, file: string, context: string | undefined, where: string) => {
+  const { server, ca, credentials } = await readKubeconfig(file, context).catch((error): Connection => {
+    const isUnread = Object(error).code !== undefined;
+    throw new Complaint(`${where} ${isUnread ? "can't be read: " : ""}${sentenceOf(error)}`);
+  });
+  const token = "token" in credentials ? credentials.token : undefined;
+  const certificate = "cert" in credentials ? credentials : {};
+  const unknown = `the token or certificate in ${file} may have ended; have it renewed`;
+  return openApi(cluster, { server, ca, token: async () => token, ...certificate, unknown });
+};
+
+/** EKS takes a token for 15 minutes. */
+const tokenAge = 10 * 60_000;
+
+const byEks = async (
+  cluster: string,
+  connect: Connect,
+  identity: () => Promise<Identity>,
+  folder: string,
+): Promise<ClusterApi> => {
+  const { eks = "", region = "" } = connect;
+  const { server, ca } =
+    connect.server === undefined || connect.ca === undefined
+      ? await describeEks(connect, identity)
+      : { server: new URL(connect.server).origin, ca: await certificateOf(cluster, connect.ca, folder) };
+  let value = "";
+  let until = 0;
+  const token = async () => {
+    if (until <= Date.now()) {
+      value = eksToken({ eks, region }, await identity(), new Date());
+      until = Date.now() + tokenAge;
+    }
+    return value;
+  };
+  const unknown = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
+  return openApi(cluster, { server, ca, token, unknown });
+};
+
+const certificateOf = (cluster: string, given: string, folder: string) =>
+  pem(given, folder).catch((error) => {
+    const isUnread = Object(error).code !== undefined;
+    throw new Complaint(
+      `clusters.${cluster}.connect ${isUnread ? "names a ca that can't be read: " : ""}${sentenceOf(error)}`,
+    );
+  });
+
+/** Where an EKS cluster's API server is, and the CA that signed its certificate, in PEM, as EKS says. */
+export const describeEks = async (
+  { eks = "", region = "" }: Connect,
+  identity: () => Promise<Identity>,
+): Promise<{ server: string; ca: string }> => {
+  const base = eksAddress(region);
+  const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;
+  const headers = signed(
+    { method: "GET", host: base.host, path, service: "eks", region },
+    await identity(),
+    new Date(),
+  );
+  const answer = await exchange(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(unanswered);
+  if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${sentenceOf(answer)}`, 3);
+  const { cluster, message } = Object(parsed(answer.body));
+  if (answer.status !== 200) {
+    const why = sentenceOf(typeof message === "string" ? message : answer.body.slice(0, 200));
+    const remedy = answer.status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
+    throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${answer.status}): ${why}${remedy}`, 1);
+  }
+  const { endpoint, certificateAuthority, status } = Object(cluster);
+  const { data } = Object(certificateAuthority);
+  if (typeof endpoint !== "string" || !URL.canParse(endpoint) || typeof data !== "string")
+    throw new Complaint(`the EKS cluster ${eks} in ${region} has no address yet; its status is ${status}`, 3);
+  return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
+};
+
+/** As AWS's own programs find it. */
+const eksAddress = (region: string): URL => {
+  const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
+  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
+  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domain}`);
+};
+
+const parsed = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};

@@ -1,0 +1,211 @@
+import { Agent } from "node:https";
+import { setTimeout as wait } from "node:timers/promises";
+import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import { discreet } from "./discreet.ts";
+
+const admission = "/apis/admissionregistration.k8s.io/v1";
+const rbac = "/apis/rbac.authorization.k8s.io/v1";
+
+/** What a deployment has in a cluster, and where the API server serves it. */
+const places = {
+  MutatingWebhookConfiguration: { root: admission, resource: "mutatingwebhookconfigurations" },
+  ValidatingWebhookConfiguration: { root: admission, resource: "validatingwebhookconfigurations" },
+  ClusterRole: { root: rbac, resource: "clusterroles" },
+  ClusterRoleBinding: { root: rbac, resource: "clusterrolebindings" },
+  ServiceAccount: { root: "/api/v1", resource: "serviceaccounts" },
+  Secret: { root: "/api/v1", resource: "secrets" },
+};
+
+export type Kind = keyof typeof places;
+
+/** An object's place in a cluster. */
+export interface Ref {
+  kind: Kind;
+  name: string;
+  namespace?: string;
+}
+
+/** An object of one of these kinds; what is in it beside its metadata is the kind's affair. */
+export interface Manifest {
+  apiVersion: string;
+  kind: Kind;
+  metadata: {
+    name: string;
+    namespace?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+    resourceVersion?: string;
+  };
+  [field: string]: unknown;
+}
+
+/** Asks the API server what would come of it, and leaves everything as it is. */
+export interface Trial {
+  dryRun?: boolean;
+}
+
+/** A cluster's API, as far as a deployment needs it. What goes wrong is a Complaint that names the cluster. */
+export interface ClusterApi {
+  cluster: string;
+  server: string;
+  get(ref: Ref): Promise<Manifest | undefined>;
+  /** Of all namespaces. */
+  list(kind: Kind): Promise<Manifest[]>;
+  /** Server-side, over whoever else wrote the same fields. */
+  apply(object: Manifest, trial?: Trial): Promise<Manifest>;
+  /** The whole object; undefined if it is not the one that was read any more. */
+  replace(object: Manifest, trial?: Trial): Promise<Manifest | undefined>;
+  /** Answers whether it was there. */
+  remove(ref: Ref): Promise<boolean>;
+}
+
+/** How the API server is reached, and what it is shown there. */
+export interface Way {
+  server: string;
+  ca?: string | undefined;
+  token(): Promise<string | undefined>;
+  cert?: string;
+  key?: string;
+  /** What to do where it doesn't know us. */
+  unknown: string;
+}
+
+const patience = 10_000;
+const page = 250;
+/** Before a read is tried once more where the API server had too much to do. */
+const breath = 500;
+
+export const openApi = (cluster: string, way: Way): ClusterApi => {
+  const { server, ca, cert, key } = way;
+  const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
+  const agent = new Agent({ keepAlive: true, maxSockets: 8, ...trust });
+
+  const send = async (method: string, path: string, body?: object, contentType = "application/json") => {
+    for (let attempt = 1; ; attempt++) {
+      const token = await way.token();
+      const headers = {
+        accept: "application/json",
+        "user-agent": "postern",
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+        ...(body && { "content-type": contentType }),
+      };
+      const connection = attempt === 1 ? { agent } : { agent: false, ...trust };
+      const options = { method, headers, ...connection };
+      const text = body && JSON.stringify(body);
+      const answer = await exchange(`${server}${path}`, options, text, Date.now() + patience).catch(unanswered);
+      if (attempt === 1 && mayHelpAgain(answer, method === "GET")) {
+        if ("status" in answer) await wait(breath);
+        continue;
+      }
+      if ("status" in answer) return answer;
+      const remedy = /self-signed|unable to (get|verify)/.test(answer.message)
+        ? "; its ca must be the one that signed its certificate"
+        : "";
+      throw new Complaint(`cluster ${cluster} can't be reached at ${server}: ${sentenceOf(answer)}${remedy}`, 3);
+    }
+  };
+
+  const refused = ({ status, body }: Answer, what: string) => {
+    const { message } = Object(json(body));
+    const why = discreet(sentenceOf(typeof message === "string" ? message : body.slice(0, 200)));
+    if (status === 401)
+      return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
+    const remedy = status === 403 ? remedyFor(why) : "";
+    return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
+  };
+
+  const objectIn = (answer: Answer, what: string): Manifest => {
+    const content = json(answer.body);
+    if (answer.status < 300 && isManifest(content)) return content;
+    throw refused(answer, what);
+  };
+
+  return {
+    ...{ cluster, server },
+    get: async (ref) => {
+      const answer = await send("GET", pathOf(ref));
+      return isNobody(answer) ? undefined : objectIn(answer, `to show the ${called(ref)}`);
+    },
+    list: async (kind) => {
+      const { root, resource } = places[kind];
+      const found: Manifest[] = [];
+      for (let next = ""; ; ) {
+        const query = new URLSearchParams({ limit: String(page), ...(next && { continue: next }) });
+        const answer = await send("GET", `${root}/${resource}?${query}`);
+        const { apiVersion, items, metadata } = Object(json(answer.body));
+        // Go writes a list without elements as null.
+        const listed: unknown = items ?? [];
+        if (answer.status >= 300 || !Array.isArray(listed)) throw refused(answer, `to list every ${kind}`);
+        found.push(...listed.map((item) => ({ apiVersion, kind, ...item })).filter(isManifest));
+        next = metadata?.continue ?? "";
+        if (next === "") return found;
+      }
+    },
+    apply: async (object, { dryRun = false } = {}) => {
+      const query = new URLSearchParams({ fieldManager: manager, force: "true", ...(dryRun && { dryRun: "All" }) });
+      const ref = refOf(object);
+      const answer = await send("PATCH", `${pathOf(ref)}?${query}`, object, "application/apply-patch+yaml");
+      return objectIn(answer, `the ${called(ref)}`);
+    },
+    replace: async (object, { dryRun = false } = {}) => {
+      const query = new URLSearchParams({ fieldManager: manager, ...(dryRun && { dryRun: "All" }) });
+      const ref = refOf(object);
+      const answer = await send("PUT", `${pathOf(ref)}?${query}`, object);
+      return answer.status === 409 || isNobody(answer) ? undefined : objectIn(answer, `the ${called(ref)}`);
+    },
+    remove: async (ref) => {
+      const answer = await send("DELETE", `${pathOf(ref)}?propagationPolicy=Background`);
+      if (isNobody(answer)) return false;
+      if (answer.status >= 300) throw refused(answer, `to remove the ${called(ref)}`);
+      return true;
+    },
+  };
+};
+
+/** Under which the API server keeps which fields are ours. */
+const manager = "postern";
+
+/** A connection that was kept may have been closed meanwhile; what was written to it never arrived. */
+const mayHelpAgain = (answer: Answer | Unanswered, isRead: boolean): boolean => {
+  if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
+  return answer.unsent || (isRead && Object(answer.cause).code === "ECONNRESET");
+};
+
+export const refOf = ({ kind, metadata: { name, namespace } }: Manifest): Ref => {
+  return { kind, name, ...(namespace !== undefined && { namespace }) };
+};
+
+/** Namespaced ones with their namespace. */
+export const called = ({ kind, name, namespace }: Ref) =>
+  `${kind} ${name}${namespace === undefined ? "" : ` in namespace ${namespace}`}`;
+
+const pathOf = ({ kind, name, namespace }: Ref) => {
+  const { root, resource } = places[kind];
+  const within = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  return `${root}${within}/${resource}/${encodeURIComponent(name)}`;
+};
+
+/** What isn't served at all has no name. */
+const isNobody = ({ status, body }: Answer) => status === 404 && Object(Object(json(body)).details).name !== undefined;
+
+const remedyFor = (why: string): string => {
+  if (/attempting to grant RBAC permissions not currently held/.test(why))
+    return "; whoever deploys must have these rights too, or the verb escalate on clusterroles";
+  // A webhook or a policy that objects has nothing to do with rights.
+  return / cannot \w+ (resource|path) /.test(why) ? "; give this right to whoever deploys, for instance by RBAC" : "";
+};
+
+/** An object as one of the kinds that a deployment has. */
+export const isManifest = (value: unknown): value is Manifest => {
+  const { apiVersion, kind, metadata } = Object(value);
+  return typeof apiVersion === "string" && Object.hasOwn(places, kind) && typeof Object(metadata).name === "string";
+};
+
+const json = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};

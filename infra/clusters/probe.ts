@@ -1,0 +1,174 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
+import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import type { Operation } from "#lib/review.ts";
+import type { Match } from "#lib/rule.ts";
+import { sentenceOf } from "../complaint.ts";
+import type { Webhook } from "../webhooks.ts";
+import { discreet } from "./discreet.ts";
+
+/** How an endpoint does, as an API server would see it. */
+export interface Health {
+  ok: boolean;
+  /** Of the last try. */
+  milliseconds: number;
+  /** Without the key. */
+  sentence: string;
+}
+
+/** How often an endpoint is asked until it is well, how long after the last time, and how long it is waited for. */
+export interface Patience {
+  tries: number;
+  /** In milliseconds. */
+  pause: number;
+  timeoutSeconds: number;
+}
+
+const usual: Patience = { tries: 3, pause: 500, timeoutSeconds: 3 };
+
+/** Sends an endpoint a review as the API server would, of a dry run of something harmless. */
+export const probe = async (
+  url: string,
+  ca?: string,
+  review: object = reviewOf([]),
+  patience: Partial<Patience> = {},
+): Promise<Health> => {
+  const { tries, pause, timeoutSeconds } = { ...usual, ...patience };
+  const body = JSON.stringify(review);
+  for (let attempt = 1; ; attempt++) {
+    const start = performance.now();
+    const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern" };
+    // Each time a connection of its own: one that is there already shows nothing of the certificate.
+    const options = { method: "POST", headers, agent: false, ...(ca && { ca }) };
+    const deadline = Date.now() + timeoutSeconds * 1000;
+    const answer = await exchange(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(unanswered);
+    const milliseconds = Math.round(performance.now() - start);
+    const fault = faultOf(answer, Object(Object(review).request).uid);
+    if (fault === undefined)
+      return { ok: true, milliseconds, sentence: discreet(`${url} answers in ${milliseconds} ms`) };
+    const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
+    if (!mayPass || attempt >= tries) return { ok: false, milliseconds, sentence: discreet(`${url}: ${fault}`) };
+    await wait(pause);
+  }
+};
+
+/** An entry, and how what it calls does. */
+export interface Probed extends Health {
+  /** The entry's name. */
+  entry: string;
+}
+
+/** Probes what these entries call, with what each of them matches first. */
+export const probeAll = async (
+  entries: readonly Webhook[],
+  { atOnce = 5, ...patience }: { atOnce?: number } & Partial<Patience> = {},
+): Promise<Probed[]> => {
+  const found: Probed[] = [];
+  const waiting = entries.entries();
+  const worker = async () => {
+    for (const [index, { name, clientConfig, rules, timeoutSeconds }] of waiting) {
+      const { url, caBundle } = clientConfig;
+      const ca = caBundle && Buffer.from(caBundle, "base64").toString();
+      found[index] = { entry: name, ...(await probe(url, ca, reviewOf(rules), { timeoutSeconds, ...patience })) };
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+  return found;
+};
+
+/** What is wrong with an answer; a refusal is as good as any. */
+const faultOf = (answer: Answer | Unanswered, uid: unknown): string | undefined => {
+  if (!("status" in answer)) return `it can't be reached: ${sentenceOf(answer)}`;
+  const { status, body } = answer;
+  const content = Object(parsed(body));
+  const { message } = content;
+  const said = sentenceOf(typeof message === "string" ? message : body.slice(0, 200));
+  if (status === 404) return "the endpoint doesn't know this cluster's key, or the rule";
+  if (status !== 200) return `it answers ${status}${said && `: ${said}`}`;
+  const { kind, apiVersion, response } = content;
+  const isReview = kind === "AdmissionReview" && apiVersion === "admission.k8s.io/v1";
+  const isOurs = Object(response).uid === uid && typeof Object(response).allowed === "boolean";
+  return isReview && isOurs ? undefined : `it answers no AdmissionReview of what it was asked: ${said}`;
+};
+
+const parsed = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
+/** The kinds of what rules match, by which resources get their spelling back. */
+const kinds = {
+  namespaced: [
+    ...["ConfigMap", "Pod", "Service", "Event", "Lease", "PodTemplate", "ReplicationController", "Ingress"],
+    ...["PersistentVolumeClaim", "PodGroup", "Job", "CronJob", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"],
+    ...["ServiceAccount", "LimitRange", "ResourceQuota", "NetworkPolicy", "RoleBinding"],
+  ],
+  clusterWide: [
+    ...["Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "IngressClass", "RuntimeClass"],
+    ...["CertificateSigningRequest", "ClusterTrustBundle", "ClusterRole", "ClusterRoleBinding"],
+  ],
+};
+
+/** What subresources take that isn't their object. */
+const subkinds: Record<string, { group: string; version: string; kind: string }> = {
+  binding: { group: "", version: "v1", kind: "Binding" },
+  exec: { group: "", version: "v1", kind: "PodExecOptions" },
+  attach: { group: "", version: "v1", kind: "PodAttachOptions" },
+  portforward: { group: "", version: "v1", kind: "PodPortForwardOptions" },
+  proxy: { group: "", version: "v1", kind: "PodProxyOptions" },
+  eviction: { group: "policy", version: "v1", kind: "Eviction" },
+  scale: { group: "autoscaling", version: "v1", kind: "Scale" },
+};
+
+/** A well-formed review of what an entry with these rules matches first. */
+export const reviewOf = ([match]: readonly Match[]) => {
+  const { apiGroups = [], apiVersions = [], resources = [], operations = [] } = match ?? {};
+  const [path = "*"] = resources;
+  const isAny = path.startsWith("*");
+  const group = literal(apiGroups) ?? "";
+  const version = literal(apiVersions) ?? "v1";
+  const [resource = "", subResource = ""] = isAny
+    ? ["configmaps"]
+    : path.split("/").map((part) => part.replace("*", ""));
+  const kind = { group, version, kind: kindOf(resource) };
+  const asked = subkinds[subResource] ?? kind;
+  const operation: Operation = operations.some((one) => one === "*" || one === "CREATE")
+    ? "CREATE"
+    : (literal(operations) ?? "CREATE");
+  const name = "postern-probe";
+  const namespace = kinds.clusterWide.includes(kind.kind) ? undefined : "default";
+  const metadata = { name, ...(namespace && { namespace }) };
+  const apiVersion = asked.group === "" ? asked.version : `${asked.group}/${asked.version}`;
+  // Options have no name.
+  const object = { apiVersion, kind: asked.kind, ...(operation !== "CONNECT" && { metadata }) };
+  const options = optionsOf[operation];
+  return {
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    request: {
+      uid: randomUUID(),
+      ...{ kind: asked, resource: { group, version, resource } },
+      ...{ requestKind: asked, requestResource: { group, version, resource } },
+      ...(subResource && { subResource, requestSubResource: subResource }),
+      ...{ name, ...(namespace && { namespace }), operation },
+      userInfo: { username: "postern:probe", groups: [] },
+      object: operation === "DELETE" ? null : object,
+      oldObject: operation === "UPDATE" || operation === "DELETE" ? object : null,
+      dryRun: true,
+      options: options && { apiVersion: "meta.k8s.io/v1", kind: options, dryRun: ["All"] },
+    },
+  };
+};
+
+const optionsOf = { CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions", CONNECT: undefined };
+
+const literal = <T extends string>(list: readonly (T | "*")[]) => list.find((one): one is T => one !== "*");
+
+const kindOf = (resource: string): string =>
+  [...kinds.namespaced, ...kinds.clusterWide].find((kind) => pluralOf(kind) === resource) ??
+  resource.charAt(0).toUpperCase() + resource.slice(1).replace(/s$/, "");
+
+const pluralOf = (kind: string) => kind.toLowerCase().replace(/y$/, "ie").replace(/ss$/, "sse").concat("s");

@@ -1,0 +1,95 @@
+import { duration, inStage, stageOption } from "../aws/stage.ts";
+import { type Command, common, type Options, print } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+import { configFile, readConfig } from "../config.ts";
+import { chosenClusters, clusterOptions, deployerIn, doorIn } from "../options.ts";
+import { openProgress } from "../progress.ts";
+import { readCatalogue } from "../registry.ts";
+import type { Watch } from "../rollout/canary.ts";
+import { deploy, type Job, planOf } from "../rollout/deploy.ts";
+import { type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
+
+export default {
+  summary:
+    "Rolls the rules out: proven versions first, then what points clusters at them. Once more, it goes on where it ended.",
+  options: {
+    ...stageOption,
+    ...clusterOptions,
+    "plan-only": { type: "boolean", says: "only say what would be done" },
+    canary: {
+      type: "string",
+      value: "SHARE",
+      says: "give new versions this share of the reviews first, for instance 10%",
+    },
+    for: { type: "string", value: "TIME", default: "10m", says: "for so long, watched" },
+    harden: { type: "boolean", says: "rules that guard security fail closed from now on" },
+    "harden-after": {
+      type: "string",
+      value: "NUMBER",
+      default: "1000",
+      says: "they do by themselves after so many reviews without a failure",
+    },
+    wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters get their entries at a time" },
+    write: {
+      type: "string",
+      value: "FOLDER",
+      says: "write the entries there, without a key, instead of applying them",
+    },
+    config: common.config,
+    output: common.output,
+  },
+
+  async run({ options }) {
+    const file = options.text("config") ?? configFile;
+    const catalogue = await readCatalogue();
+    const config = await readConfig(file, catalogue);
+    const clusters = chosenClusters(config, options);
+    const stop = new AbortController();
+    const halt = () => stop.abort();
+    return inStage(options, async (stage) => {
+      const job: Job = {
+        ...{ stage, config, catalogue, file },
+        clusters,
+        deployer: deployerIn(options, clusters),
+        ...(await doorIn(options)),
+        harden: options.flag("harden") || (options.number("harden-after") ?? 1000),
+        canary: canaryIn(options, stop.signal),
+        wave: Math.max(1, options.number("wave") ?? 1),
+        write: options.text("write"),
+        progress: openProgress(),
+      };
+      const asData = options.text("output") === "json";
+      const show = async (plan: Plan) => {
+        const costs = await planCosts(
+          stage,
+          doorOf(plan),
+          plan.parts.map(({ part }) => part),
+        );
+        print(asData ? `${JSON.stringify(planAsData(plan, costs), null, 2)}\n` : planInWords(plan, costs));
+      };
+      if (options.flag("plan-only")) {
+        const plan = await planOf(job);
+        await show(plan);
+        return plan.clusters.some(({ unknown }) => unknown !== undefined) ? 3 : 0;
+      }
+      for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, halt);
+      try {
+        job.progress.say(await deploy(job, show));
+      } finally {
+        for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, halt);
+      }
+      return 0;
+    });
+  },
+} satisfies Command;
+
+const doorOf = ({ template }: Plan) => (template.Resources.HttpApi === undefined ? "url" : "http");
+
+const canaryIn = (options: Options, signal: AbortSignal): Watch | undefined => {
+  const text = options.text("canary");
+  if (text === undefined) return undefined;
+  const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];
+  if (number === undefined || Number(number) === 0)
+    throw new Complaint(`--canary takes a share from 1% to 99%, not "${text}"`);
+  return { share: Number(number) / 100, milliseconds: duration(options.text("for"), "for"), signal };
+};

@@ -1,0 +1,43 @@
+import { inStage, stageOption } from "../aws/stage.ts";
+import { type Command, common, print } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+import { configFile, readConfig } from "../config.ts";
+import { chosenClusters, clusterOptions, deployerIn } from "../options.ts";
+import { openProgress } from "../progress.ts";
+import { readCatalogue } from "../registry.ts";
+import { destroy } from "../rollout/destroy.ts";
+
+const { cluster, kubeconfig, context, url } = clusterOptions;
+
+export default {
+  summary: "Takes a stage away: first what makes clusters call it, seen to be gone, then the endpoints.",
+  options: {
+    ...stageOption,
+    yes: { type: "boolean", says: "do it; otherwise it is only said what would be done" },
+    "configs-only": { type: "boolean", says: "free the clusters, and leave everything in AWS" },
+    forget: { type: "string", value: "NAMES", says: "clusters that are gone themselves, comma between" },
+    ...{ cluster, kubeconfig, context, url },
+    config: common.config,
+  },
+
+  async run({ options }) {
+    const file = options.text("config") ?? configFile;
+    const config = await readConfig(file, await readCatalogue());
+    const configsOnly = options.flag("configs-only") ? chosenClusters(config, options) : undefined;
+    if (options.text("cluster") !== undefined && configsOnly === undefined)
+      throw new Complaint("--cluster goes with --configs-only: the endpoints are everybody's");
+    const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");
+    return inStage(options, async (stage) => {
+      if (!options.flag("yes")) {
+        const rest = configsOnly ? "" : `, then the stack postern-${stage.name} with all that is in it, and its keys`;
+        print(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
+        return 0;
+      }
+      const forgotten = (options.text("forget") ?? "").split(",").filter(Boolean);
+      const deployer = deployerIn(options, configsOnly ?? [...config.clusters.keys()]);
+      const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
+      print(`${await destroy({ ...demolition, url: options.text("url") })}\n`);
+      return 0;
+    });
+  },
+} satisfies Command;

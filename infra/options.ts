@@ -1,0 +1,54 @@
+import { readFile } from "node:fs/promises";
+import type { Deployer } from "./clusters/access.ts";
+import type { Option, Options } from "./command.ts";
+import { Complaint, sentenceOf } from "./complaint.ts";
+import { type Config, chooseCluster } from "./config.ts";
+
+/** What verbs take that reach clusters. */
+export const clusterOptions = {
+  cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml; all of them otherwise" },
+  kubeconfig: { type: "string", value: "FILE", says: "whom you are to the cluster, where its connect doesn't say it" },
+  context: { type: "string", value: "NAME", says: "the context in it; of several clusters, each has one of its name" },
+  url: { type: "string", value: "BASE", says: "where the rules are served, if not by AWS's own address" },
+  ca: { type: "string", value: "FILE", says: "the CA that signed that address's certificate, if it is no public one" },
+} satisfies Record<string, Option>;
+
+export const chosenClusters = (config: Config, options: Options): string[] => {
+  const name = options.text("cluster");
+  return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];
+};
+
+/** Who deploys to these clusters. */
+export const deployerIn = (options: Options, clusters: readonly string[]): Deployer => {
+  const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
+  if (context !== undefined && clusters.length > 1)
+    throw new Complaint("--context is of one cluster; name it by --cluster, or call each context as its cluster");
+  return { kubeconfig, context };
+};
+
+/** The API server takes https alone, without user, query or fragment. */
+export const address = (text: string, where: string): string => {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)
+    throw new Complaint(`${where} must be an https:// address without user, query and fragment, not "${text}"`);
+  return text.replace(/\/+$/, "");
+};
+
+export const certificate = async (file: string): Promise<string> => {
+  const pem = await content(file, "--ca");
+  if (!pem.includes("-----BEGIN CERTIFICATE-----")) throw new Complaint(`--ca ${file} holds no certificate in PEM`);
+  return pem;
+};
+
+export const content = (file: string, option: string): Promise<string> =>
+  readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${option} ${file} can't be read: ${sentenceOf(error)}`);
+  });
+
+export const doorIn = async (options: Options): Promise<{ url?: string; ca?: string }> => {
+  const [url, ca] = [options.text("url"), options.text("ca")];
+  return {
+    ...(url !== undefined && { url: address(url, "--url") }),
+    ...(ca !== undefined && { ca: await certificate(ca) }),
+  };
+};

@@ -1,0 +1,75 @@
+/** Tells how far a step is: so many of so many. */
+export type Tell = (done: number, total: number) => void;
+
+/** Says what happens, one line a step. */
+export interface Progress {
+  /** Does it; its line has the time it took and the sentence it answers. */
+  step(name: string, act: (tell: Tell) => Promise<string>): Promise<void>;
+  say(line: string): void;
+}
+
+/** Onto a stream: with a bar where somebody looks on, one line a step where not. */
+export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progress => {
+  const isWatched = stream.isTTY === true && process.env.CI === undefined;
+  return {
+    say: (line) => void stream.write(`${line}\n`),
+    step: async (name, act) => {
+      const start = performance.now();
+      const seconds = () => `${((performance.now() - start) / 1000).toFixed(1)} s`;
+      let far: [done: number, total: number] | undefined;
+      const draw = () => {
+        const bar = far ? ` ${barOf(...far)}` : "";
+        stream.write(`\r\u001b[K${name}${bar} ${seconds()}`);
+      };
+      const timer = isWatched ? setInterval(draw, 200) : undefined;
+      const end = (sentence: string) => {
+        clearInterval(timer);
+        stream.write(`${isWatched ? "\r\u001b[K" : ""}${seconds().padStart(8)}  ${name}: ${sentence}\n`);
+      };
+      try {
+        end(
+          await act((done, total) => {
+            far = [done, total];
+          }),
+        );
+      } catch (error) {
+        end("failed");
+        throw error;
+      }
+    },
+  };
+};
+
+const width = 24;
+
+const barOf = (done: number, total: number): string => {
+  const full = Math.round((width * Math.min(done, total)) / Math.max(total, 1));
+  return `[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`;
+};
+
+/** So many at once, in their order. What one throws is thrown when those under way are over. */
+export const inParallel = async <T, R>(
+  atOnce: number,
+  items: readonly T[],
+  act: (item: T) => Promise<R>,
+): Promise<R[]> => {
+  const results: R[] = [];
+  let next = 0;
+  let failed = false;
+  const work = async () => {
+    while (next < items.length && !failed) {
+      const index = next++;
+      try {
+        results[index] = await act(items[index] as T);
+      } catch (error) {
+        failed = true;
+        throw error;
+      }
+    }
+  };
+  const workers = Array.from({ length: Math.min(atOnce, items.length) }, work);
+  const settled = await Promise.allSettled(workers);
+  const broken = settled.find((one) => one.status === "rejected");
+  if (broken) throw broken.reason;
+  return results;
+};

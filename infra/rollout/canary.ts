@@ -1,0 +1,172 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Functions } from "../aws/functions.ts";
+import type { Metrics, Question } from "../aws/metrics.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import type { Tell } from "../progress.ts";
+
+/** A version that a share of reviews goes to, beside the one that has the rest. */
+export interface Trial {
+  rule: string;
+  old: string;
+  fresh: string;
+}
+
+/** What became of it. */
+export type Outcome = { trial: Trial; is: "promoted" } | { trial: Trial; is: "taken back" | "undecided"; why: string };
+
+export interface Watch {
+  /** From 0.01 to 0.99. */
+  share: number;
+  milliseconds: number;
+  /** How often CloudWatch is asked. */
+  every?: number;
+  /** Ends it early: all trials are taken back. */
+  signal?: AbortSignal | undefined;
+}
+
+/** What CloudWatch knows of one version in the time of a trial. */
+export interface Observed {
+  /** With those that came to nothing. */
+  calls: number;
+  reviews: number;
+  denials: number;
+  /** Reviews that we failed, and calls that Lambda failed. */
+  errors: number;
+  /** Milliseconds. */
+  p99: number;
+}
+
+/** Fewer reviews than these say nothing. */
+export const enough = 50;
+
+/**
+ * Gives fresh versions their share, and watches. Whoever fails, answers late or denies another share than the old version
+ * does is taken back at once, and all the others with it: they were to go live together. At the end of the time those with
+ * enough reviews are promoted. The others get as much time again, and are then taken back undecided: silence proves nothing.
+ */
+export const tryOut = async (
+  functions: Functions,
+  metrics: Metrics,
+  trials: Trial[],
+  { share, milliseconds, every = 30_000, signal }: Watch,
+  tell: Tell = () => {},
+): Promise<Outcome[]> => {
+  const open = new Map(trials.map((trial) => [trial.rule, trial]));
+  const outcomes: Outcome[] = [];
+  const backAgain = async (why: (trial: Trial) => string, is: "taken back" | "undecided") => {
+    for (const trial of [...open.values()]) {
+      await moveTo(functions, trial, trial.old);
+      open.delete(trial.rule);
+      outcomes.push({ trial, is, why: why(trial) });
+    }
+  };
+  const start = new Date();
+  try {
+    for (const trial of trials) {
+      const live = await functions.live(trial.rule);
+      if (live.version !== trial.old)
+        throw new Complaint(`somebody else has just moved ${trial.rule}; look at it again with postern status`, 1);
+      await functions.move(trial.rule, trial.old, live, { [trial.fresh]: share });
+    }
+    const [first, last] = [start.getTime() + milliseconds, start.getTime() + 2 * milliseconds];
+    while (open.size > 0) {
+      await wait(Math.max(0, Math.min(every, nextEnd(first, last) - Date.now())), undefined, { signal });
+      tell(Math.min(Date.now() - start.getTime(), milliseconds) / 1000, milliseconds / 1000);
+      const observed = await observe(functions, metrics, [...open.values()], start);
+      const bad = observed.flatMap(({ trial, old, fresh }) => {
+        const why = faultOf(old, fresh);
+        return why === undefined ? [] : [{ trial, why }];
+      });
+      if (bad.length > 0) {
+        const reasons = new Map(bad.map(({ trial, why }) => [trial.rule, why]));
+        const others = bad.map(({ trial }) => trial.rule).join(", ");
+        await backAgain(({ rule }) => reasons.get(rule) ?? `it was to go live together with ${others}`, "taken back");
+        break;
+      }
+      if (Date.now() < first) continue;
+      for (const { trial, fresh } of observed) {
+        if (fresh.reviews < enough) continue;
+        await moveTo(functions, trial, trial.fresh);
+        open.delete(trial.rule);
+        outcomes.push({ trial, is: "promoted" });
+      }
+      if (Date.now() < last) continue;
+      const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
+      await backAgain(({ rule }) => `it had ${reviews.get(rule)} reviews, and ${enough} are needed`, "undecided");
+    }
+  } catch (error) {
+    const why = signal?.aborted ? "somebody stopped it" : `it could not be watched: ${sentenceOf(error)}`;
+    await backAgain(() => why, "taken back");
+  }
+  return outcomes;
+};
+
+/** The next moment at which something is decided. */
+const nextEnd = (first: number, last: number) => (Date.now() < first ? first : last);
+
+/** To one version alone, if it is still where the trial put it. */
+const moveTo = async (functions: Functions, { rule, old, fresh }: Trial, version: string) => {
+  const live = await functions.live(rule);
+  const isOurs = live.version === old && Object.keys(live.weights).every((one) => one === fresh);
+  // Somebody else has decided meanwhile.
+  if (isOurs) await functions.move(rule, version, live);
+};
+
+const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], since: Date) => {
+  const questions: Record<string, Question> = {};
+  const about = ({ rule }: Trial, version: string) => {
+    const name = functions.nameOf(rule);
+    const [ours, theirs] = [
+      { Function: name, Version: version },
+      { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version },
+    ];
+    const ask = (what: string, question: Question) => {
+      const id = `${rule}/${version}/${what}`;
+      questions[id] = question;
+      return id;
+    };
+    return {
+      reviews: ask("reviews", { namespace: "Postern", metric: "Reviews", dimensions: ours, stat: "Sum" }),
+      denials: ask("denials", { namespace: "Postern", metric: "Denials", dimensions: ours, stat: "Sum" }),
+      failures: ask("failures", { namespace: "Postern", metric: "Errors", dimensions: ours, stat: "Sum" }),
+      // Who crashes writes no line of his own.
+      crashes: ask("crashes", { namespace: "AWS/Lambda", metric: "Errors", dimensions: theirs, stat: "Sum" }),
+      p99: ask("p99", { namespace: "Postern", metric: "Latency", dimensions: ours, stat: "p99" }),
+    };
+  };
+  const asked = trials.map((trial) => ({ trial, old: about(trial, trial.old), fresh: about(trial, trial.fresh) }));
+  const answers = await metrics.ask(questions, since, new Date());
+  const number = (id: string) => answers[id] ?? 0;
+  const heard = (ids: ReturnType<typeof about>): Observed => ({
+    calls: number(ids.reviews) + number(ids.crashes),
+    reviews: number(ids.reviews),
+    denials: number(ids.denials),
+    errors: number(ids.failures) + number(ids.crashes),
+    p99: number(ids.p99),
+  });
+  return asked.map(({ trial, old, fresh }) => ({ trial, old: heard(old), fresh: heard(fresh) }));
+};
+
+/** What speaks against a fresh version, in a sentence; nothing where nothing does, or too little is known. */
+export const faultOf = (old: Observed, fresh: Observed): string | undefined => {
+  const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
+  if (fresh.errors >= 3 && now > 2 * before + 0.01)
+    return `it fails ${percent(now)} of its reviews, and the version before ${percent(before)}`;
+  const [denied, denies] = [old.denials / Math.max(1, old.reviews), fresh.denials / Math.max(1, fresh.reviews)];
+  if (differs(old, fresh) && Math.abs(denies - denied) > 0.05)
+    return `it denies ${percent(denies)} of its reviews, and the version before ${percent(denied)}`;
+  if (fresh.reviews >= enough && old.reviews >= enough && fresh.p99 > 3 * old.p99 && fresh.p99 > old.p99 + 250)
+    return `one review in a hundred takes it ${Math.round(fresh.p99)} ms, and the version before ${Math.round(old.p99)} ms`;
+  return undefined;
+};
+
+/** Whether chance alone would hardly make two shares of denials so different: four standard deviations. */
+const differs = (old: Observed, fresh: Observed): boolean => {
+  if (fresh.reviews < 10 || old.reviews < 10) return false;
+  const all = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);
+  const deviation = Math.sqrt(all * (1 - all) * (1 / old.reviews + 1 / fresh.reviews));
+  const apart = Math.abs(fresh.denials / fresh.reviews - old.denials / old.reviews);
+  return deviation > 0 && apart / deviation > 4;
+};
+
+const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 && share > 0 ? 1 : 0)}%`;

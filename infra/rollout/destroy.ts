@@ -1,0 +1,89 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { emptyBucket } from "../aws/records.ts";
+import type { Stage } from "../aws/stage.ts";
+import { pointers, removeAll } from "../clusters/entries.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import type { Progress } from "../progress.ts";
+import { configurationName } from "./entries.ts";
+import { locked } from "./lock.ts";
+import { openReleases } from "./releases.ts";
+import { accessTo, type Targets } from "./targets.ts";
+
+export interface Demolition extends Pick<Targets, "stage" | "config" | "file" | "deployer" | "progress"> {
+  /** Only these clusters' configurations, and nothing in AWS. */
+  configsOnly?: string[] | undefined;
+  /** Clusters that are gone themselves: nobody can be asked. */
+  forgotten: string[];
+  /** Where the rules are served, if not by AWS's own address. */
+  url?: string | undefined;
+  /** How long API servers may take to notice that a webhook configuration is gone. */
+  noticing?: number;
+}
+
+/** Takes away, in this order, what calls the functions and the functions; answers what became of it in a sentence. */
+export const destroy = async (demolition: Demolition): Promise<string> => {
+  const { stage, configsOnly, config, forgotten } = demolition;
+  if (configsOnly) {
+    await freeClusters(demolition, configsOnly);
+    return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "calls" : "call"} no rule of ours any more`;
+  }
+  return locked(stage.parameters, "postern destroy", async (lock) => {
+    const { all } = await openReleases(stage.records);
+    const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
+    const lost = unknown.filter((name) => !forgotten.includes(name));
+    if (lost.length > 0)
+      throw new Complaint(
+        `${lost.join(", ")} ${lost.length === 1 ? "was" : "were"} told of these rules, and postern.yaml doesn't say how to reach ${lost.length === 1 ? "it" : "them"}; --forget NAME, if it is gone`,
+        1,
+      );
+    const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
+    await freeClusters(demolition, names);
+    await noneLeft(demolition, names);
+    await wait(demolition.noticing ?? 10_000);
+    await lock.check();
+    await removeStack(stage, demolition.progress);
+    await stage.parameters.remove("keys");
+    return `stage ${stage.name} is gone`;
+  });
+};
+
+const freeClusters = async (demolition: Demolition, names: string[]) => {
+  const failures: string[] = [];
+  for (const name of names)
+    await demolition.progress
+      .step(`cluster ${name}`, async () => {
+        const api = await accessTo(demolition, name);
+        const removed = await removeAll(api, configurationName);
+        return removed.length === 0 ? "nothing was there" : `${removed.length} objects removed`;
+      })
+      // One that can't be reached keeps no other from being freed.
+      .catch((error) => failures.push(sentenceOf(error)));
+  if (failures.length > 0) throw new Complaint(failures.join("\n"), 1);
+};
+
+/** Whoever else registered these endpoints, by another name or by hand, would wait for what is gone. */
+const noneLeft = async (demolition: Demolition, names: string[]) => {
+  const outputs = await demolition.stage.stack.outputs();
+  const bases = [
+    ...Object.entries(outputs).flatMap(([name, value]) => (name.endsWith("BaseUrl") ? [value] : [])),
+    ...(demolition.url === undefined ? [] : [demolition.url]),
+  ];
+  for (const name of names) {
+    const left = await pointers(await accessTo(demolition, name), bases);
+    if (left.length > 0)
+      throw new Complaint(
+        `cluster ${name} still points here: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; remove that first`,
+        1,
+      );
+  }
+};
+
+const removeStack = async ({ stack }: Stage, progress: Progress) => {
+  const bucket = await stack.bucket();
+  if ((await stack.template()) === undefined) return;
+  await progress.step("stack", async () => {
+    if (bucket !== undefined) await emptyBucket(bucket);
+    await stack.remove();
+    return "removed";
+  });
+};

@@ -1,0 +1,73 @@
+import type { Manifest } from "../clusters/api.ts";
+import type { Cluster } from "../config.ts";
+import type { Listed } from "../registry.ts";
+import { roles } from "../rights.ts";
+import { configurations, ruleOf, type Webhook } from "../webhooks.ts";
+
+/** Where a stage's rules are served. */
+export interface Door {
+  /** What a rule's URLs begin with. */
+  base(rule: string): string;
+  /** PEM, where the API server's own roots don't suffice. */
+  ca?: string | undefined;
+}
+
+/** Stands where a cluster's key would: what is kept and shown has no key. */
+const placeholder = "{key}";
+
+export const configurationName = "postern";
+
+/** All that a cluster is told: roles, then webhook configurations, without its key. */
+export const manifestsOf = (
+  catalogue: Listed[],
+  [name, cluster]: [string, Cluster],
+  { base, ca }: Door,
+  hardened: ReadonlySet<string>,
+): Manifest[] =>
+  [
+    ...roles(catalogue, cluster, configurationName),
+    ...configurations(catalogue, cluster, {
+      name: configurationName,
+      address: (rule, path) => `${base(rule)}/${name}.${placeholder}/${rule}/${path}`,
+      ca,
+      harden: (rule) => hardened.has(rule),
+    }),
+    // What these two make has the shape of a manifest.
+  ] as Manifest[];
+
+/** The same with a cluster's key in its URLs; `segment` is the cluster and its key. */
+export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {
+  const [cluster] = segment.split(".");
+  return manifests.map((manifest) =>
+    Array.isArray(manifest.webhooks)
+      ? {
+          ...manifest,
+          webhooks: manifest.webhooks.map((webhook: Webhook) => {
+            const url = webhook.clientConfig.url.replace(`/${cluster}.${placeholder}/`, `/${segment}/`);
+            return { ...webhook, clientConfig: { ...webhook.clientConfig, url } };
+          }),
+        }
+      : manifest,
+  );
+};
+
+/** The entries among manifests. */
+export const webhooksIn = (manifests: Manifest[]): Webhook[] =>
+  manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
+
+/** The rules and groups that manifests have entries for. */
+export const rulesNamedIn = (manifests: Manifest[]): string[] => [
+  ...new Set(webhooksIn(manifests).flatMap((webhook) => ruleOf(webhook) ?? [])),
+];
+
+/** The rules and groups of a cluster that would fail closed, were they hardened, and don't otherwise. */
+export const hardenable = (catalogue: Listed[], cluster: [string, Cluster], door: Door): string[] => {
+  const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
+  const policies = (hardened: string[]) =>
+    new Map(webhooksIn(manifestsOf(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));
+  const [before, after] = [policies([]), policies(names)];
+  const softened = [...after.values()].filter(
+    ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
+  );
+  return [...new Set(softened.flatMap((one) => ruleOf(one) ?? []))];
+};

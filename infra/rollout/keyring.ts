@@ -1,0 +1,76 @@
+import type { Parameters } from "../aws/parameters.ts";
+import { Complaint } from "../complaint.ts";
+import { makeSigningKey, type Signer, signerOf } from "../keys.ts";
+
+/** What signs a stage's URLs: one key, or two while the first is being replaced. */
+export interface Keyring {
+  /** As functions have them in POSTERN_KEYS. */
+  publicKeys: string;
+  /** All of them, the older first. */
+  signers: Signer[];
+  /** The one that URLs are signed with by now. */
+  current: Signer;
+}
+
+/** As it is kept: PEM, and which one signs. */
+interface Kept {
+  keys: string[];
+  current: number;
+}
+
+const name = "keys";
+
+/** The keys of a stage. */
+export const readKeyring = async (parameters: Parameters): Promise<Keyring | undefined> => {
+  const text = await parameters.read(name);
+  return text === undefined ? undefined : keyringOf(keptIn(text));
+};
+
+/** The same, made where there is none; of two who make it at once, the first wins. */
+export const openKeyring = async (parameters: Parameters): Promise<Keyring> => {
+  const present = await readKeyring(parameters);
+  if (present) return present;
+  const made: Kept = { keys: [makeSigningKey()], current: 0 };
+  if (await parameters.create(name, JSON.stringify(made))) return keyringOf(made);
+  return openKeyring(parameters);
+};
+
+/** Adds a second key, which functions shall accept; URLs are signed with the first until `turnKeyring`. */
+export const widenKeyring = (parameters: Parameters) =>
+  change(parameters, ({ keys, current }) => ({ keys: keys.length > 1 ? keys : [...keys, makeSigningKey()], current }));
+
+/** Signs URLs with the second key from now on. */
+export const turnKeyring = (parameters: Parameters) =>
+  change(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
+
+/** Forgets the first key. */
+export const narrowKeyring = (parameters: Parameters) =>
+  change(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
+
+const change = async (parameters: Parameters, edit: (kept: Kept) => Kept): Promise<Keyring> => {
+  const text = await parameters.read(name);
+  if (text === undefined) throw new Complaint("this stage has no keys; postern deploy makes them", 1);
+  const before = keptIn(text);
+  const after = edit(before);
+  if (JSON.stringify(after) !== JSON.stringify(before)) await parameters.write(name, JSON.stringify(after));
+  return keyringOf(after);
+};
+
+const keptIn = (text: string): Kept => {
+  try {
+    const { keys, current } = JSON.parse(text);
+    const isFit = Array.isArray(keys) && keys.length >= 1 && keys.length <= 2 && keys[current] !== undefined;
+    if (isFit) return { keys: keys.map(String), current };
+  } catch {
+    // The sentence below says it; the text itself is secret.
+  }
+  throw new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);
+};
+
+const keyringOf = ({ keys, current }: Kept): Keyring => {
+  const signers = keys.map(signerOf);
+  const chosen = signers[current];
+  if (chosen === undefined)
+    throw new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);
+  return { publicKeys: signers.map(({ publicKey }) => publicKey).join(","), signers, current: chosen };
+};

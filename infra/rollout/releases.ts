@@ -1,0 +1,95 @@
+import type { Share } from "#lib/endpoint.ts";
+import type { Records } from "../aws/records.ts";
+import type { Manifest } from "../clusters/api.ts";
+import { Complaint } from "../complaint.ts";
+
+/** A version that passed its cases and went live. */
+export interface ReleasedRule {
+  version: string;
+  /** What it was made of, without its share of postern.yaml. */
+  logic: string;
+  share: Share;
+}
+
+/** What a cluster was told. */
+export interface ReleasedCluster {
+  at: string;
+  keyVersion: number;
+  /** Those that guard, and by now fail closed. */
+  hardened: string[];
+  /** Since when each rule has had entries there. */
+  since: Record<string, string>;
+  /** Roles and webhook configurations, the key left out of their URLs. */
+  manifests: Manifest[];
+}
+
+/** The versions of all rules, and the webhook entries that go with them. */
+export interface Release {
+  id: number;
+  at: string;
+  by: string;
+  /** Whether it got to its end; the next deployment goes on with one that didn't. */
+  complete: boolean;
+  /** Of one that undoes others: which it is like. */
+  like?: number;
+  rules: Record<string, ReleasedRule>;
+  /** By cluster; of clusters that it didn't get to, as they were before. */
+  clusters: Record<string, ReleasedCluster>;
+}
+
+export interface Releases {
+  /** The newest first. */
+  all: Release[];
+  save(release: Release): Promise<void>;
+}
+
+/** How many are looked at; nobody goes back further. */
+const remembered = 20;
+
+const nameOf = (id: number) => String(id).padStart(6, "0");
+
+/** What was released in a stage; nothing yet, where there is no bucket. */
+export const openReleases = async (open: () => Promise<Records | undefined>): Promise<Releases> => {
+  const records = await open();
+  const names = (await records?.names()) ?? [];
+  const all = await Promise.all(names.slice(-remembered).map((name) => records?.read(name)));
+  const known = new Set(names);
+  return {
+    // Nobody else writes there.
+    all: (all as Release[]).sort((one, other) => other.id - one.id),
+    save: async (release) => {
+      const place = await open();
+      if (place === undefined) throw new Complaint("this stage has no bucket to write its release to", 3);
+      const name = nameOf(release.id);
+      if (known.has(name)) await place.write(name, release);
+      else if (!(await place.create(name, release)))
+        throw new Complaint(`somebody else has just made release r${release.id}`, 1);
+      known.add(name);
+    },
+  };
+};
+
+/** `r12`, as people write it. */
+export const releaseNamed = (all: Release[], text: string): Release => {
+  const found = all.find(({ id }) => `r${id}` === text);
+  if (found) return found;
+  const names = all.map(({ id }) => `r${id}`).join(", ");
+  throw new Complaint(
+    `there is no release ${text}; ${names === "" ? "nothing was released yet" : `there are ${names}`}`,
+  );
+};
+
+/** The versions of a rule that passed their cases and went live, in their order. */
+export const releasedVersions = (all: Release[], rule: string): string[] =>
+  [...new Set(all.flatMap(({ rules }) => (Object.hasOwn(rules, rule) ? (rules[rule]?.version ?? []) : [])))].sort(
+    (one, other) => Number(one) - Number(other),
+  );
+
+/** The release to go back to: the one before what the newest is, or is like. */
+export const releaseBefore = (all: Release[]): Release => {
+  const [newest] = all;
+  const now = newest?.like ?? newest?.id ?? 0;
+  const found = all.find(({ id, like, complete }) => id < now && like === undefined && complete);
+  if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
+  return found;
+};

@@ -1,0 +1,141 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { setTimeout as wait } from "node:timers/promises";
+import { isMap, parseDocument } from "yaml";
+import type { Metrics, Question } from "../aws/metrics.ts";
+import { Complaint } from "../complaint.ts";
+import { readConfig } from "../config.ts";
+import { type Job, prepare, rollOut } from "./deploy.ts";
+import { type Keyring, narrowKeyring, openKeyring, turnKeyring, widenKeyring } from "./keyring.ts";
+import { type Lock, locked } from "./lock.ts";
+import { isUnchanged } from "./package.ts";
+import { isIdle, type Plan } from "./plan.ts";
+
+/** When an old key goes. */
+export interface Retirement {
+  /** For so many milliseconds no review may have come with it. */
+  unused: number;
+  /** How long that is waited for. */
+  patience: number;
+  every?: number;
+}
+
+/** Replaces the key that signs URLs: both are accepted, every cluster gets new URLs, the old one goes when it is unused. */
+export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
+  locked(job.stage.parameters, "postern rotate", async (lock) => {
+    const { parameters } = job.stage;
+    let keyring = await openKeyring(parameters);
+    if (keyring.signers.length === 1) await mustBeLive(job, keyring);
+    if (keyring.current === keyring.signers[0]) {
+      keyring = await widenKeyring(parameters);
+      job.progress.say("functions learn to accept a second key");
+      await again(job, keyring, lock);
+      keyring = await turnKeyring(parameters);
+    }
+    job.progress.say("clusters get URLs with it");
+    await again(job, keyring, lock);
+    const [old, fresh] = keyring.signers;
+    if (old === undefined || fresh === undefined) throw new Complaint("this stage has no second key", 3);
+    const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
+      keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
+    );
+    await seenUnused(job, keys, retirement);
+    keyring = await narrowKeyring(parameters);
+    job.progress.say("functions forget the first key");
+    await again(job, keyring, lock);
+    return "the key is replaced";
+  });
+
+/** Replaces one cluster's key, by raising its keyVersion in postern.yaml in the same steps. */
+export const rotateCluster = (job: Job, name: string, retirement: Retirement): Promise<string> =>
+  locked(job.stage.parameters, "postern rotate", async (lock) => {
+    const keyring = await openKeyring(job.stage.parameters);
+    const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
+    const [old = 1, fresh = old + 1] = versions;
+    if (versions.length === 1) await mustBeLive(job, keyring);
+    const having = async (keyVersion: number | number[]): Promise<Job> => {
+      await writeKeyVersion(job.file, name, keyVersion);
+      return { ...job, config: await readConfig(job.file, job.catalogue) };
+    };
+    job.progress.say(`postern.yaml: clusters.${name}.keyVersion is [${old}, ${fresh}]`);
+    await again(await having([old, fresh]), keyring, lock);
+    const keys = keyring.signers.map(({ publicKey }) => ({ cluster: name, key: `${publicKey.slice(0, 8)}.${old}` }));
+    await seenUnused(job, keys, retirement);
+    job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
+    await again(await having(fresh), keyring, lock);
+    return `the key of ${name} is replaced; commit postern.yaml`;
+  });
+
+/** A rotation changes keys and nothing else: what is on its way in the working tree is deployed by itself. */
+const strangeIn = ({ stack, parts }: Plan): string | undefined => {
+  const part = parts.find(
+    ({ changes, settings }) =>
+      changes.some((one) => !["keys", "settings"].includes(one)) ||
+      settings.some((one) => !/\.keyVersions: /.test(one)),
+  );
+  if (part) return `what the working tree has of ${part.part.name}`;
+  return isUnchanged(stack) ? undefined : "what the working tree has of the stack";
+};
+
+const mustBeLive = async (job: Job, keyring: Keyring) => {
+  const { plan } = await prepare(job, keyring);
+  if (isIdle(plan)) return;
+  const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
+  const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
+  const what = strangeIn(plan) ?? (cluster === undefined ? "what the working tree has" : `what ${cluster} shall have`);
+  throw new Complaint(unknown ?? `${what} is not live yet; run postern deploy first`, 1);
+};
+
+const again = async (job: Job, keyring: Keyring, lock: Lock) => {
+  await lock.check();
+  const ground = await prepare(job, keyring);
+  const strange = strangeIn(ground.plan);
+  if (strange !== undefined) throw new Complaint(`${strange} is not live yet; run postern deploy, then go on`, 1);
+  if (!isIdle(ground.plan)) await rollOut(ground, lock);
+};
+
+/** Until no review has come with a key for a while, as CloudWatch tells it. */
+const seenUnused = async (
+  { stage: { metrics }, progress }: Job,
+  keys: { cluster: string; key: string }[],
+  { unused, patience, every = 30_000 }: Retirement,
+) => {
+  const start = Date.now();
+  await progress.step("the old key", async (tell) => {
+    for (;;) {
+      const now = Date.now();
+      const users = await usersOf(metrics, keys, new Date(now - unused), new Date(now));
+      tell(Math.min(now - start, unused) / 1000, unused / 1000);
+      if (now - start >= unused && users.length === 0) return "is unused";
+      if (now - start >= patience)
+        throw new Complaint(
+          `the old key is still used by ${users.join(", ") || "somebody"}; once that has ended, run postern rotate again`,
+          1,
+        );
+      await wait(every);
+    }
+  });
+};
+
+const usersOf = async (
+  metrics: Metrics,
+  keys: { cluster: string; key: string }[],
+  from: Date,
+  to: Date,
+): Promise<string[]> => {
+  const questions = keys.map(({ cluster, key }): [string, Question] => [
+    `${cluster} ${key}`,
+    { namespace: "Postern", metric: "Reviews", dimensions: { Cluster: cluster, Key: key }, stat: "Sum" },
+  ]);
+  const sums = await metrics.ask(Object.fromEntries(questions), from, to);
+  return [...new Set(keys.flatMap(({ cluster, key }) => ((sums[`${cluster} ${key}`] ?? 0) > 0 ? [cluster] : [])))];
+};
+
+/** All else in postern.yaml stays as it is written. */
+const writeKeyVersion = async (file: string, name: string, keyVersion: number | number[]) => {
+  const document = parseDocument(await readFile(file, "utf8"));
+  if (!isMap(document.get("clusters")))
+    throw new Complaint(`postern.yaml names no clusters; write "clusters: { ${name}: {} }" there first`);
+  if (document.getIn(["clusters", name]) === null) document.setIn(["clusters", name], document.createNode({}));
+  document.setIn(["clusters", name, "keyVersion"], document.createNode(keyVersion, { flow: true }));
+  await writeFile(file, document.toString({ lineWidth: 0 }));
+};

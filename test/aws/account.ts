@@ -1,0 +1,238 @@
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { openCertificate } from "../../infra/keys.ts";
+import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
+import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
+import { openDoors } from "./doors.ts";
+import {
+  type Asked,
+  type Ear,
+  type Refusal,
+  type Reply,
+  refuseInJson,
+  refuseInQuery,
+  refuseInRest,
+  refuseInS3,
+  type Service,
+  serve,
+} from "./exchange.ts";
+import { codePath, type Lambda, openLambdaRoom } from "./lambda.ts";
+import { launchMoto, motoMissing, openStorage, type Storage } from "./moto.ts";
+
+// An AWS account on this machine, for every client that AWS_ENDPOINT_URL can be told of. Lambda, CloudFormation and
+// CloudWatch's metrics are ours, as strict as their documentation; the rest is moto's. All that is asked can be heard,
+// broken and forbidden.
+
+export interface AccountOptions {
+  region?: string;
+  /** Lambda's runtime client. */
+  client?: string;
+  /** Environments of each version, and of all together, as long as they are idle. */
+  processes?: number;
+  mostProcesses?: number;
+  /** How many functions, versions or aliases a page has. */
+  pageSize?: number;
+}
+
+export interface Caller {
+  region: string;
+  endpoint: string;
+  credentials: { accessKeyId: string; secretAccessKey: string };
+  /** For a process of its own. */
+  env: Record<string, string>;
+}
+
+export interface Account extends Ear {
+  url: string;
+  region: string;
+  lambda: Lambda;
+  cloudformation: CloudFormation;
+  cloudwatch: CloudWatch;
+  storage: Storage;
+  /** What eks:DescribeCluster tells, by name; of others moto tells. */
+  clusters: Map<string, { server: string; ca: string }>;
+  /** What webhook URLs of the first stack begin with, and who signed for it. */
+  baseUrl: string;
+  ca: string;
+  /** As somebody whom no test names. */
+  env: Record<string, string>;
+  /** Somebody: the name is the access key. */
+  as(caller: string): Caller;
+  /** Turns the doors of all stacks off, as if the region were down, and on again. */
+  down(): Promise<void>;
+  up(): Promise<void>;
+  /** Empties it, and takes away what got in the way of calls. */
+  reset(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Lambda's runtime client, once it is installed. */
+const runtime = join(fileURLToPath(new URL("../runtime/", import.meta.url)), "node_modules/aws-lambda-ric");
+
+/** Why a test that needs an account is skipped; nothing where all is there. */
+export const accountMissing = (): string | undefined =>
+  existsSync(join(runtime, "rapid-client.node"))
+    ? motoMissing()
+    : "aws-lambda-ric is not installed: npm ci in test/runtime";
+
+export const openAccount = async (options: AccountOptions = {}): Promise<Account> => {
+  const { region = "eu-west-1", client = join(runtime, "index.mjs"), ...sizes } = options;
+  const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
+  const [moto, certificate] = await Promise.all([launchMoto(), openCertificate(folder, "127.0.0.1")]);
+  const storage = openStorage(moto.url, region);
+  const cloudwatch = openCloudWatch();
+  const lambda = await openLambdaRoom(client, {
+    ...sizes,
+    region,
+    artefact: storage.read,
+    watch: cloudwatch,
+    surroundings: (name) => as(name).env,
+  });
+  const doors = await openDoors(certificate, lambda);
+  const ear: Ear = { heard: [], fault: undefined, allow: undefined };
+  const clusters = new Map<string, { server: string; ca: string }>();
+  const account = Object.assign(ear, {
+    clusters,
+    lambda,
+    cloudwatch,
+    storage,
+    region,
+    baseUrl: doors.baseUrl,
+    ca: certificate.ca,
+  });
+  const cloudformation = openCloudFormation({ lambda, storage, doors, ear: account, region });
+
+  const own: Record<string, Service> = { lambda, cloudformation, monitoring: cloudwatch };
+  const { url, stop } = await serve((scope, asked) => {
+    if (scope === undefined) return asked.path.startsWith(codePath) ? lambda : behind(moto.url, "");
+    const service = own[scope] ?? behind(moto.url, scope);
+    return scope === "eks" ? describing(clusters, region, service) : service;
+  }, account);
+  lambda.base = url;
+
+  const as = (caller: string): Caller => {
+    const credentials = { accessKeyId: caller, secretAccessKey: "secret" };
+    const env = {
+      AWS_ENDPOINT_URL: url,
+      AWS_REGION: region,
+      AWS_ACCESS_KEY_ID: caller,
+      AWS_SECRET_ACCESS_KEY: "secret",
+      AWS_EC2_METADATA_DISABLED: "true",
+      SLS_AWS_MONITORING_FREQUENCY: "100",
+    };
+    return { region, endpoint: url, credentials, env };
+  };
+  return Object.assign(account, {
+    ...{ url, cloudformation, as, env: as("somebody").env, down: doors.down, up: doors.up },
+    reset: async () => {
+      await cloudformation.settled();
+      for (const { id } of cloudformation.stacks.values()) await doors.close(id);
+      for (const kept of [cloudformation.stacks, lambda.functions, clusters]) kept.clear();
+      cloudwatch.clear();
+      await moto.reset();
+      account.heard.length = 0;
+      Object.assign(account, { fault: undefined, allow: undefined });
+    },
+    stop: async () => {
+      await cloudformation.settled();
+      await Promise.all([stop(), doors.stop(), lambda.stop(), moto.stop()]);
+      await rm(folder, { recursive: true, force: true });
+    },
+  });
+};
+
+/** A service that moto answers for. */
+const behind = (moto: string, scope: string): Service => ({
+  about: (asked) => aboutOf(scope, asked),
+  answer: (asked) =>
+    new Promise<Reply>((resolve, reject) => {
+      const { method, target, body } = asked;
+      const headers = Object.fromEntries(Object.entries(asked.headers).filter(([name]) => !ofConnection.has(name)));
+      const asking = request(`${moto}${target}`, { method, headers: { ...headers, "content-length": body.length } });
+      asking.on("error", reject);
+      asking.on("response", async (response) => {
+        const chunks: Buffer[] = [];
+        for await (const chunk of response) chunks.push(chunk);
+        const kept = Object.entries(response.headers).filter(([name]) => !ofConnection.has(name));
+        const told: Record<string, string | string[]> = {};
+        for (const [name, value] of kept) if (value !== undefined) told[name] = value;
+        resolve({ status: response.statusCode ?? 502, headers: told, body: Buffer.concat(chunks) });
+      });
+      asking.end(body);
+    }),
+  refuse: refusing(scope),
+});
+
+/** EKS, where it is asked for one of these clusters. */
+const describing = (clusters: Account["clusters"], region: string, eks: Service): Service => ({
+  ...eks,
+  answer: async (asked) => {
+    const { action, name } = eks.about(asked);
+    const known = clusters.get(name);
+    if (action !== "eks:DescribeCluster" || !known) return eks.answer(asked);
+    const cluster = {
+      ...{ name, arn: `arn:aws:eks:${region}:123456789012:cluster/${name}`, status: "ACTIVE", endpoint: known.server },
+      certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
+    };
+    return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ cluster }) };
+  },
+});
+
+const ofConnection = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);
+
+const refusing = (scope: string): ((refusal: Refusal) => Reply) => {
+  if (scope === "s3") return refuseInS3;
+  if (["sts", "iam", "ec2", "sns"].includes(scope)) return refuseInQuery;
+  return ["eks", "apigateway"].includes(scope) ? refuseInRest : refuseInJson;
+};
+
+/** What a call is about, as a policy would name it. */
+const aboutOf = (scope: string, asked: Asked): { action: string; name: string } => {
+  const target = asked.headers["x-amz-target"];
+  if (scope === "s3") return aboutS3(asked);
+  if (typeof target === "string") {
+    const { Name, Path, SecretId } = Object(JSON.parse(String(asked.body) || "{}"));
+    return { action: `${scope}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
+  }
+  const form = new URLSearchParams(String(asked.body));
+  const action = form.get("Action") ?? asked.query.get("Action");
+  if (action !== null) return { action: `${scope}:${action}`, name: form.get("RoleName") ?? "" };
+  const parts = asked.path.split("/").map(decodeURIComponent);
+  if (scope === "eks" && parts[1] === "clusters") {
+    const [, , name, what] = parts;
+    const isOne: Record<string, string> = { GET: "DescribeCluster", DELETE: "DeleteCluster" };
+    const isAny: Record<string, string> = { GET: "ListClusters", POST: "CreateCluster" };
+    const known = what === undefined ? (name ? isOne : isAny)[asked.method] : undefined;
+    return { action: `eks:${known ?? `${asked.method} ${asked.path}`}`, name: name ?? "" };
+  }
+  return { action: `${scope}:${asked.method} ${asked.path}`, name: parts.at(-1) ?? "" };
+};
+
+/** Which right each of S3's calls wants; they are told apart by their method and query. */
+const aboutS3 = ({ method, path, query }: Asked): { action: string; name: string } => {
+  const [, bucket = "", ...rest] = path.split("/").map(decodeURIComponent);
+  const key = rest.join("/");
+  const named = (action: string) => ({ action: `s3:${action}`, name: key ? `${bucket}/${key}` : bucket });
+  if (bucket === "") return named("ListAllMyBuckets");
+  if (key !== "") {
+    const actions: Record<string, string> = { GET: "GetObject", HEAD: "GetObject", DELETE: "DeleteObject" };
+    if (query.has("tagging")) return named(`${method === "GET" ? "Get" : "Put"}ObjectTagging`);
+    if (method === "DELETE" && query.has("uploadId")) return named("AbortMultipartUpload");
+    return named(actions[method] ?? "PutObject");
+  }
+  if (method === "POST" && query.has("delete")) return named("DeleteObject");
+  if (query.has("versions")) return named("ListBucketVersions");
+  const of = ["policy", "encryption", "versioning", "tagging", "location", "lifecycle", "publicAccessBlock"].find(
+    (one) => query.has(one),
+  );
+  if (of !== undefined) {
+    const verb = { GET: "Get", PUT: "Put", DELETE: "Delete" }[method] ?? method;
+    return named(`${verb}Bucket${of.replace(/^./, (letter) => letter.toUpperCase())}`);
+  }
+  const actions: Record<string, string> = { PUT: "CreateBucket", DELETE: "DeleteBucket" };
+  return named(actions[method] ?? "ListBucket");
+};

@@ -1,0 +1,634 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
+import type { Doors, Made } from "./doors.ts";
+import { type Asked, type Ear, heardBy, Refusal, refuseInQuery, type Service, xml, xmlType } from "./exchange.ts";
+import type { Lambda } from "./lambda.ts";
+import type { Storage } from "./moto.ts";
+import { nameKeys, openKinds, type Place } from "./resources.ts";
+import { needsOf, nothing, orderOf, readTemplate, resolve, type Scope, type Template } from "./template.ts";
+
+// CloudFormation: stacks out of templates, directly or by change sets, with the events, the rollbacks and the refusals
+// that it has. An operation goes on by itself; who wants to know asks.
+
+interface Kept extends Made {
+  id: string;
+  attributes: Record<string, string>;
+  deletion: string | undefined;
+  replacement: string | undefined;
+  status: string;
+  reason?: string | undefined;
+  updated: Date;
+}
+
+interface Event {
+  EventId: string;
+  StackId: string;
+  StackName: string;
+  LogicalResourceId: string;
+  PhysicalResourceId: string;
+  ResourceType: string;
+  Timestamp: Date;
+  ResourceStatus: string;
+  ResourceStatusReason: string | undefined;
+}
+
+interface Wanted {
+  text: string;
+  template: Template;
+  parameters: Record<string, string>;
+  tags: Record<string, string>;
+}
+
+interface ChangeSet {
+  id: string;
+  name: string;
+  wanted: Wanted;
+  changes: { Action: string; LogicalResourceId: string; ResourceType: string }[];
+  failure: string | undefined;
+  created: Date;
+}
+
+export interface Stack {
+  id: string;
+  name: string;
+  status: string;
+  reason: string | undefined;
+  /** What it was made of; undefined as long as it is only reviewed. */
+  has: Wanted | undefined;
+  resources: Map<string, Kept>;
+  outputs: Record<string, { value: string; description: string | undefined }>;
+  /** The newest first. */
+  events: Event[];
+  changeSets: Map<string, ChangeSet>;
+  created: Date;
+  updated: Date | undefined;
+  policy: string | undefined;
+}
+
+export interface CloudFormation extends Service {
+  stacks: Map<string, Stack>;
+  /** The one of that name that isn't deleted. */
+  stack(name: string): Stack | undefined;
+  /** Once nothing is under way any more. */
+  settled(): Promise<void>;
+}
+
+interface Surroundings {
+  lambda: Lambda;
+  storage: Storage;
+  doors: Doors;
+  ear: Ear;
+  region: string;
+}
+
+type Form = URLSearchParams;
+const account = "123456789012";
+const pageSize = 100;
+const invalid = (message: string) => new Refusal(400, "ValidationError", message);
+
+export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surroundings): CloudFormation => {
+  const stacks = new Map<string, Stack>();
+  const work = new Set<Promise<void>>();
+  const kindOf = openKinds({
+    ...{ lambda, storage, doors, region },
+    act: (action, name, input, query) => {
+      const heard = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
+      return heardBy(ear, heard, () => lambda.act(action, name, input, query));
+    },
+  });
+
+  const named = (name: string) =>
+    stacks.get(name) ?? [...stacks.values()].find((one) => one.name === name && one.status !== "DELETE_COMPLETE");
+  const found = (form: Form): Stack => {
+    const name = form.get("StackName") ?? "";
+    const stack = named(name);
+    if (!stack) throw invalid(`Stack with id ${name} does not exist`);
+    return stack;
+  };
+  const tell = (stack: Stack, status: string, reason?: string, one?: Kept) => {
+    Object.assign(one ?? stack, { status, reason });
+    if (one) one.updated = new Date();
+    stack.events.unshift({
+      EventId: randomUUID(),
+      StackId: stack.id,
+      StackName: stack.name,
+      LogicalResourceId: one?.id ?? stack.name,
+      PhysicalResourceId: one?.physical ?? stack.id,
+      ResourceType: one?.type ?? "AWS::CloudFormation::Stack",
+      Timestamp: new Date(),
+      ResourceStatus: status,
+      ResourceStatusReason: reason,
+    });
+    doors.serve(stack.id, [...stack.resources.values()]);
+  };
+  const begin = (stack: Stack, act: () => Promise<void>) => {
+    const running = act()
+      .catch((error: Error) => tell(stack, "UPDATE_ROLLBACK_FAILED", String(error.stack)))
+      .finally(() => work.delete(running));
+    work.add(running);
+  };
+
+  const scopeOf = (stack: Stack, { parameters }: Wanted): Scope => {
+    const pseudo: Record<string, unknown> = {
+      "AWS::Region": region,
+      "AWS::AccountId": account,
+      "AWS::Partition": "aws",
+      "AWS::URLSuffix": "amazonaws.com",
+      "AWS::StackName": stack.name,
+      "AWS::StackId": stack.id,
+      "AWS::NoValue": nothing,
+    };
+    return {
+      ref: (id) => pseudo[id] ?? parameters[id] ?? stack.resources.get(id)?.physical,
+      attribute: (id, name) => {
+        const value = stack.resources.get(id)?.attributes[name];
+        if (value === undefined)
+          throw invalid(`Template error: resource ${id} does not support attribute type ${name}`);
+        return value;
+      },
+    };
+  };
+  const placeOf = (stack: Stack, id: string): Place => {
+    const random = randomBytes(6).toString("hex").toUpperCase();
+    return { stack: stack.id, id, name: `${stack.name.slice(0, 24)}-${id.slice(0, 24)}-${random}` };
+  };
+  /** A role or a log group of that name may be another stack's. */
+  const refuseTaken = (type: string, properties: Record<string, unknown>) => {
+    const name = properties[nameKeys[type] ?? ""];
+    const all = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
+    if (name !== undefined && all.some((one) => one.type === type && one.physical === name))
+      throw new Refusal(409, "AlreadyExists", `${name} already exists`);
+  };
+
+  /** Brings a stack to what is wanted, or back to what it was. */
+  const apply = async (stack: Stack, wanted: Wanted, verb: "CREATE" | "UPDATE") => {
+    const before = stack.has;
+    const undo: (() => Promise<void>)[] = [];
+    /** What has been replaced goes last. */
+    const leftovers: { one: Kept; policy: string | undefined }[] = [];
+    const scope = scopeOf(stack, wanted);
+
+    const make = async (id: string, type: string, properties: Record<string, unknown>, rest: Partial<Kept>) => {
+      const previous = stack.resources.get(id);
+      const one: Kept = {
+        ...{ id, type, properties, physical: "", attributes: {}, deletion: undefined, replacement: undefined },
+        ...{ status: "", updated: new Date(), ...rest },
+      };
+      stack.resources.set(id, one);
+      undo.push(async () => {
+        // What is to be retained is so even where its creation is taken back.
+        if (one.deletion !== "Retain" && one.physical) await kindOf(type).remove(one.physical, properties);
+        tell(stack, one.deletion === "Retain" ? "DELETE_SKIPPED" : "DELETE_COMPLETE", undefined, one);
+        if (previous) stack.resources.set(id, previous);
+        else stack.resources.delete(id);
+      });
+      tell(stack, "CREATE_IN_PROGRESS", undefined, one);
+      await attempt(stack, one, "CREATE", async () => {
+        refuseTaken(type, properties);
+        return kindOf(type).make(properties, placeOf(stack, id));
+      });
+    };
+
+    try {
+      for (const id of orderOf(wanted.template)) {
+        const declared = wanted.template.Resources[id];
+        if (!declared) continue;
+        const { Type: type, DeletionPolicy: deletion, UpdateReplacePolicy: replacement } = declared;
+        const properties: Record<string, unknown> = Object(resolve(declared.Properties ?? {}, scope));
+        const rest = { deletion, replacement };
+        const one = stack.resources.get(id);
+        if (!one) await make(id, type, properties, rest);
+        else if (one.type !== type)
+          throw invalid(`Update of resource type is not permitted. The new template modifies resource type of ${id}`);
+        else if (isDeepStrictEqual(one.properties, properties)) Object.assign(one, rest);
+        else {
+          tell(stack, "UPDATE_IN_PROGRESS", undefined, one);
+          const kept = { ...one };
+          let isReplaced = false;
+          undo.push(async () => {
+            if (isReplaced) return;
+            tell(stack, "UPDATE_IN_PROGRESS", undefined, one);
+            await kindOf(type).change(kept.physical, properties, kept.properties, placeOf(stack, id));
+            Object.assign(one, kept);
+            tell(stack, "UPDATE_COMPLETE", undefined, one);
+          });
+          await attempt(stack, one, "UPDATE", async () => {
+            const changed = await kindOf(type).change(one.physical, one.properties, properties, placeOf(stack, id));
+            isReplaced = changed === undefined;
+            return changed ?? one;
+          });
+          if (isReplaced) {
+            leftovers.push({ one: kept, policy: kept.replacement });
+            await make(id, type, properties, rest);
+          } else Object.assign(one, { properties, ...rest });
+        }
+      }
+      const outputs = Object.entries(wanted.template.Outputs ?? {}).map(([key, { Value, Description }]) => {
+        return [key, { value: String(resolve(Value, scope)), description: Description }] as const;
+      });
+      stack.outputs = Object.fromEntries(outputs);
+    } catch (error) {
+      const failed = [...stack.resources.values()]
+        .filter(({ status }) => status.endsWith("_FAILED"))
+        .map(({ id }) => id);
+      const reason =
+        failed.length > 0
+          ? `The following resource(s) failed to ${verb.toLowerCase()}: [${failed.join(", ")}]. `
+          : String(error instanceof Error ? error.message : error);
+      const rolling = verb === "CREATE" ? "ROLLBACK" : "UPDATE_ROLLBACK";
+      tell(stack, `${rolling}_IN_PROGRESS`, reason);
+      try {
+        for (const step of undo.reverse()) await step();
+      } catch (problem) {
+        tell(stack, `${rolling}_FAILED`, String(problem instanceof Error ? problem.message : problem));
+        return;
+      }
+      if (verb === "UPDATE") tell(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
+      stack.has = before ?? wanted;
+      tell(stack, `${rolling}_COMPLETE`);
+      return;
+    }
+
+    if (verb === "UPDATE") tell(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS");
+    const dropped = before ? orderOf(before.template).filter((id) => !(id in wanted.template.Resources)) : [];
+    for (const id of dropped.reverse()) {
+      const one = stack.resources.get(id);
+      if (one) leftovers.push({ one, policy: one.deletion });
+    }
+    for (const { one, policy } of leftovers) {
+      if (dropped.includes(one.id)) stack.resources.delete(one.id);
+      if (policy === "Retain") tell(stack, "DELETE_SKIPPED", undefined, { ...one });
+      // The update is done; what can't be removed is left.
+      else await discard(stack, { ...one }).catch(() => {});
+    }
+    Object.assign(stack, { has: wanted, updated: verb === "UPDATE" ? new Date() : undefined });
+    tell(stack, `${verb}_COMPLETE`);
+  };
+
+  const attempt = async (
+    stack: Stack,
+    one: Kept,
+    verb: "CREATE" | "UPDATE",
+    act: () => Promise<{ physical: string; attributes: Record<string, string> }>,
+  ) => {
+    try {
+      const { physical, attributes } = await act();
+      Object.assign(one, { physical, attributes });
+    } catch (error) {
+      const { status, kind, message } = refusalIn(error);
+      const reason = `Resource handler returned message: "${message} (Status Code: ${status})" (HandlerErrorCode: ${kind})`;
+      tell(stack, `${verb}_FAILED`, reason, one);
+      throw error;
+    }
+    tell(stack, `${verb}_COMPLETE`, undefined, one);
+  };
+  const discard = async (stack: Stack, one: Kept) => {
+    tell(stack, "DELETE_IN_PROGRESS", undefined, one);
+    try {
+      if (one.physical) await kindOf(one.type).remove(one.physical, one.properties);
+    } catch (error) {
+      tell(stack, "DELETE_FAILED", refusalIn(error).message, one);
+      throw error;
+    }
+    tell(stack, "DELETE_COMPLETE", undefined, one);
+  };
+
+  const destroy = async (stack: Stack, retained: string[]) => {
+    const template = stack.has?.template ?? { Resources: {} };
+    const order = [...orderOf(template), ...stack.resources.keys()];
+    const held = new Set<string>();
+    const failed: string[] = [];
+    for (const id of [...new Set(order)].reverse()) {
+      const one = stack.resources.get(id);
+      if (!one) continue;
+      const declared = template.Resources[id];
+      const hold = () => {
+        for (const other of declared ? needsOf(declared) : []) held.add(other);
+      };
+      if (held.has(id)) {
+        hold();
+        continue;
+      }
+      if (one.deletion === "Retain" || retained.includes(id)) tell(stack, "DELETE_SKIPPED", undefined, one);
+      else if (
+        await discard(stack, one).then(
+          () => false,
+          () => true,
+        )
+      ) {
+        failed.push(id);
+        hold();
+        continue;
+      }
+      stack.resources.delete(id);
+    }
+    if (failed.length > 0) {
+      tell(stack, "DELETE_FAILED", `The following resource(s) failed to delete: [${failed.join(", ")}]. `);
+      return;
+    }
+    await doors.close(stack.id);
+    tell(stack, "DELETE_COMPLETE");
+  };
+
+  const textOf = async (form: Form, stack?: Stack): Promise<string> => {
+    if (form.get("UsePreviousTemplate") === "true" && stack?.has) return stack.has.text;
+    const body = form.get("TemplateBody");
+    if (body !== null) {
+      if (Buffer.byteLength(body) > 51_200)
+        throw invalid(
+          "1 validation error detected: 'templateBody' failed to satisfy constraint: Member must have length less than or equal to 51200",
+        );
+      return body;
+    }
+    const [, bucket = "", ...key] = new URL(form.get("TemplateURL") ?? "http://none").pathname.split("/");
+    const bytes = await storage.read(bucket, key.map(decodeURIComponent).join("/"));
+    if (bytes === undefined) throw invalid("S3 error: Access Denied");
+    if (bytes.length > 1024 * 1024) throw invalid("Template may not exceed 1000000 bytes in size.");
+    return String(bytes);
+  };
+  const wantedIn = async (form: Form, stack?: Stack): Promise<Wanted> => {
+    const text = await textOf(form, stack);
+    const template = readTemplate(text);
+    const given = Object.fromEntries(
+      membersIn(form, "Parameters").map(({ ParameterKey = "", ParameterValue, UsePreviousValue }) => [
+        ParameterKey,
+        UsePreviousValue === "true" ? stack?.has?.parameters[ParameterKey] : ParameterValue,
+      ]),
+    );
+    const parameters: Record<string, string> = {};
+    for (const [key, { Default }] of Object.entries(template.Parameters ?? {})) {
+      const value = given[key] ?? Default;
+      if (value === undefined) throw invalid(`Parameters: [${key}] must have values`);
+      parameters[key] = String(value);
+    }
+    for (const key of Object.keys(given))
+      if (!(key in parameters)) throw invalid(`Parameters: [${key}] do not exist in the template`);
+    const can = [...form].filter(([key]) => key.startsWith("Capabilities.member.")).map(([, value]) => value);
+    const roles = Object.values(template.Resources).filter(({ Type }) => Type === "AWS::IAM::Role");
+    const needed = roles.some(({ Properties }) => Properties?.RoleName !== undefined)
+      ? "CAPABILITY_NAMED_IAM"
+      : "CAPABILITY_IAM";
+    if (roles.length > 0 && !can.includes("CAPABILITY_NAMED_IAM") && !can.includes(needed))
+      throw new Refusal(400, "InsufficientCapabilitiesException", `Requires capabilities : [${needed}]`);
+    const tags = Object.fromEntries(membersIn(form, "Tags").map(({ Key = "", Value = "" }) => [Key, Value]));
+    return { text, template, parameters, tags };
+  };
+  const created = (name: string): Stack => {
+    if (!/^[a-zA-Z][-a-zA-Z0-9]{0,127}$/.test(name))
+      throw invalid(`1 validation error detected: '${name}' at 'stackName'`);
+    const stack: Stack = {
+      ...{ id: `arn:aws:cloudformation:${region}:${account}:stack/${name}/${randomUUID()}`, name },
+      ...{ status: "", reason: undefined, has: undefined, resources: new Map(), outputs: {}, events: [] },
+      ...{ changeSets: new Map(), created: new Date(), updated: undefined, policy: undefined },
+    };
+    stacks.set(stack.id, stack);
+    return stack;
+  };
+  const refuseBusy = (stack: Stack) => {
+    if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK)_COMPLETE$/.test(stack.status))
+      throw invalid(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
+  };
+  const isSame = (has: Wanted | undefined, wanted: Wanted) =>
+    has !== undefined &&
+    isDeepStrictEqual([has.template, has.parameters, has.tags], [wanted.template, wanted.parameters, wanted.tags]);
+  const changeSetIn = (form: Form): [Stack | undefined, ChangeSet | undefined] => {
+    const name = form.get("ChangeSetName") ?? "";
+    const stack = form.has("StackName")
+      ? named(form.get("StackName") ?? "")
+      : [...stacks.values()].find(({ changeSets }) => [...changeSets.values()].some(({ id }) => id === name));
+    return [stack, stack && [...stack.changeSets.values()].find((one) => one.name === name || one.id === name)];
+  };
+  const start = (stack: Stack, wanted: Wanted, verb: "CREATE" | "UPDATE") => {
+    tell(stack, `${verb}_IN_PROGRESS`, "User Initiated");
+    begin(stack, () => apply(stack, wanted, verb));
+  };
+
+  const actions: Record<string, (form: Form) => object | Promise<object>> = {
+    CreateStack: async (form) => {
+      const name = form.get("StackName") ?? "";
+      const wanted = await wantedIn(form);
+      if (named(name)) throw new Refusal(400, "AlreadyExistsException", `Stack [${name}] already exists`);
+      const stack = created(name);
+      start(stack, wanted, "CREATE");
+      return { StackId: stack.id };
+    },
+    UpdateStack: async (form) => {
+      const stack = found(form);
+      const wanted = await wantedIn(form, stack);
+      refuseBusy(stack);
+      if (isSame(stack.has, wanted)) throw invalid("No updates are to be performed.");
+      start(stack, wanted, "UPDATE");
+      return { StackId: stack.id };
+    },
+    CreateChangeSet: async (form) => {
+      const name = form.get("StackName") ?? "";
+      const isNew = form.get("ChangeSetType") === "CREATE";
+      const before = named(name);
+      if (!isNew && !before) throw invalid(`Stack [${name}] does not exist`);
+      const wanted = await wantedIn(form, before);
+      if (isNew && before && before.status !== "REVIEW_IN_PROGRESS")
+        throw invalid(`Stack [${name}] already exists and cannot be created again with the changeSet.`);
+      if (!isNew && before) refuseBusy(before);
+      const stack = before ?? created(name);
+      if (!before) tell(stack, "REVIEW_IN_PROGRESS", "User Initiated");
+      const set = form.get("ChangeSetName") ?? "";
+      if (stack.changeSets.has(set))
+        throw new Refusal(400, "AlreadyExistsException", `ChangeSet ${set} cannot be created: it exists already`);
+      const id = `arn:aws:cloudformation:${region}:${account}:changeSet/${set}/${randomUUID()}`;
+      stack.changeSets.set(set, {
+        ...{ id, name: set, wanted, changes: changesOf(stack.has?.template, wanted.template), created: new Date() },
+        failure: isSame(stack.has, wanted)
+          ? "The submitted information didn't contain changes. Submit different information to create a change set."
+          : undefined,
+      });
+      return { Id: id, StackId: stack.id };
+    },
+    DescribeChangeSet: (form) => {
+      const [stack, set] = changeSetIn(form);
+      if (!stack || !set)
+        throw new Refusal(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
+      return {
+        ...{ ChangeSetName: set.name, ChangeSetId: set.id, StackId: stack.id, StackName: stack.name },
+        CreationTime: set.created,
+        ExecutionStatus: set.failure ? "UNAVAILABLE" : "AVAILABLE",
+        Status: set.failure ? "FAILED" : "CREATE_COMPLETE",
+        StatusReason: set.failure,
+        Changes: set.changes.map((ResourceChange) => ({ Type: "Resource", ResourceChange })),
+      };
+    },
+    DeleteChangeSet: (form) => {
+      const [stack, set] = changeSetIn(form);
+      if (!stack) throw invalid(`Stack [${form.get("StackName")}] does not exist`);
+      if (set) stack.changeSets.delete(set.name);
+      return {};
+    },
+    ExecuteChangeSet: (form) => {
+      const [stack, set] = changeSetIn(form);
+      if (!stack || !set)
+        throw new Refusal(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
+      if (set.failure)
+        throw new Refusal(
+          400,
+          "InvalidChangeSetStatus",
+          `ChangeSet [${set.id}] cannot be executed in its current status`,
+        );
+      const isNew = stack.status === "REVIEW_IN_PROGRESS";
+      if (!isNew) refuseBusy(stack);
+      stack.changeSets.clear();
+      start(stack, set.wanted, isNew ? "CREATE" : "UPDATE");
+      return {};
+    },
+    DeleteStack: (form) => {
+      const stack = named(form.get("StackName") ?? "");
+      if (!stack || stack.status === "DELETE_COMPLETE" || stack.status === "DELETE_IN_PROGRESS") return {};
+      if (/_IN_PROGRESS$/.test(stack.status) && stack.status !== "REVIEW_IN_PROGRESS")
+        throw invalid(`Stack [${stack.name}] cannot be deleted while in status ${stack.status}`);
+      const retained = [...form].filter(([key]) => key.startsWith("RetainResources.member.")).map(([, id]) => id);
+      tell(stack, "DELETE_IN_PROGRESS", "User Initiated");
+      begin(stack, () => destroy(stack, retained));
+      return {};
+    },
+    DescribeStacks: (form) => {
+      const some = form.has("StackName")
+        ? [found(form)]
+        : [...stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
+      return { Stacks: some.map(stackTold) };
+    },
+    DescribeStackEvents: (form) => {
+      const name = form.get("StackName") ?? "";
+      const stack = named(name);
+      if (!stack) throw invalid(`Stack [${name}] does not exist`);
+      const [StackEvents, NextToken] = paged(stack.events, form);
+      return { StackEvents, NextToken };
+    },
+    DescribeStackResource: (form) => {
+      const id = form.get("LogicalResourceId") ?? "";
+      const stack = named(form.get("StackName") ?? "");
+      if (!stack) throw invalid(`Stack '${form.get("StackName")}' does not exist`);
+      const one = stack.resources.get(id);
+      if (!one) throw invalid(`Resource ${id} does not exist for stack ${stack.name}`);
+      const { LastUpdatedTimestamp, ...rest } = resourceTold(stack, one);
+      return { StackResourceDetail: { ...rest, LastUpdatedTimestamp } };
+    },
+    DescribeStackResources: (form) => {
+      const stack = found(form);
+      const wanted = form.get("LogicalResourceId");
+      const some = [...stack.resources.values()]
+        .filter(({ id }) => wanted === null || id === wanted)
+        .slice(0, pageSize);
+      return {
+        StackResources: some.map((one) => {
+          const { LastUpdatedTimestamp: Timestamp, ...rest } = resourceTold(stack, one);
+          return { ...rest, Timestamp };
+        }),
+      };
+    },
+    ListStackResources: (form) => {
+      const stack = found(form);
+      const [page, NextToken] = paged([...stack.resources.values()], form);
+      const StackResourceSummaries = page.map((one) => {
+        const { StackId: _, StackName: __, ...rest } = resourceTold(stack, one);
+        return rest;
+      });
+      return { StackResourceSummaries, NextToken };
+    },
+    ListStacks: () => ({ StackSummaries: [...stacks.values()].map(stackTold) }),
+    ListExports: () => ({ Exports: [] }),
+    GetTemplate: (form) => {
+      const { has, name } = found(form);
+      if (!has) throw invalid(`Template for stack ${name} does not exist`);
+      return { TemplateBody: has.text, StagesAvailable: ["Original", "Processed"] };
+    },
+    ValidateTemplate: async (form) => {
+      const { Description, Parameters = {} } = readTemplate(await textOf(form));
+      return { Description, Parameters: Object.keys(Parameters).map((ParameterKey) => ({ ParameterKey })) };
+    },
+    SetStackPolicy: (form) => {
+      found(form).policy = form.get("StackPolicyBody") ?? undefined;
+      return {};
+    },
+  };
+
+  return {
+    stacks,
+    stack: named,
+    settled: async () => {
+      while (work.size > 0) await Promise.all(work);
+    },
+    about: (asked) => {
+      const form = formIn(asked);
+      const [name = ""] = (form.get("StackName") ?? "").replace(/^arn:.*:stack\//, "").split("/");
+      return { action: `cloudformation:${form.get("Action")}`, name };
+    },
+    answer: async (asked) => {
+      const form = formIn(asked);
+      const action = form.get("Action") ?? "";
+      const known = actions[action];
+      if (!known) throw new Refusal(400, "InvalidAction", `the stand-in of CloudFormation knows no ${action}`);
+      const answer = { [`${action}Result`]: await known(form), ResponseMetadata: { RequestId: randomUUID() } };
+      return { status: 200, headers: xmlType, body: xml(`${action}Response`, answer) };
+    },
+    refuse: refuseInQuery,
+  };
+};
+
+const formIn = ({ body }: Asked): Form => new URLSearchParams(String(body));
+
+/** `Tags.member.1.Key=…` as a list of objects. */
+const membersIn = (form: Form, name: string): Record<string, string | undefined>[] => {
+  const found: Record<string, string>[] = [];
+  for (const [key, value] of form) {
+    const [list, member, index, field = ""] = key.split(".");
+    if (list !== name || member !== "member") continue;
+    const one = found[Number(index) - 1] ?? {};
+    found[Number(index) - 1] = one;
+    one[field] = value;
+  }
+  return found;
+};
+
+const paged = <T>(items: T[], form: Form): [T[], string | undefined] => {
+  const first = Number(form.get("NextToken") ?? 0);
+  const next = first + pageSize;
+  return [items.slice(first, next), next < items.length ? String(next) : undefined];
+};
+
+const changesOf = (before: Template | undefined, after: Template) => {
+  const old = before?.Resources ?? {};
+  const ids = new Set([...Object.keys(old), ...Object.keys(after.Resources)]);
+  return [...ids].flatMap((LogicalResourceId) => {
+    const [was, is] = [old[LogicalResourceId], after.Resources[LogicalResourceId]];
+    if (isDeepStrictEqual(was, is)) return [];
+    const Action = was === undefined ? "Add" : is === undefined ? "Remove" : "Modify";
+    return [{ Action, LogicalResourceId, ResourceType: (is ?? was)?.Type ?? "" }];
+  });
+};
+
+const stackTold = (stack: Stack) => {
+  return {
+    ...{ StackId: stack.id, StackName: stack.name, Description: stack.has?.template.Description },
+    ...{ CreationTime: stack.created, LastUpdatedTime: stack.updated },
+    ...{ StackStatus: stack.status, StackStatusReason: stack.reason, DisableRollback: false },
+    Parameters: Object.entries(stack.has?.parameters ?? {}).map(([ParameterKey, ParameterValue]) => {
+      return { ParameterKey, ParameterValue };
+    }),
+    Outputs: Object.entries(stack.outputs).map(([OutputKey, { value, description }]) => {
+      return { OutputKey, OutputValue: value, Description: description };
+    }),
+    Tags: Object.entries(stack.has?.tags ?? {}).map(([Key, Value]) => ({ Key, Value })),
+    EnableTerminationProtection: false,
+  };
+};
+
+const resourceTold = (stack: Stack, one: Kept) => {
+  return {
+    ...{ StackId: stack.id, StackName: stack.name, LogicalResourceId: one.id, PhysicalResourceId: one.physical },
+    ...{ ResourceType: one.type, ResourceStatus: one.status, ResourceStatusReason: one.reason },
+    LastUpdatedTimestamp: one.updated,
+  };
+};
+
+const refusalIn = (error: unknown) =>
+  error instanceof Refusal
+    ? error
+    : new Refusal(500, "GeneralServiceException", error instanceof Error ? error.message : String(error));

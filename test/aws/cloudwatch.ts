@@ -1,0 +1,133 @@
+import { type Asked, Refusal, refuseInJson, type Service } from "./exchange.ts";
+
+// CloudWatch's metrics: what functions write in the embedded metric format, and what Lambda says of them.
+
+export interface Datum {
+  namespace: string;
+  metric: string;
+  dimensions: Record<string, string>;
+  value: number;
+  /** In milliseconds. */
+  time: number;
+}
+
+export interface CloudWatch extends Service {
+  record(datum: Datum): void;
+  /** A line of a function's log: what is no embedded metric is nothing to it. */
+  hear(line: string): void;
+  clear(): void;
+}
+
+const minute = 60;
+
+export const openCloudWatch = (): CloudWatch => {
+  const kept = new Map<string, { second: number; value: number }[]>();
+  const record = ({ namespace, metric, dimensions, value, time }: Datum) => {
+    const key = keyOf(namespace, metric, dimensions);
+    const points = kept.get(key) ?? [];
+    kept.set(key, points);
+    // Minutes are what it keeps of metrics of standard resolution.
+    points.push({ second: Math.floor(time / 1000 / minute) * minute, value });
+  };
+
+  const hear = (line: string) => {
+    const entry = jsonIn(line);
+    const { Timestamp, CloudWatchMetrics } = Object(Object(entry)._aws);
+    if (typeof Timestamp !== "number") return;
+    for (const { Namespace, Dimensions, Metrics } of listIn(CloudWatchMetrics))
+      for (const { Name } of listIn(Metrics))
+        for (const names of Array.isArray(Dimensions) ? Dimensions : [[]]) {
+          const dimensions = Object.fromEntries([...names].map((name: string) => [name, Object(entry)[name]]));
+          // It leaves out what lacks a dimension.
+          if (Object.values(dimensions).some((value) => typeof value !== "string")) continue;
+          const values = [Object(entry)[String(Name)]].flat();
+          for (const value of values)
+            if (typeof value === "number")
+              record({ namespace: String(Namespace), metric: String(Name), dimensions, value, time: Timestamp });
+        }
+  };
+
+  const getMetricData = (input: Record<string, unknown>) => {
+    const queries = listIn(input.MetricDataQueries);
+    if (queries.length === 0 || queries.length > 500)
+      throw new Refusal(400, "ValidationError", "MetricDataQueries takes from 1 to 500 queries");
+    const ids = queries.map(({ Id }) => String(Id));
+    if (new Set(ids).size < ids.length || ids.some((id) => !/^[a-z][a-zA-Z0-9_]*$/.test(id)))
+      throw new Refusal(400, "ValidationError", "The ids must differ, and begin with a small letter");
+    const [start, end] = [Number(input.StartTime), Number(input.EndTime)];
+    if (!(start < end)) throw new Refusal(400, "ValidationError", "StartTime must be less than EndTime");
+    const isDescending = input.ScanBy !== "TimestampAscending";
+    const results = queries.map(({ Id, Label, MetricStat, Expression }) => {
+      if (Expression !== undefined)
+        throw new Refusal(400, "ValidationError", "the stand-in of CloudWatch computes no expressions");
+      const { Metric, Period, Stat } = Object(MetricStat);
+      const { Namespace, MetricName, Dimensions } = Object(Metric);
+      if (!(Period >= minute && Period % minute === 0))
+        throw new Refusal(400, "ValidationError", `the period of ${Id} must be whole minutes`);
+      const dimensions = Object.fromEntries(listIn(Dimensions).map(({ Name, Value }) => [String(Name), String(Value)]));
+      const points = kept.get(keyOf(String(Namespace), String(MetricName), dimensions)) ?? [];
+      const from = Math.floor(start / Period) * Period;
+      const periods = Map.groupBy(
+        points.filter(({ second }) => second >= from && second < end),
+        ({ second }) => Math.floor(second / Period) * Period,
+      );
+      const found = [...periods].sort(([one], [other]) => (isDescending ? other - one : one - other));
+      return {
+        Id,
+        Label: Label ?? MetricName,
+        Timestamps: found.map(([second]) => second),
+        Values: found.map(([, some]) =>
+          statistic(
+            String(Stat),
+            some.map(({ value }) => value),
+          ),
+        ),
+        StatusCode: "Complete",
+      };
+    });
+    const shown = results.filter((_, index) => queries[index]?.ReturnData !== false);
+    return { MetricDataResults: shown, Messages: [] };
+  };
+
+  return {
+    record,
+    hear,
+    clear: () => kept.clear(),
+    about: (asked) => ({ action: `cloudwatch:${actionIn(asked)}`, name: "" }),
+    answer: async (asked) => {
+      if (actionIn(asked) !== "GetMetricData")
+        throw new Refusal(400, "UnknownOperationException", `the stand-in of CloudWatch knows no ${actionIn(asked)}`);
+      const body = JSON.stringify(getMetricData(JSON.parse(String(asked.body))));
+      return { status: 200, headers: { "content-type": "application/x-amz-json-1.0" }, body };
+    },
+    refuse: refuseInJson,
+  };
+};
+
+const actionIn = ({ headers }: Asked) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
+
+const keyOf = (namespace: string, metric: string, dimensions: Record<string, string>) =>
+  JSON.stringify([namespace, metric, Object.entries(dimensions).sort()]);
+
+const statistic = (name: string, values: number[]): number => {
+  const sum = values.reduce((total, value) => total + value, 0);
+  if (name === "Sum") return sum;
+  if (name === "SampleCount") return values.length;
+  if (name === "Average") return sum / values.length;
+  if (name === "Minimum") return Math.min(...values);
+  if (name === "Maximum") return Math.max(...values);
+  const [, percent] = /^p(\d{1,2}(?:\.\d+)?|100)$/.exec(name) ?? [];
+  if (percent === undefined) throw new Refusal(400, "ValidationError", `${name} is no statistic`);
+  const sorted = values.toSorted((one, other) => one - other);
+  return sorted[Math.max(0, Math.ceil((Number(percent) / 100) * sorted.length) - 1)] ?? 0;
+};
+
+const listIn = (value: unknown): Record<string, unknown>[] => (Array.isArray(value) ? value.map(Object) : []);
+
+const jsonIn = (line: string): unknown => {
+  try {
+    return line.startsWith("{") ? JSON.parse(line) : undefined;
+  } catch {
+    return undefined;
+  }
+};

@@ -1,0 +1,180 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { type Gateway, type Handler, openGateway } from "../../infra/gateway.ts";
+import type { ServerCertificate } from "../../infra/keys.ts";
+import { Refusal } from "./exchange.ts";
+import { functionIn, type Lambda } from "./lambda.ts";
+
+// Where API Gateway and function URLs stand: what a stack declares as its door, on a port of its own.
+
+/** What a stack has made. */
+export interface Made {
+  type: string;
+  physical: string;
+  properties: Record<string, unknown>;
+}
+
+export interface Doors {
+  /** Of the first stack that has a door; it is there before the stack is. */
+  baseUrl: string;
+  /** Of a stack, from its first resource on that wants one. */
+  urlOf(stack: string): Promise<string>;
+  /** Has a stack's door serve what the stack has now. */
+  serve(stack: string, resources: Made[]): void;
+  close(stack: string): Promise<void>;
+  /** Nobody answers any more. */
+  down(): Promise<void>;
+  /** They do again, where they did before. */
+  up(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+interface Door {
+  url: string;
+  port: number;
+  stack: string | undefined;
+  handlers: Map<string, Handler>;
+  gateway: Gateway | undefined;
+}
+
+const host = "127.0.0.1";
+
+export const openDoors = async (certificate: ServerCertificate, lambda: Lambda): Promise<Doors> => {
+  const open = async (): Promise<Door> => {
+    const gateway = await openGateway(certificate, host, 0);
+    return {
+      url: gateway.url,
+      port: Number(new URL(gateway.url).port),
+      stack: undefined,
+      handlers: new Map(),
+      gateway,
+    };
+  };
+  const first = await open();
+  const doors = [first];
+  const doorOf = (stack: string) => doors.find((door) => door.stack === stack);
+  const serve = (door: Door, handlers: Map<string, Handler>) => {
+    door.handlers = handlers;
+    door.gateway?.serve(handlers);
+  };
+  const shut = async (door: Door) => {
+    const { gateway } = door;
+    door.gateway = undefined;
+    await gateway?.close();
+  };
+
+  return {
+    baseUrl: first.url,
+    urlOf: async (stack) => {
+      const known = doorOf(stack) ?? doors.find((door) => door.stack === undefined);
+      const door = known ?? (await open());
+      if (!known) doors.push(door);
+      door.stack = stack;
+      return door.url;
+    },
+    serve: (stack, resources) => {
+      const door = doorOf(stack);
+      if (door) serve(door, handlersOf(resources, lambda));
+    },
+    close: async (stack) => {
+      const door = doorOf(stack);
+      if (!door) return;
+      serve(door, new Map());
+      door.stack = undefined;
+    },
+    down: async () => {
+      await Promise.all(doors.map(shut));
+    },
+    up: async () => {
+      for (const door of doors) {
+        door.gateway ??= await openGateway(certificate, host, door.port);
+        door.gateway.serve(door.handlers);
+      }
+    },
+    stop: async () => {
+      await Promise.all(doors.map(shut));
+    },
+  };
+};
+
+const handlersOf = (resources: Made[], lambda: Lambda): Map<string, Handler> => {
+  const of = (type: string) => resources.filter((one) => one.type === `AWS::${type}`);
+  const integrations = new Map(of("ApiGatewayV2::Integration").map((one) => [one.physical, one.properties]));
+  const handlers = new Map<string, Handler>();
+  for (const { properties } of of("ApiGatewayV2::Route")) {
+    const [, target = ""] = String(properties.Target).split("/");
+    const { IntegrationUri, TimeoutInMillis = 30_000 } = integrations.get(target) ?? {};
+    const [, method = "", rule = ""] =
+      /^(\w+) \/\{cluster\}\/([^/]+)\/\{phase\+\}$/.exec(String(properties.RouteKey)) ?? [];
+    const { name, qualifier } = functionIn(String(IntegrationUri));
+    const source = `:${properties.ApiId}/`;
+    const isOpen = () =>
+      permits(lambda, name, qualifier, (one) => {
+        const isGateway = Object(one.Principal).Service === "apigateway.amazonaws.com";
+        const from = Object(Object(one.Condition).ArnLike)["AWS:SourceArn"];
+        return (
+          isGateway && one.Action === "lambda:InvokeFunction" && (from === undefined || String(from).includes(source))
+        );
+      });
+    handlers.set(rule, async (event) => {
+      const { http } = Object(Object(event).requestContext);
+      if (http.method !== method || String(http.path).split("/").length < 4) return said(404, "Not Found");
+      if (!isOpen()) return said(500, "Internal Server Error");
+      return integrate(lambda, name, qualifier, event, Number(TimeoutInMillis));
+    });
+  }
+  for (const { properties } of of("Lambda::Url")) {
+    const { name } = functionIn(String(properties.TargetFunctionArn));
+    const qualifier = typeof properties.Qualifier === "string" ? properties.Qualifier : undefined;
+    // A function URL takes any path; that of a rule begins with the cluster and its name.
+    const stage = lambda.functions.get(name)?.latest.environment.POSTERN_STAGE;
+    const rule = name.slice(`postern-${stage}-`.length);
+    const isOpen = () =>
+      ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
+        permits(lambda, name, qualifier, (one) => one.Action === action && one.Principal === "*"),
+      );
+    handlers.set(rule, async (event) =>
+      isOpen() ? integrate(lambda, name, qualifier, event, 900_000) : said(403, "Forbidden"),
+    );
+  }
+  return handlers;
+};
+
+const permits = (
+  lambda: Lambda,
+  name: string,
+  qualifier: string | undefined,
+  fits: (statement: Record<string, unknown>) => boolean,
+) =>
+  lambda.functions
+    .get(name)
+    ?.policies.get(qualifier ?? "")
+    ?.statements.some(fits) ?? false;
+
+/** As the gateway hands on what a function says, and what it says where there is nothing to hand on. */
+const integrate = async (
+  lambda: Lambda,
+  name: string,
+  qualifier: string | undefined,
+  event: unknown,
+  patience: number,
+): Promise<unknown> => {
+  const late = new AbortController();
+  const asked = lambda.invoke(name, qualifier, event).catch((error: unknown) => {
+    if (error instanceof Refusal) return error;
+    throw error;
+  });
+  const answer = await Promise.race([asked, wait(patience, undefined, { signal: late.signal, ref: false })]).finally(
+    () => late.abort(),
+  );
+  if (answer === undefined) return said(503, "Service Unavailable");
+  if (answer instanceof Refusal)
+    return answer.status === 429 ? said(503, "Service Unavailable") : said(500, "Internal Server Error");
+  if (answer.fault !== undefined) return said(502, "Internal Server Error");
+  const { statusCode, headers = {}, body = "", isBase64Encoded } = Object(answer.payload);
+  if (typeof statusCode !== "number") return said(502, "Internal Server Error");
+  return { statusCode, headers, body: isBase64Encoded ? Buffer.from(body, "base64").toString() : body };
+};
+
+const said = (statusCode: number, message: string) => {
+  return { statusCode, headers: { "content-type": "application/json" }, body: JSON.stringify({ message }) };
+};

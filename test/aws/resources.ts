@@ -1,0 +1,261 @@
+import { createHash, randomBytes } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
+import type { Doors } from "./doors.ts";
+import { Refusal } from "./exchange.ts";
+import { functionIn, type Lambda } from "./lambda.ts";
+import type { Storage } from "./moto.ts";
+
+// What CloudFormation makes of each type: functions and all around them really, buckets in moto, the rest as data.
+
+type Properties = Record<string, unknown>;
+
+/** What a resource is once it is made. */
+export interface Physical {
+  physical: string;
+  attributes: Record<string, string>;
+}
+
+/** Of which stack it is, by which name, and by which it would go if it may choose. */
+export interface Place {
+  stack: string;
+  id: string;
+  name: string;
+}
+
+export interface Kind {
+  make(properties: Properties, place: Place): Promise<Physical>;
+  /** Undefined where it has to be replaced. */
+  change(physical: string, before: Properties, after: Properties, place: Place): Promise<Physical | undefined>;
+  remove(physical: string, properties: Properties): Promise<void>;
+}
+
+/** Lambda's API, as CloudFormation calls it. */
+export type Act = (
+  action: string,
+  name: string,
+  input?: Properties,
+  query?: Record<string, string>,
+) => Promise<Properties>;
+
+interface World {
+  act: Act;
+  lambda: Lambda;
+  storage: Storage;
+  doors: Doors;
+  region: string;
+}
+
+const account = "123456789012";
+
+export const openKinds = ({ act, lambda, storage, doors, region }: World): ((type: string) => Kind) => {
+  const settled = async (name: string) => {
+    while ((lambda.functions.get(name)?.busy ?? 0) > Date.now()) await wait(5);
+  };
+  /** What is gone already needs no removal. */
+  const gone = (error: unknown) => {
+    if (!(error instanceof Refusal && error.status === 404)) throw error;
+  };
+  const replaced = async () => undefined;
+  const described = async (name: string): Promise<Physical> => {
+    const { FunctionArn } = await act("GetFunctionConfiguration", name);
+    return { physical: name, attributes: { Arn: String(FunctionArn) } };
+  };
+
+  const kinds: Record<string, Kind> = {
+    "AWS::Lambda::Function": {
+      make: async (properties, { name: chosen }) => {
+        const name = String(properties.FunctionName ?? chosen);
+        const { Code, Architectures } = properties;
+        const tags = { Tags: tagsOf(properties) };
+        const configuration = configurationOf(properties);
+        await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration, ...tags });
+        await settled(name);
+        if (properties.ReservedConcurrentExecutions !== undefined)
+          await reserve(act, name, properties.ReservedConcurrentExecutions);
+        return described(name);
+      },
+      change: async (name, before, after) => {
+        if (before.FunctionName !== after.FunctionName) return undefined;
+        const codeOf = ({ Code, Architectures }: Properties) => ({ Code, Architectures });
+        await settled(name);
+        if (!isDeepStrictEqual(codeOf(before), codeOf(after))) {
+          await act("UpdateFunctionCode", name, { ...Object(after.Code), Architectures: after.Architectures });
+          await settled(name);
+        }
+        if (!isDeepStrictEqual(configurationOf(before), configurationOf(after))) {
+          await act("UpdateFunctionConfiguration", name, configurationOf(after));
+          await settled(name);
+        }
+        if (!isDeepStrictEqual(tagsOf(before), tagsOf(after))) await act("TagResource", name, { Tags: tagsOf(after) });
+        if (before.ReservedConcurrentExecutions !== after.ReservedConcurrentExecutions)
+          await reserve(act, name, after.ReservedConcurrentExecutions);
+        return described(name);
+      },
+      remove: async (name) => void (await act("DeleteFunction", name).catch(gone)),
+    },
+
+    "AWS::Lambda::Version": {
+      make: async ({ FunctionName, CodeSha256, Description }) => {
+        const { name } = functionIn(String(FunctionName));
+        await settled(name);
+        const before = lambda.functions.get(name)?.published;
+        const { Version, FunctionArn } = await act("PublishVersion", name, { CodeSha256, Description });
+        if (String(before) === String(Version))
+          throw new Refusal(
+            409,
+            "AlreadyExists",
+            `A version for this Lambda function exists ( ${Version} ). Modify the function to create a new version.`,
+          );
+        return {
+          physical: String(FunctionArn),
+          attributes: { Version: String(Version), FunctionArn: String(FunctionArn) },
+        };
+      },
+      change: replaced,
+      remove: async (arn) => {
+        const { name, qualifier = "" } = functionIn(arn);
+        await act("DeleteFunction", name, {}, { Qualifier: qualifier }).catch(gone);
+      },
+    },
+
+    "AWS::Lambda::Alias": {
+      make: async (properties) => {
+        const { name } = functionIn(String(properties.FunctionName));
+        const { AliasArn } = await act("CreateAlias", name, { Name: properties.Name, ...routeOf(properties) });
+        return { physical: String(AliasArn), attributes: { AliasArn: String(AliasArn) } };
+      },
+      change: async (physical, before, after) => {
+        if (before.FunctionName !== after.FunctionName || before.Name !== after.Name) return undefined;
+        const { name, qualifier = "" } = functionIn(physical);
+        await act("UpdateAlias", name, routeOf(after), { Name: qualifier });
+        return { physical, attributes: { AliasArn: physical } };
+      },
+      remove: async (physical) => {
+        const { name, qualifier = "" } = functionIn(physical);
+        await act("DeleteAlias", name, {}, { Name: qualifier }).catch(gone);
+      },
+    },
+
+    "AWS::Lambda::Permission": {
+      make: async ({ FunctionName, ...statement }, { name: StatementId }) => {
+        const { name, qualifier } = functionIn(String(FunctionName));
+        await act("AddPermission", name, { StatementId, ...statement }, qualified(qualifier));
+        return { physical: StatementId, attributes: { Id: StatementId } };
+      },
+      change: replaced,
+      remove: async (StatementId, { FunctionName }) => {
+        const { name, qualifier } = functionIn(String(FunctionName));
+        await act("RemovePermission", name, {}, { StatementId, ...qualified(qualifier) }).catch(gone);
+      },
+    },
+
+    "AWS::Lambda::Url": {
+      make: async ({ TargetFunctionArn, Qualifier, AuthType }, { stack }) => {
+        const { name } = functionIn(String(TargetFunctionArn));
+        const FunctionUrl = `${await doors.urlOf(stack)}/`;
+        const query = qualified(Qualifier === undefined ? undefined : String(Qualifier));
+        const { FunctionArn } = await act("CreateFunctionUrlConfig", name, { AuthType, FunctionUrl }, query);
+        return { physical: String(FunctionArn), attributes: { FunctionUrl, FunctionArn: String(FunctionArn) } };
+      },
+      change: replaced,
+      remove: async (_, { TargetFunctionArn, Qualifier }) => {
+        const { name } = functionIn(String(TargetFunctionArn));
+        const query = qualified(Qualifier === undefined ? undefined : String(Qualifier));
+        await act("DeleteFunctionUrlConfig", name, {}, query).catch(gone);
+      },
+    },
+
+    "AWS::S3::Bucket": {
+      make: async ({ BucketName }, { name }) => {
+        const bucket = String(BucketName ?? name.toLowerCase().slice(0, 63));
+        const problem = await storage.make(bucket);
+        if (problem) throw new Refusal(409, "AlreadyExists", `${bucket} already exists`);
+        return { physical: bucket, attributes: { Arn: `arn:aws:s3:::${bucket}` } };
+      },
+      change: async (bucket, before, after) =>
+        before.BucketName === after.BucketName
+          ? { physical: bucket, attributes: { Arn: `arn:aws:s3:::${bucket}` } }
+          : undefined,
+      remove: async (bucket) => {
+        const problem = await storage.remove(bucket);
+        if (problem)
+          throw new Refusal(409, "BucketNotEmpty", "The bucket you tried to delete is not empty (Status Code: 409)");
+      },
+    },
+
+    "AWS::ApiGatewayV2::Api": {
+      make: async (_, { stack }) => {
+        const physical = randomBytes(5).toString("hex");
+        return { physical, attributes: { ApiId: physical, ApiEndpoint: await doors.urlOf(stack) } };
+      },
+      change: async (physical, before, after, { stack }) =>
+        before.ProtocolType === after.ProtocolType
+          ? { physical, attributes: { ApiId: physical, ApiEndpoint: await doors.urlOf(stack) } }
+          : undefined,
+      remove: async () => {},
+    },
+  };
+
+  /** Kept as data: it has a name, or gets one. */
+  const data = (type: string): Kind => {
+    const [, service = "", what = ""] = type.split("::");
+    const nameIn = (properties: Properties) => properties[nameKeys[type] ?? ""];
+    const physicalOf = (physical: string): Physical => {
+      const arn = `arn:aws:${service.toLowerCase()}:${region}:${account}:${what.toLowerCase()}:${physical}`;
+      const arns: Record<string, string> = {
+        "AWS::IAM::Role": `arn:aws:iam::${account}:role/${physical}`,
+        "AWS::Logs::LogGroup": `arn:aws:logs:${region}:${account}:log-group:${physical}:*`,
+        "AWS::CloudWatch::Alarm": `arn:aws:cloudwatch:${region}:${account}:alarm:${physical}`,
+      };
+      return { physical, attributes: { Arn: arns[type] ?? arn } };
+    };
+    return {
+      make: async (properties, { name }) => {
+        const own = type.startsWith("AWS::ApiGatewayV2::")
+          ? createHash("sha256").update(name).digest("hex").slice(0, 7)
+          : name;
+        return physicalOf(String(nameIn(properties) ?? own));
+      },
+      change: async (physical, before, after) => (nameIn(before) === nameIn(after) ? physicalOf(physical) : undefined),
+      remove: async () => {},
+    };
+  };
+  return (type) => kinds[type] ?? data(type);
+};
+
+/** Where a type's own name stands; two of one name can't be. */
+export const nameKeys: Record<string, string> = {
+  "AWS::IAM::Role": "RoleName",
+  "AWS::Logs::LogGroup": "LogGroupName",
+  "AWS::CloudWatch::Alarm": "AlarmName",
+};
+
+const configurationOf = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, Environment }: Properties) => {
+  const Variables = Object(Environment).Variables ?? {};
+  return {
+    ...{ Handler, Runtime, Role, Environment: { Variables } },
+    ...{ Description: Description ?? "", MemorySize: MemorySize ?? 128, Timeout: Timeout ?? 3 },
+  };
+};
+
+const tagsOf = ({ Tags }: Properties): Record<string, string> =>
+  Object.fromEntries((Array.isArray(Tags) ? Tags : []).map(({ Key, Value }) => [String(Key), String(Value)]));
+
+/** Exactly what the template says: weights that it doesn't name are taken away. */
+const routeOf = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
+  const listed: unknown = Object(RoutingConfig).AdditionalVersionWeights;
+  const weights = (Array.isArray(listed) ? listed : []).map((one) => [one.FunctionVersion, Number(one.FunctionWeight)]);
+  return {
+    ...{ FunctionVersion: String(FunctionVersion), Description: Description ?? "" },
+    RoutingConfig: { AdditionalVersionWeights: Object.fromEntries(weights) },
+  };
+};
+
+const qualified = (qualifier: string | undefined): Record<string, string> =>
+  qualifier ? { Qualifier: qualifier } : {};
+
+const reserve = async (act: Act, name: string, count: unknown) => {
+  if (count === undefined) await act("DeleteFunctionConcurrency", name);
+  else await act("PutFunctionConcurrency", name, { ReservedConcurrentExecutions: count });
+};

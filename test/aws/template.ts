@@ -1,0 +1,137 @@
+import { Refusal } from "./exchange.ts";
+
+// CloudFormation's templates: what is declared, in which order it can be made, and what its functions stand for.
+
+export interface Declared {
+  Type: string;
+  Properties?: Record<string, unknown>;
+  DependsOn?: string | string[];
+  DeletionPolicy?: string;
+  UpdateReplacePolicy?: string;
+}
+
+export interface Template {
+  Resources: Record<string, Declared>;
+  Outputs?: Record<string, { Value: unknown; Description?: string }>;
+  Parameters?: Record<string, { Type: string; Default?: unknown; Description?: string }>;
+  Description?: string;
+}
+
+/** What references stand for. */
+export interface Scope {
+  ref(id: string): unknown;
+  attribute(id: string, name: string): unknown;
+}
+
+const wrong = (message: string) => new Refusal(400, "ValidationError", message);
+/** What Ref gives where a property should be left out. */
+export const nothing = Symbol("AWS::NoValue");
+
+export const readTemplate = (text: string): Template => {
+  const template = parsed(text);
+  const { Resources, Conditions } = template;
+  if (Object.keys(Object(Resources)).length === 0)
+    throw wrong("Template format error: At least one Resources member must be defined.");
+  if (Object.keys(Resources).length > 500)
+    throw wrong(
+      `Template format error: Number of resources, ${Object.keys(Resources).length}, is greater than maximum allowed, 500`,
+    );
+  if (Conditions !== undefined) throw wrong("the stand-in of CloudFormation knows no Conditions");
+  for (const [id, declared] of Object.entries(Object(Resources))) {
+    if (!/^[A-Za-z0-9]{1,255}$/.test(id))
+      throw wrong(`Template format error: Resource name ${id} is non alphanumeric.`);
+    if (typeof Object(declared).Type !== "string")
+      throw wrong(`Template format error: [/Resources/${id}] Every Resources object must contain a Type member.`);
+  }
+  const known = new Set([...Object.keys(Resources), ...Object.keys(template.Parameters ?? {})]);
+  const named = [
+    ...Object.values(template.Resources).flatMap((declared) => [...needsOf(declared)]),
+    ...referencesIn(template.Outputs),
+  ];
+  const unknown = [...new Set(named)].filter((id) => !known.has(id) && !id.startsWith("AWS::"));
+  if (unknown.length > 0)
+    throw wrong(
+      `Template format error: Unresolved resource dependencies [${unknown.join(", ")}] in the Resources block of the template`,
+    );
+  orderOf(template);
+  return template;
+};
+
+const parsed = (text: string): Template & { Conditions?: unknown } => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw wrong("Template format error: JSON not well-formed.");
+  }
+};
+
+/** Each after what it refers to or depends on; otherwise as they are written. */
+export const orderOf = ({ Resources }: Template): string[] => {
+  const done = new Set<string>();
+  const visit = (id: string, above: string[]) => {
+    const declared = Resources[id];
+    if (done.has(id) || !declared) return;
+    if (above.includes(id)) throw wrong(`Circular dependency between resources: [${above.join(", ")}]`);
+    for (const other of needsOf(declared)) visit(other, [...above, id]);
+    done.add(id);
+  };
+  for (const id of Object.keys(Resources)) visit(id, []);
+  return [...done];
+};
+
+/** What a resource can't be made without. */
+export const needsOf = ({ Properties, DependsOn = [] }: Declared) =>
+  new Set([...referencesIn(Properties), ...[DependsOn].flat()]);
+
+/** Every logical id that Ref, Fn::GetAtt and Fn::Sub name. */
+const referencesIn = (value: unknown): Set<string> => {
+  const found = new Set<string>();
+  const look = (one: unknown) => {
+    resolve(one, {
+      ref: (id) => {
+        found.add(id);
+        return "";
+      },
+      attribute: (id) => {
+        found.add(id);
+        return "";
+      },
+    });
+  };
+  look(value);
+  return found;
+};
+
+export const resolve = (value: unknown, scope: Scope): unknown => {
+  if (Array.isArray(value)) return value.map((one) => resolve(one, scope)).filter((one) => one !== nothing);
+  if (value === null || typeof value !== "object") return value;
+  const entries = Object.entries(value);
+  const [[name, argument] = ["", undefined]] = entries;
+  if (entries.length === 1 && name === "Ref") return scope.ref(String(argument));
+  if (entries.length === 1 && name.startsWith("Fn::")) return compute(name, argument, scope);
+  return Object.fromEntries(
+    entries.map(([key, one]) => [key, resolve(one, scope)] as const).filter(([, one]) => one !== nothing),
+  );
+};
+
+const compute = (name: string, argument: unknown, scope: Scope): unknown => {
+  if (name === "Fn::GetAtt") {
+    const [id = "", ...attribute] = Array.isArray(argument) ? argument : String(argument).split(".");
+    return scope.attribute(String(id), attribute.join("."));
+  }
+  if (name === "Fn::Sub") {
+    const [text, own] = Array.isArray(argument) ? argument : [argument, {}];
+    const values = Object(resolve(own, scope));
+    return String(text).replace(/\$\{([^}]*)\}/g, (_, blank: string) => {
+      if (blank.startsWith("!")) return `\${${blank.slice(1)}}`;
+      if (Object.hasOwn(values, blank)) return String(values[blank]);
+      const [id = "", ...attribute] = blank.split(".");
+      return String(attribute.length > 0 ? scope.attribute(id, attribute.join(".")) : scope.ref(id));
+    });
+  }
+  const list: unknown = resolve(argument, scope);
+  if (Array.isArray(list) && name === "Fn::Join") return [list[1]].flat().map(String).join(String(list[0]));
+  if (Array.isArray(list) && name === "Fn::Select") return [list[1]].flat()[Number(list[0])];
+  if (Array.isArray(list) && name === "Fn::Split") return String(list[1]).split(String(list[0]));
+  throw wrong(`the stand-in of CloudFormation knows no ${name}`);
+};

@@ -1,0 +1,77 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import type { Cluster } from "./cluster/cluster.ts";
+
+/** What a program said, and the code it ended with. */
+export interface Said {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** A checkout of the project in a folder of its own, with a catalogue of its own. */
+export interface Checkout {
+  folder: string;
+  /** Writes a file, and answers where it is. */
+  write(path: string, text: string): Promise<string>;
+  /** A rule's whole folder, in the catalogue or elsewhere. */
+  rule(name: string, rule: string, cases: string, catalogue?: string): Promise<void>;
+  /** One of the checkout's own modules, for which dist/ and .serverless/ are the checkout's. */
+  load<T>(path: string): Promise<T>;
+  /** As somebody would at its command line. */
+  postern(env: Record<string, string>, ...words: string[]): Promise<Said>;
+  remove(): Promise<void>;
+}
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** With these rules of ours, and none besides. */
+export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-checkout-"));
+  for (const path of ["infra", "lib", "serverless.yml", "package.json", ...rules.map((rule) => `functions/${rule}`)])
+    await cp(join(root, path), join(folder, path), { recursive: true });
+  await symlink(join(root, "node_modules"), join(folder, "node_modules"));
+  await mkdir(join(folder, "functions"), { recursive: true });
+  const write = async (path: string, text: string) => {
+    const file = join(folder, path);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, text);
+    return file;
+  };
+  return {
+    folder,
+    write,
+    rule: async (name, rule, cases, catalogue = "functions") => {
+      await write(`${catalogue}/${name}/rule.ts`, rule);
+      await write(`${catalogue}/${name}/cases.yaml`, cases);
+      await write(`${catalogue}/${name}/README.md`, `# ${name}\n`);
+    },
+    load: (path) => import(pathToFileURL(join(folder, path)).href),
+    postern: (env, ...words) =>
+      new Promise((resolve) => {
+        const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...env };
+        const options = { cwd: folder, env: all, maxBuffer: 64 * 1024 * 1024 };
+        execFile(process.execPath, [join(folder, "infra/command.ts"), ...words], options, (error, stdout, stderr) =>
+          resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+        );
+      }),
+    remove: () => rm(folder, { recursive: true, force: true }),
+  };
+};
+
+/** A kubeconfig in which these clusters are contexts by their names, the first one the current. */
+export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "tokenOf">>, user = "admin") => {
+  const entries = Object.entries(clusters);
+  return JSON.stringify({
+    ...{ apiVersion: "v1", kind: "Config", "current-context": entries[0]?.[0] },
+    contexts: entries.map(([name]) => ({ name, context: { cluster: name, user: name } })),
+    clusters: entries.map(([name, { server, ca }]) => ({
+      name,
+      cluster: { server, "certificate-authority-data": Buffer.from(ca).toString("base64") },
+    })),
+    users: entries.map(([name, { tokenOf }]) => ({ name, user: { token: tokenOf(user) } })),
+  });
+};
