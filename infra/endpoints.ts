@@ -127,6 +127,7 @@ const aroundLambda = ({ id, lambda, alias, tokens, actions }: Planned): Resource
   return {
     [`${id}Role`]: resource("AWS::IAM::Role", {
       AssumeRolePolicyDocument: { Version: "2012-10-17", Statement: [assume] },
+      PermissionsBoundary: param("boundary"),
       Policies: [
         policy("log", log),
         ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : []),

@@ -12,7 +12,7 @@ export interface Progress {
 export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progress => {
   const isWatched = stream.isTTY === true && process.env.CI === undefined;
   return {
-    say: (line) => void stream.write(`${line}\n`),
+    say: (line) => void stream.write(`${isWatched ? "\r\u001b[K" : ""}${line}\n`),
     step: async (name, act) => {
       const start = performance.now();
       const seconds = () => `${((performance.now() - start) / 1000).toFixed(1)} s`;

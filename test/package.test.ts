@@ -112,13 +112,12 @@ describe("a package of 55 rules", () => {
   let url: Packaged;
   let again: Packaged;
   let keys: { publicKey: string; segment: string };
-  let made: Bundle[];
 
   before(async () => {
     const folder = await checkout();
     const signer = await openSigner(join(folder, ".postern"));
     keys = { publicKey: signer.publicKey, segment: signer.segment("local", 1) };
-    made = await bundles(folder, keys.publicKey);
+    await bundles(folder, keys.publicKey);
     http = await pack(folder);
     url = await pack(folder, "--param=door=url");
     const elsewhere = await checkout();

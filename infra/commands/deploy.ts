@@ -7,7 +7,7 @@ import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import type { Watch } from "../rollout/canary.ts";
 import { deploy, type Job, planOf } from "../rollout/deploy.ts";
-import { type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
+import { doorIn as doorOf, type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
 
 export default {
   summary:
@@ -62,7 +62,7 @@ export default {
       const show = async (plan: Plan) => {
         const costs = await planCosts(
           stage,
-          doorOf(plan),
+          doorOf(plan.template),
           plan.parts.map(({ part }) => part),
         );
         print(asData ? `${JSON.stringify(planAsData(plan, costs), null, 2)}\n` : planInWords(plan, costs));
@@ -82,8 +82,6 @@ export default {
     });
   },
 } satisfies Command;
-
-const doorOf = ({ template }: Plan) => (template.Resources.HttpApi === undefined ? "url" : "http");
 
 const canaryIn = (options: Options, signal: AbortSignal): Watch | undefined => {
   const text = options.text("canary");

@@ -12,7 +12,10 @@ export interface Trial {
 }
 
 /** What became of it. */
-export type Outcome = { trial: Trial; is: "promoted" } | { trial: Trial; is: "taken back" | "undecided"; why: string };
+export type Outcome =
+  | { trial: Trial; is: "promoted" }
+  /** `lost`: it is not where the trial would have put it. */
+  | { trial: Trial; is: "taken back" | "undecided" | "lost"; why: string };
 
 export interface Watch {
   /** From 0.01 to 0.99. */
@@ -53,12 +56,14 @@ export const tryOut = async (
 ): Promise<Outcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: Outcome[] = [];
-  const backAgain = async (why: (trial: Trial) => string, is: "taken back" | "undecided") => {
-    for (const trial of [...open.values()]) {
-      await moveTo(functions, trial, trial.old);
-      open.delete(trial.rule);
-      outcomes.push({ trial, is, why: why(trial) });
-    }
+  /** Ends one trial. What somebody else has decided meanwhile stands; what can't be moved must not keep others. */
+  const end = async (trial: Trial, version: string, outcome: Outcome) => {
+    open.delete(trial.rule);
+    const stray = await moveTo(functions, trial, version).catch((error) => sentenceOf(error));
+    outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
+  };
+  const endAll = async (is: "taken back" | "undecided", why: (trial: Trial) => string) => {
+    for (const trial of [...open.values()]) await end(trial, trial.old, { trial, is, why: why(trial) });
   };
   const start = new Date();
   try {
@@ -73,30 +78,27 @@ export const tryOut = async (
       await wait(Math.max(0, Math.min(every, nextEnd(first, last) - Date.now())), undefined, { signal });
       tell(Math.min(Date.now() - start.getTime(), milliseconds) / 1000, milliseconds / 1000);
       const observed = await observe(functions, metrics, [...open.values()], start);
-      const bad = observed.flatMap(({ trial, old, fresh }) => {
-        const why = faultOf(old, fresh);
-        return why === undefined ? [] : [{ trial, why }];
-      });
-      if (bad.length > 0) {
-        const reasons = new Map(bad.map(({ trial, why }) => [trial.rule, why]));
-        const others = bad.map(({ trial }) => trial.rule).join(", ");
-        await backAgain(({ rule }) => reasons.get(rule) ?? `it was to go live together with ${others}`, "taken back");
+      const bad = new Map(
+        observed.flatMap(({ trial, old, fresh }) => {
+          const why = faultOf(old, fresh);
+          return why === undefined ? [] : [[trial.rule, why] as const];
+        }),
+      );
+      if (bad.size > 0) {
+        const others = [...bad.keys()].join(", ");
+        await endAll("taken back", ({ rule }) => bad.get(rule) ?? `it was to go live together with ${others}`);
         break;
       }
       if (Date.now() < first) continue;
-      for (const { trial, fresh } of observed) {
-        if (fresh.reviews < enough) continue;
-        await moveTo(functions, trial, trial.fresh);
-        open.delete(trial.rule);
-        outcomes.push({ trial, is: "promoted" });
-      }
+      for (const { trial, fresh } of observed)
+        if (fresh.reviews >= enough) await end(trial, trial.fresh, { trial, is: "promoted" });
       if (Date.now() < last) continue;
       const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
-      await backAgain(({ rule }) => `it had ${reviews.get(rule)} reviews, and ${enough} are needed`, "undecided");
+      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${enough} are needed`);
     }
   } catch (error) {
     const why = signal?.aborted ? "somebody stopped it" : `it could not be watched: ${sentenceOf(error)}`;
-    await backAgain(() => why, "taken back");
+    await endAll("taken back", () => why);
   }
   return outcomes;
 };
@@ -104,12 +106,17 @@ export const tryOut = async (
 /** The next moment at which something is decided. */
 const nextEnd = (first: number, last: number) => (Date.now() < first ? first : last);
 
-/** To one version alone, if it is still where the trial put it. */
-const moveTo = async (functions: Functions, { rule, old, fresh }: Trial, version: string) => {
+/** To one version alone. Answers, in a sentence, where it is instead, if somebody else has decided meanwhile. */
+const moveTo = async (
+  functions: Functions,
+  { rule, old, fresh }: Trial,
+  version: string,
+): Promise<string | undefined> => {
   const live = await functions.live(rule);
   const isOurs = live.version === old && Object.keys(live.weights).every((one) => one === fresh);
-  // Somebody else has decided meanwhile.
-  if (isOurs) await functions.move(rule, version, live);
+  if (!isOurs) return `somebody else has moved it to version ${live.version}`;
+  await functions.move(rule, version, live);
+  return undefined;
 };
 
 const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], since: Date) => {
@@ -160,13 +167,13 @@ export const faultOf = (old: Observed, fresh: Observed): string | undefined => {
   return undefined;
 };
 
-/** Whether chance alone would hardly make two shares of denials so different: four standard deviations. */
+/** Whether chance alone would hardly make two shares of denials so different: four standard deviations, and three reviews. */
 const differs = (old: Observed, fresh: Observed): boolean => {
   if (fresh.reviews < 10 || old.reviews < 10) return false;
   const all = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);
   const deviation = Math.sqrt(all * (1 - all) * (1 / old.reviews + 1 / fresh.reviews));
   const apart = Math.abs(fresh.denials / fresh.reviews - old.denials / old.reviews);
-  return deviation > 0 && apart / deviation > 4;
+  return deviation > 0 && apart / deviation > 4 && apart * fresh.reviews >= 3;
 };
 
 const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 && share > 0 ? 1 : 0)}%`;

@@ -235,10 +235,13 @@ const moveAll = async (ground: Ground, versions: Map<string, string>) => {
   });
   const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
   for (const { trial, is, why } of stuck) {
-    live.set(trial.rule, trial.old);
-    job.progress.say(
-      `${trial.rule}: version ${trial.fresh} was taken back${is === "undecided" ? " undecided" : ""}: ${why}`,
-    );
+    live.set(trial.rule, is === "lost" ? (await functions.live(trial.rule)).version : trial.old);
+    const what = {
+      "taken back": "was taken back",
+      undecided: "was taken back undecided",
+      lost: "is not on trial any more",
+    };
+    job.progress.say(`${trial.rule}: version ${trial.fresh} ${what[is]}: ${why}`);
   }
   if (signal?.aborted) throw new Complaint("stopped; what was on trial was taken back", 1);
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };

@@ -51,6 +51,8 @@ const change = async (parameters: Parameters, edit: (kept: Kept) => Kept): Promi
   const text = await parameters.read(name);
   if (text === undefined) throw new Complaint("this stage has no keys; postern deploy makes them", 1);
   const before = keptIn(text);
+  // What is damaged is not built upon.
+  keyringOf(before);
   const after = edit(before);
   if (JSON.stringify(after) !== JSON.stringify(before)) await parameters.write(name, JSON.stringify(after));
   return keyringOf(after);
@@ -64,13 +66,22 @@ const keptIn = (text: string): Kept => {
   } catch {
     // The sentence below says it; the text itself is secret.
   }
-  throw new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);
+  throw damaged();
 };
 
 const keyringOf = ({ keys, current }: Kept): Keyring => {
-  const signers = keys.map(signerOf);
+  const signers = keys.flatMap((key) => signerIn(key) ?? []);
   const chosen = signers[current];
-  if (chosen === undefined)
-    throw new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);
+  if (chosen === undefined || signers.length < keys.length) throw damaged();
   return { publicKeys: signers.map(({ publicKey }) => publicKey).join(","), signers, current: chosen };
 };
+
+const signerIn = (key: string): Signer | undefined => {
+  try {
+    return signerOf(key);
+  } catch {
+    return undefined;
+  }
+};
+
+const damaged = () => new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { hostname, userInfo } from "node:os";
-import { setTimeout as wait } from "node:timers/promises";
 import type { Parameters } from "../aws/parameters.ts";
 import { Complaint } from "../complaint.ts";
 
@@ -29,51 +28,74 @@ export interface Lock {
 }
 
 /**
- * Nobody else changes the stage meanwhile. It is renewed as long as it is held; SSM can't compare and swap, so of two who
- * take over one that ended, both write and look again whose it is.
+ * Nobody else changes the stage meanwhile. It is renewed as long as it is held. SSM can only make what isn't there without
+ * overwriting it: of several who find that a lock has ended, the one who makes its heir takes it over.
  */
-export const locked = async <T>(
-  parameters: Parameters,
-  what: string,
-  act: (lock: Lock) => Promise<T>,
-  settle = 1000,
-): Promise<T> => {
+export const locked = async <T>(parameters: Parameters, what: string, act: (lock: Lock) => Promise<T>): Promise<T> => {
   const owner = randomUUID();
   const claim = () => JSON.stringify({ owner, by: ourName(), what, until: Date.now() + term } satisfies Held);
-  const held = async (): Promise<Held | undefined> => {
-    const text = await parameters.read(name);
-    return text === undefined ? undefined : JSON.parse(text);
-  };
-  const refuse = ({ by, what, until }: Held) => {
+  const refuse = ({ by, what, until }: Held): never => {
     const time = new Date(until).toISOString();
     throw new Complaint(`${by} is at work on this stage (${what}); unless it goes on, it ends at ${time}`, 1);
   };
+  const heldNow = async (which: string) => {
+    const text = await parameters.read(which);
+    return text === undefined ? undefined : heldIn(text);
+  };
   const take = async () => {
-    if (await parameters.create(name, claim())) return;
-    const other = await held();
-    if (other && other.until > Date.now()) refuse(other);
-    await parameters.write(name, claim());
-    await wait(settle);
-    await check();
+    for (let attempt = 1; attempt <= 5; attempt++) {
+      if (await parameters.create(name, claim())) return;
+      const other = await heldNow(name);
+      // Let go of just now: whoever makes it first has it.
+      if (other === undefined) continue;
+      if (other.until > Date.now()) refuse(other);
+      const heir = `${name}-after-${other.owner}`;
+      if (await parameters.create(heir, claim())) {
+        const isStillThere = (await heldNow(name))?.owner === other.owner;
+        if (isStillThere) await parameters.write(name, claim());
+        await parameters.remove(heir);
+        if (isStillThere) return;
+        continue;
+      }
+      const rival = await heldNow(heir);
+      if (rival && rival.until > Date.now()) refuse(rival);
+      // It ended before it had taken over.
+      await parameters.remove(heir);
+    }
+    throw new Complaint("others are taking the lock of this stage at the same time; run it again", 1);
   };
   const check = async () => {
-    const now = await held();
-    if (now?.owner === owner) return;
-    if (now) refuse(now);
+    const held = await heldNow(name);
+    if (held?.owner === owner) return;
+    if (held) refuse(held);
     throw new Complaint("somebody took away the lock of this stage; run it again", 1);
   };
   await take();
-  // Whatever comes between is seen at the next check.
-  const renewal = setInterval(() => void renew().catch(() => {}), term / 4).unref();
+  let renewal: Promise<unknown> = Promise.resolve();
   const renew = async () => {
     await check();
     await parameters.write(name, claim());
   };
+  // What comes between is seen at the next check.
+  const timer = setInterval(() => {
+    renewal = renew().catch(() => {});
+  }, term / 4).unref();
   try {
     return await act({ check });
   } finally {
-    clearInterval(renewal);
-    const last = await held().catch(() => undefined);
+    clearInterval(timer);
+    await renewal;
+    const last = await heldNow(name).catch(() => undefined);
     if (last?.owner === owner) await parameters.remove(name);
+  }
+};
+
+/** What nobody of us wrote there has ended. */
+const heldIn = (text: string): Held => {
+  try {
+    const { owner, by, what, until } = JSON.parse(text);
+    return { owner: String(owner), by: String(by), what: String(what), until: Number(until) || 0 };
+  } catch {
+    return { owner: "nobody", by: "nobody", what: "", until: 0 };
   }
 };

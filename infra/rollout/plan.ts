@@ -3,6 +3,7 @@ import { isAsWanted } from "../aws/functions.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";
 import { table } from "../command.ts";
+import { Complaint } from "../complaint.ts";
 import { inParallel } from "../progress.ts";
 import { costOfMillion } from "./cost.ts";
 import { type Known, known } from "./emergency.ts";
@@ -101,6 +102,10 @@ export const rulesToKeep = (stage: string, deployed: Template | undefined, parts
   );
 };
 
+/** Which of the two ways in a template has. */
+export const doorIn = (template: Template | undefined): "http" | "url" =>
+  template?.Resources.HttpApi === undefined ? "url" : "http";
+
 /** The template with the rules that are kept; the stack as it is, if nothing but leftovers would go. */
 export const planStack = (
   stage: string,
@@ -109,6 +114,11 @@ export const planStack = (
   all: Release[],
   elsewhere: boolean,
 ): { template: Template; stack: StackChange; kept: string[] } => {
+  const [before, after] = [doorIn(deployed), doorIn(template)];
+  if (deployed !== undefined && before !== after)
+    throw new Complaint(
+      `stage ${stage} has the door ${before}, and serverless.yml says ${after}: clusters would call addresses that are gone; deploy another stage with it, and destroy this one`,
+    );
   const kept = rulesToKeep(stage, deployed, parts, all);
   const whole = withKept(template, deployed, kept);
   const stack = changeOf(deployed, whole);

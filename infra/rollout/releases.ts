@@ -44,7 +44,7 @@ export interface Releases {
 }
 
 /** How many are looked at; nobody goes back further. */
-const remembered = 20;
+const remembered = 10;
 
 const nameOf = (id: number) => String(id).padStart(6, "0");
 
@@ -85,11 +85,20 @@ export const releasedVersions = (all: Release[], rule: string): string[] =>
     (one, other) => Number(one) - Number(other),
   );
 
-/** The release to go back to: the one before what the newest is, or is like. */
+/** The release to go back to: what was live before the newest, or before what it is like. */
 export const releaseBefore = (all: Release[]): Release => {
-  const [newest] = all;
-  const now = newest?.like ?? newest?.id ?? 0;
-  const found = all.find(({ id, like, complete }) => id < now && like === undefined && complete);
+  const newest = originOf(all, all[0]);
+  const earlier = all.find(({ id, complete }) => newest !== undefined && id < newest.id && complete);
+  const found = originOf(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;
 };
+
+/** Of one that undid others: the release that it went back to, if it is still known. */
+const originOf = (all: Release[], release: Release | undefined): Release | undefined =>
+  release?.like === undefined
+    ? release
+    : originOf(
+        all,
+        all.find(({ id }) => id === release.like),
+      );

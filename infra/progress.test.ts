@@ -1,0 +1,204 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import fc from "fast-check";
+import { inParallel, openProgress } from "./progress.ts";
+
+/** A stream that remembers what was written to it, as somebody's terminal or not. */
+const streamOf = (isTTY: boolean) => {
+  const written: string[] = [];
+  const stream = Object.assign(Object.create(process.stderr), {
+    isTTY,
+    write: (text: string) => {
+      written.push(text);
+      return true;
+    },
+  });
+  const lines = () => written.join("").replaceAll(/\d+\.\d s/g, "N s");
+  return { progress: openProgress(stream), written, lines };
+};
+
+/** As on a machine where nobody builds, or where somebody does. */
+const inCi = <T>(value: string | undefined, act: () => T): T => {
+  const before = process.env.CI;
+  const set = (to: string | undefined) => {
+    if (to === undefined) delete process.env.CI;
+    else process.env.CI = to;
+  };
+  set(value);
+  try {
+    return act();
+  } finally {
+    set(before);
+  }
+};
+
+describe("progress", () => {
+  describe("that nobody looks at", () => {
+    it("is one line a step, when it is over", async () => {
+      const { progress, written, lines } = inCi(undefined, () => streamOf(false));
+      await progress.step("versions", async (tell) => {
+        for (const done of [1, 2, 3]) tell(done, 3);
+        await turn();
+        assert.deepEqual(written, []);
+        return "3 published";
+      });
+      progress.say("a word");
+      assert.equal(lines(), "   N s  versions: 3 published\na word\n");
+    });
+
+    it("says which step failed, and lets the failure by", async () => {
+      const { progress, lines } = inCi(undefined, () => streamOf(false));
+      const failure = new Error("no");
+      const step = progress.step("stack", () => Promise.reject(failure));
+      await assert.rejects(step, (error) => error === failure);
+      assert.equal(lines(), "   N s  stack: failed\n");
+    });
+  });
+
+  it("in a build is lines, even on a terminal", async () => {
+    const { progress, lines } = inCi("true", () => streamOf(true));
+    await progress.step("stack", async () => "made");
+    assert.equal(lines(), "   N s  stack: made\n");
+  });
+
+  describe("that somebody looks at", () => {
+    beforeEach(() => mock.timers.enable({ apis: ["setInterval"] }));
+    afterEach(() => mock.timers.reset());
+
+    /** What a step looks like after a moment, and when it is over. */
+    const drawn = async (...told: [number, number][]): Promise<string[]> => {
+      const { progress, lines } = inCi(undefined, () => streamOf(true));
+      await progress.step("versions", async (tell) => {
+        for (const [done, total] of told) tell(done, total);
+        mock.timers.tick(200);
+        return "over";
+      });
+      return lines().split("\r\u001b[K").slice(1);
+    };
+    const end = "   N s  versions: over\n";
+
+    it("has a bar that grows, and gives way to the line", async () => {
+      assert.deepEqual(await drawn([0, 4]), [`versions [${".".repeat(24)}] 0 of 4 N s`, end]);
+      assert.deepEqual(await drawn([0, 4], [1, 4]), [`versions [${"#".repeat(6)}${".".repeat(18)}] 1 of 4 N s`, end]);
+      assert.deepEqual(await drawn([4, 4]), [`versions [${"#".repeat(24)}] 4 of 4 N s`, end]);
+    });
+
+    it("has a bar of the same width whatever it is told", async () => {
+      assert.deepEqual(await drawn([7, 4]), [`versions [${"#".repeat(24)}] 7 of 4 N s`, end]);
+      assert.deepEqual(await drawn([0, 0]), [`versions [${".".repeat(24)}] 0 of 0 N s`, end]);
+    });
+
+    it("has no bar before it is told how far it is", async () => {
+      assert.deepEqual(await drawn(), ["versions N s", end]);
+    });
+
+    it("draws nothing any more when it is over, however it ended", async () => {
+      const { progress, written, lines } = inCi(undefined, () => streamOf(true));
+      const step = progress.step("stack", async () => {
+        mock.timers.tick(400);
+        throw new Error("no");
+      });
+      await assert.rejects(step, /^Error: no$/);
+      assert.deepEqual(lines().split("\r\u001b[K"), ["", "stack N s", "stack N s", "   N s  stack: failed\n"]);
+      const count = written.length;
+      mock.timers.tick(1000);
+      assert.equal(written.length, count);
+    });
+  });
+});
+
+describe("several at once", () => {
+  /** Acts that are over when they are told to. */
+  const gates = () => {
+    const open = new Map<number, { resolve(): void; reject(error: Error): void }>();
+    const act = (item: number) =>
+      new Promise<string>((resolve, reject) => {
+        const over = (end: () => void) => () => {
+          open.delete(item);
+          end();
+        };
+        open.set(item, {
+          resolve: over(() => resolve(`${item} done`)),
+          reject: (error) => over(() => reject(error))(),
+        });
+      });
+    return { open, act };
+  };
+
+  it("answer in the order of what they were given, whichever ends first", async () => {
+    const { open, act } = gates();
+    const all = inParallel(3, [1, 2, 3], act);
+    for (const item of [3, 1, 2]) {
+      await turn();
+      open.get(item)?.resolve();
+    }
+    assert.deepEqual(await all, ["1 done", "2 done", "3 done"]);
+  });
+
+  it("are as many as may be, never more, and each once", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 6 }),
+        fc.array(fc.integer({ min: 0, max: 3 }), { maxLength: 12 }),
+        async (atOnce, turns) => {
+          let [under, most] = [0, 0];
+          const began: number[] = [];
+          const items = turns.map((count, index) => ({ count, index }));
+          const answers = await inParallel(atOnce, items, async ({ count, index }) => {
+            began.push(index);
+            under += 1;
+            most = Math.max(most, under);
+            for (let time = 0; time < count; time++) await turn();
+            under -= 1;
+            return index;
+          });
+          assert.deepEqual(answers, [...turns.keys()]);
+          assert.deepEqual(began, [...turns.keys()]);
+          assert.equal(under, 0);
+          assert.ok(most <= atOnce);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  it("begin with as many as may be", async () => {
+    const { open, act } = gates();
+    const all = inParallel(2, [1, 2, 3], act);
+    await turn();
+    assert.deepEqual([...open.keys()], [1, 2]);
+    open.get(2)?.resolve();
+    await turn();
+    assert.deepEqual([...open.keys()], [1, 3]);
+    for (const one of open.values()) one.resolve();
+    await all;
+  });
+
+  it("throw what one throws when those under way are over, and start no more", async () => {
+    const { open, act } = gates();
+    let isOver = false;
+    const all = inParallel(2, [1, 2, 3, 4], act).finally(() => {
+      isOver = true;
+    });
+    all.catch(() => {});
+    await turn();
+    open.get(1)?.reject(new Error("no"));
+    await turn();
+    assert.deepEqual([[...open.keys()], isOver], [[2], false]);
+    open.get(2)?.resolve();
+    await assert.rejects(all, /^Error: no$/);
+    assert.deepEqual([...open.keys()], []);
+  });
+
+  it("throw one of several failures, and take one that throws before it waits", async () => {
+    const thrown = inParallel(3, [1, 2, 3], (item) => {
+      throw new Error(`no ${item}`);
+    });
+    await assert.rejects(thrown, /^Error: no 1$/);
+  });
+
+  it("of nothing are nothing", async () => {
+    assert.deepEqual(await inParallel(3, [], () => assert.fail("it was asked")), []);
+  });
+});

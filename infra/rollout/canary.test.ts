@@ -1,0 +1,422 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { Functions, Live } from "../aws/functions.ts";
+import type { Metrics, Question } from "../aws/metrics.ts";
+import { Complaint } from "../complaint.ts";
+import { enough, faultOf, type Observed, type Trial, tryOut, type Watch } from "./canary.ts";
+
+const quiet: Observed = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
+const seen = (reviews: number, more: Partial<Observed> = {}): Observed => ({
+  ...quiet,
+  calls: reviews,
+  reviews,
+  ...more,
+});
+
+describe("what speaks against a fresh version", () => {
+  const table: [string, Observed, Observed, string | undefined][] = [
+    ["nothing, where neither was asked", quiet, quiet, undefined],
+    [
+      "nothing, where it does as well",
+      seen(1000, { denials: 50, errors: 3, p99: 20 }),
+      seen(100, { p99: 20 }),
+      undefined,
+    ],
+
+    ["two failures, never", seen(1000), seen(2, { errors: 2 }), undefined],
+    ["three", seen(1000), seen(100, { errors: 3 }), "it fails 3.0% of its reviews, and the version before 0%"],
+    [
+      "three, and nobody asked the old one",
+      quiet,
+      seen(3, { errors: 3 }),
+      "it fails 100% of its reviews, and the version before 0%",
+    ],
+    [
+      "crashes alone, which are no reviews",
+      seen(1000),
+      { ...quiet, calls: 4, errors: 4 },
+      "it fails 100% of its reviews, and the version before 0%",
+    ],
+    ["one in a hundred, not yet", seen(1000), seen(300, { errors: 3 }), undefined],
+    [
+      "more than one in a hundred",
+      seen(1000),
+      seen(300, { errors: 4 }),
+      "it fails 1.3% of its reviews, and the version before 0%",
+    ],
+    ["twice as many, not yet", seen(1000, { errors: 50 }), seen(100, { errors: 10 }), undefined],
+    [
+      "more than twice as many",
+      seen(1000, { errors: 50 }),
+      seen(100, { errors: 12 }),
+      "it fails 12% of its reviews, and the version before 5.0%",
+    ],
+    ["fewer than before, never", seen(1000, { errors: 500 }), seen(100, { errors: 40 }), undefined],
+
+    [
+      "many more denials",
+      seen(1000),
+      seen(100, { denials: 10 }),
+      "it denies 10% of its reviews, and the version before 0%",
+    ],
+    ["many fewer", seen(1000, { denials: 200 }), seen(100), "it denies 0% of its reviews, and the version before 20%"],
+    ["all, of ten", seen(1000), seen(10, { denials: 10 }), "it denies 100% of its reviews, and the version before 0%"],
+    ["all, of nine, not yet", seen(1000), seen(9, { denials: 9 }), undefined],
+    ["all, where the old one was asked nine times, not yet", seen(9), seen(1000, { denials: 1000 }), undefined],
+    ["a difference that chance makes", seen(1000, { denials: 200 }), seen(100, { denials: 30 }), undefined],
+    [
+      "a difference that is sure but small",
+      seen(100_000, { denials: 1000 }),
+      seen(100_000, { denials: 5900 }),
+      undefined,
+    ],
+    ["all, as before", seen(1000, { denials: 1000 }), seen(100, { denials: 100 }), undefined],
+
+    [
+      "more than thrice the time",
+      seen(1000, { p99: 200 }),
+      seen(50, { p99: 601 }),
+      "one review in a hundred takes it 601 ms, and the version before 200 ms",
+    ],
+    ["thrice the time, not yet", seen(1000, { p99: 200 }), seen(50, { p99: 600 }), undefined],
+    [
+      "a quarter of a second more, where that is a lot",
+      seen(1000, { p99: 5 }),
+      seen(50, { p99: 255.4 }),
+      "one review in a hundred takes it 255 ms, and the version before 5 ms",
+    ],
+    ["fifty times a little", seen(1000, { p99: 5 }), seen(50, { p99: 250 }), undefined],
+    ["the time of few", seen(1000, { p99: 5 }), seen(enough - 1, { p99: 5000 }), undefined],
+    ["the time, beside that of few", seen(enough - 1, { p99: 5 }), seen(1000, { p99: 5000 }), undefined],
+
+    [
+      "failures before denials",
+      seen(1000),
+      seen(100, { errors: 50, denials: 50 }),
+      "it fails 50% of its reviews, and the version before 0%",
+    ],
+  ];
+  for (const [name, old, fresh, sentence] of table) it(`is ${name}`, () => assert.equal(faultOf(old, fresh), sentence));
+
+  const counts = fc
+    .record({
+      reviews: fc.nat(1000),
+      crashes: fc.nat(1000),
+      denied: fc.nat(1000),
+      failed: fc.nat(1000),
+      p99: fc.nat(30_000),
+    })
+    .map(({ reviews, crashes, denied, failed, p99 }): Observed => {
+      return {
+        ...{ calls: reviews + crashes, reviews, p99 },
+        ...{ denials: Math.min(denied, reviews), errors: crashes + Math.min(failed, reviews) },
+      };
+    });
+  const times = (one: Observed, factor: number): Observed => ({
+    ...{ calls: one.calls * factor, reviews: one.reviews * factor, p99: one.p99 },
+    ...{ denials: one.denials * factor, errors: one.errors * factor },
+  });
+  const factor = fc.integer({ min: 1, max: 50 });
+
+  it("is nothing where the shares are the same, however many reviews each had", () => {
+    const check = (one: Observed, old: number, fresh: number) =>
+      assert.equal(faultOf(times(one, old), times(one, fresh)), undefined);
+    fc.assert(fc.property(counts, factor, factor, check));
+  });
+
+  it("is nothing where it only fails less and answers sooner", () => {
+    const check = (one: Observed, fewer: number) => {
+      const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
+      assert.equal(faultOf(one, better), undefined);
+    };
+    fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
+  });
+
+  // With a share of 1%, one trial in thirty of a rule that denies one in three hundred begins so.
+  it("is not one denial", () => assert.equal(faultOf(seen(1000, { denials: 3 }), seen(10, { denials: 1 })), undefined));
+
+  it("is never what fewer than ten reviews were denied or fewer than three failed", () => {
+    const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
+    const check = (old: Observed, [reviews, denied, errors, p99]: [number, number, number, number]) =>
+      assert.equal(faultOf(old, seen(reviews, { denials: Math.min(denied, reviews), errors, p99 })), undefined);
+    fc.assert(fc.property(counts, few, check));
+  });
+});
+
+const [a, b]: [Trial, Trial] = [
+  { rule: "a", old: "1", fresh: "2" },
+  { rule: "a-b", old: "4", fresh: "7" },
+];
+const nameOf = (rule: string) => `postern-test-${rule}`;
+
+/** Functions that are nothing but their aliases. */
+const aliasesOf = (trials: Trial[]) => {
+  const aliases = new Map<string, Live>(
+    trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),
+  );
+  const moves: string[] = [];
+  const at = (rule: string): Live => {
+    const found = aliases.get(rule);
+    assert.ok(found, rule);
+    return found;
+  };
+  const no = () => assert.fail("a trial does nothing but look and move");
+  const functions: Functions = {
+    ...{ nameOf, rules: no, versions: no, invoke: no, publish: no, prune: no, unpublished: no, restore: no },
+    republish: no,
+    live: async (rule) => at(rule),
+    move: async (rule, version, before, weights = {}) => {
+      const { revision } = at(rule);
+      if (revision !== before.revision) throw new Complaint(`somebody else has just moved ${rule}`, 1);
+      moves.push(
+        [`${rule} ${version}`, ...Object.entries(weights).map(([one, share]) => `${one} at ${share}`)].join(", "),
+      );
+      aliases.set(rule, { version, weights, revision: String(Number(revision) + 1) });
+    },
+  };
+  /** As somebody else moves it. */
+  const elsewhere = (rule: string, version: string, weights: Record<string, number> = {}) =>
+    aliases.set(rule, { version, weights, revision: "elsewhere" });
+  const where = () =>
+    trials.map(({ rule }) => {
+      const { version, weights } = at(rule);
+      return [version, ...Object.keys(weights)].join("+");
+    });
+  return { functions, moves, elsewhere, where };
+};
+
+/** What CloudWatch would tell of versions, named as `a:2`. */
+const metricsOf = (
+  known: Record<string, Partial<Observed> & { crashes?: number }>,
+  before: () => void = () => {},
+): Metrics => {
+  const answer = ({ namespace, metric, dimensions, stat }: Question): number => {
+    const { Function: ours, Version, FunctionName, Resource, ExecutedVersion } = dimensions;
+    if (namespace === "AWS/Lambda") assert.equal(Resource, `${FunctionName}:live`);
+    const [name = "", version] = namespace === "Postern" ? [ours, Version] : [FunctionName, ExecutedVersion];
+    const found = known[`${name.slice(nameOf("").length)}:${version}`] ?? {};
+    const { reviews = 0, denials = 0, errors = 0, crashes = 0, p99 = 0 } = found;
+    const told: Record<string, number> = {
+      ...{ "Postern Reviews Sum": reviews, "Postern Denials Sum": denials, "Postern Errors Sum": errors },
+      ...{ "AWS/Lambda Errors Sum": crashes, "Postern Latency p99": p99 },
+    };
+    const number = told[`${namespace} ${metric} ${stat}`];
+    assert.ok(number !== undefined, `${namespace} ${metric} ${stat}`);
+    return number;
+  };
+  return {
+    ask: async <K extends string>(questions: Record<K, Question>) => {
+      before();
+      const answers = Object.entries<Question>(questions).map(([name, question]) => [name, answer(question)]);
+      return Object.fromEntries(answers);
+    },
+  };
+};
+
+const brief: Watch = { share: 0.1, milliseconds: 20, every: 5 };
+const busy = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
+const well = { ...busy, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
+
+describe("a trial", () => {
+  it("gives fresh versions their share, and all of it at the end", async () => {
+    const { functions, moves, where } = aliasesOf([a, b]);
+    const told: [number, number][] = [];
+    const outcomes = await tryOut(functions, metricsOf(well), [a, b], brief, (...far) => told.push(far));
+    assert.deepEqual(outcomes, [
+      { trial: a, is: "promoted" },
+      { trial: b, is: "promoted" },
+    ]);
+    assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]);
+    assert.deepEqual(where(), ["2", "7"]);
+    assert.ok(told.length > 0 && told.every(([done, total]) => done <= total && total === 0.02));
+  });
+
+  const faults: [string, object, string][] = [
+    ["crashes", { "a:2": { crashes: 5 } }, "it fails 100% of its reviews, and the version before 0%"],
+    ["fails", { "a:2": { reviews: 100, errors: 5 } }, "it fails 5.0% of its reviews, and the version before 0%"],
+    [
+      "denies what was let by",
+      { "a:2": { reviews: 100, denials: 90 } },
+      "it denies 90% of its reviews, and the version before 0%",
+    ],
+    [
+      "is late",
+      { "a:2": { reviews: 100, p99: 2900 } },
+      "one review in a hundred takes it 2900 ms, and the version before 0 ms",
+    ],
+  ];
+  for (const [name, found, why] of faults)
+    it(`takes back one that ${name} at once, and all the others with it`, async () => {
+      const { functions, moves, where } = aliasesOf([a, b]);
+      // An hour would be longer than anybody waits for this test.
+      const patient = { share: 0.1, milliseconds: 3_600_000, every: 1 };
+      const outcomes = await tryOut(functions, metricsOf({ ...well, ...found }), [a, b], patient);
+      assert.deepEqual(outcomes, [
+        { trial: a, is: "taken back", why },
+        { trial: b, is: "taken back", why: "it was to go live together with a" },
+      ]);
+      assert.deepEqual(
+        [moves.slice(2), where()],
+        [
+          ["a 1", "a-b 4"],
+          ["1", "4"],
+        ],
+      );
+    });
+
+  it("takes back undecided what had too few reviews in twice the time, and promotes the others", async () => {
+    const { functions, moves, where } = aliasesOf([a, b]);
+    const few = { ...well, "a:2": { reviews: enough - 1 } };
+    const outcomes = await tryOut(functions, metricsOf(few), [a, b], brief);
+    assert.deepEqual(outcomes, [
+      { trial: b, is: "promoted" },
+      { trial: a, is: "undecided", why: "it had 49 reviews, and 50 are needed" },
+    ]);
+    assert.deepEqual(
+      [moves.slice(2), where()],
+      [
+        ["a-b 7", "a 1"],
+        ["1", "7"],
+      ],
+    );
+  });
+
+  it("promotes what gets its reviews in the second half", async () => {
+    const { functions, where } = aliasesOf([a]);
+    const start = Date.now();
+    const known: Record<string, Partial<Observed>> = { ...busy, "a:2": { reviews: 1 } };
+    const metrics = metricsOf(known, () => {
+      if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2) known["a:2"] = { reviews: enough };
+    });
+    assert.deepEqual(await tryOut(functions, metrics, [a], brief), [{ trial: a, is: "promoted" }]);
+    assert.deepEqual(where(), ["2"]);
+  });
+
+  it("begins with none that is not where it is said to be", async () => {
+    const { functions, elsewhere, where } = aliasesOf([a, b]);
+    elsewhere("a-b", "9");
+    const outcomes = await tryOut(functions, metricsOf(well), [a, b], brief);
+    const why = "it could not be watched: somebody else has just moved a-b; look at it again with postern status";
+    assert.deepEqual(outcomes, [
+      { trial: a, is: "taken back", why },
+      { trial: b, is: "lost", why: "somebody else has moved it to version 9" },
+    ]);
+    assert.deepEqual(where(), ["1", "9"]);
+  });
+
+  it("leaves alone what somebody else moves meanwhile, whatever comes of it", async () => {
+    for (const found of [well, { ...well, "a-b:7": { crashes: 5 } }, busy]) {
+      const { functions, elsewhere, where } = aliasesOf([a, b]);
+      await tryOut(
+        functions,
+        metricsOf(found, () => elsewhere("a", "9")),
+        [a, b],
+        brief,
+      );
+      assert.equal(where()[0], "9");
+      assert.doesNotMatch(String(where()[1]), /\+/);
+    }
+  });
+
+  it("leaves alone a trial that somebody else has begun meanwhile", async () => {
+    const { functions, elsewhere, where } = aliasesOf([a]);
+    await tryOut(
+      functions,
+      metricsOf(well, () => void elsewhere("a", "1", { 9: 0.5 })),
+      [a],
+      brief,
+    );
+    assert.deepEqual(where(), ["1+9"]);
+  });
+
+  // The release would say that it is live, while another version is.
+  it("doesn't say that it promoted what somebody else has moved", async () => {
+    const { functions, elsewhere, where } = aliasesOf([a]);
+    const outcomes = await tryOut(
+      functions,
+      metricsOf(well, () => elsewhere("a", "9")),
+      [a],
+      brief,
+    );
+    assert.deepEqual(where(), ["9"]);
+    assert.notEqual(outcomes[0]?.is, "promoted");
+  });
+
+  // Whoever is throttled for one alias has the others stay at two versions, with nobody watching.
+  it("takes back all others where one can't be moved", async () => {
+    const { functions, where } = aliasesOf([a, b]);
+    const move: Functions["move"] = async (rule, version, before, weights = {}) => {
+      if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
+      await functions.move(rule, version, before, weights);
+    };
+    const crashing = metricsOf({ ...well, "a-b:7": { crashes: 5 } });
+    await tryOut({ ...functions, move }, crashing, [a, b], brief).catch(() => {});
+    assert.equal(where()[1], "4");
+  });
+
+  it("takes all back where CloudWatch doesn't answer", async () => {
+    const { functions, where } = aliasesOf([a, b]);
+    const metrics = metricsOf(well, () => {
+      throw new Error("Rate exceeded");
+    });
+    const why = "it could not be watched: Rate exceeded";
+    assert.deepEqual(await tryOut(functions, metrics, [a, b], brief), [
+      { trial: a, is: "taken back", why },
+      { trial: b, is: "taken back", why },
+    ]);
+    assert.deepEqual(where(), ["1", "4"]);
+  });
+
+  it("takes all back where somebody stops it, before it begins or at any time", async () => {
+    for (const asked of [0, 1, 3]) {
+      const { functions, where } = aliasesOf([a, b]);
+      const stop = new AbortController();
+      let times = 0;
+      const metrics = metricsOf(well, () => {
+        if (++times === asked) stop.abort();
+      });
+      if (asked === 0) stop.abort();
+      const patient = { share: 0.1, milliseconds: 3_600_000, every: 1, signal: stop.signal };
+      const outcomes = await tryOut(functions, metrics, [a, b], patient);
+      const why = "somebody stopped it";
+      assert.deepEqual(outcomes, [
+        { trial: a, is: "taken back", why },
+        { trial: b, is: "taken back", why },
+      ]);
+      assert.deepEqual([times, where()], [asked, ["1", "4"]]);
+    }
+  });
+
+  it("of nothing asks nothing", async () => {
+    const { functions } = aliasesOf([]);
+    assert.deepEqual(await tryOut(functions, metricsOf({}, assert.fail), [], brief), []);
+  });
+
+  it("leaves every alias at one version alone, whatever happens", async () => {
+    const version = fc.record({ reviews: fc.nat(200), denials: fc.nat(5), crashes: fc.constantFrom(0, 0, 0, 9) });
+    const event = fc.constantFrom("nothing", "nothing", "CloudWatch fails", "somebody stops it", "somebody moves it");
+    const check = async (one: object, other: object, events: string[]) => {
+      const { functions, elsewhere, where } = aliasesOf([a, b]);
+      const stop = new AbortController();
+      const left = [...events];
+      const moved: boolean[] = [];
+      const metrics = metricsOf({ ...busy, "a:2": one, "a-b:7": other }, () => {
+        const next = left.shift();
+        if (next === "CloudWatch fails") throw new Error("no");
+        if (next === "somebody stops it") stop.abort();
+        if (next === "somebody moves it") moved.push(Boolean(elsewhere("a", "9")));
+      });
+      const watch = { share: 0.5, milliseconds: 3, every: 1, signal: stop.signal };
+      const outcomes = await tryOut(functions, metrics, [a, b], watch);
+      assert.deepEqual(outcomes.map(({ trial }) => trial.rule).sort(), ["a", "a-b"]);
+      for (const [index, trial] of [a, b].entries()) {
+        const is = outcomes.find((outcome) => outcome.trial === trial)?.is;
+        const isMoved = trial === a && moved.length > 0;
+        assert.equal(where()[index], isMoved ? where()[index] : is === "promoted" ? trial.fresh : trial.old);
+        assert.match(String(where()[index]), isMoved ? /^(9|2)$/ : /^[1247]$/);
+      }
+    };
+    await fc.assert(fc.asyncProperty(version, version, fc.array(event, { maxLength: 4 }), check), { numRuns: 60 });
+  });
+});

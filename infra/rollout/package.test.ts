@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Template } from "../aws/stack.ts";
+import { changeOf, isUnchanged, rightsIn, rulesIn, withKept } from "./package.ts";
+
+/** What the templates of such rules have: as osls and serverless.yml name it. */
+const ids: Record<string, string> = {
+  a: "A",
+  "a-b": "ADashb",
+  "a-b-c": "ADashbDashc",
+  ab: "Ab",
+  a1: "A1",
+  dash: "Dash",
+};
+const rules = Object.keys(ids);
+type Resources = Template["Resources"];
+
+const around = (rule: string, mark = ""): Resources => {
+  const id = ids[rule];
+  return {
+    [`${id}LambdaFunction`]: {
+      Type: "AWS::Lambda::Function",
+      Properties: { FunctionName: `postern-test-${rule}`, Handler: `index.handler${mark}` },
+    },
+    [`${id}LogGroup`]: { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName: `/aws/lambda/${rule}${mark}` } },
+    [`${id}Role`]: { Type: "AWS::IAM::Role", Properties: {} },
+    [`${id}Alias`]: { Type: "AWS::Lambda::Alias", Properties: { Name: "live" } },
+  };
+};
+const templateOf = (names: string[], mark = "", more: Resources = {}): Template => ({
+  Resources: {
+    HttpApi: { Type: "AWS::ApiGatewayV2::Api", Properties: { Name: "postern-test" } },
+    ...Object.assign({}, ...names.map((rule) => around(rule, mark))),
+    ...more,
+  },
+  Outputs: {
+    BaseUrl: { Value: "https://api" },
+    ...Object.fromEntries(names.map((rule) => [`${ids[rule]}RoleArn`, { Value: `role of ${rule}${mark}` }])),
+  },
+});
+
+describe("a stack that would change", () => {
+  const before = templateOf(["a", "a-b"]);
+  const lambda = (properties: object): Template =>
+    templateOf(["a", "a-b"], "", {
+      ALambdaFunction: {
+        Type: "AWS::Lambda::Function",
+        Properties: { FunctionName: "postern-test-a", Handler: "index.handler", ...properties },
+      },
+    });
+
+  it("is new where there was none", () => {
+    const { isNew, added, changed, removed } = changeOf(undefined, templateOf(["a"]));
+    assert.deepEqual([isNew, changed, removed], [true, [], []]);
+    const own = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
+    assert.deepEqual(added, ["HttpApi", ...own, "output BaseUrl", "output ARoleArn"]);
+    assert.equal(isUnchanged(changeOf(undefined, { Resources: {} })), false);
+  });
+
+  it("is the same, whatever the order", () => {
+    const turned = Object.fromEntries(Object.entries(before.Resources).reverse());
+    const change = changeOf(before, { ...before, Resources: turned });
+    assert.deepEqual(change, { isNew: false, added: [], changed: [], removed: [] });
+    assert.equal(isUnchanged(change), true);
+  });
+
+  it("is the same where only what versions carry is another", () => {
+    const carried = {
+      ...{ Code: { S3Key: "a.zip" }, Environment: { Variables: { A: "b" } }, Description: "other" },
+      ...{ MemorySize: 1024, Timeout: 30 },
+    };
+    for (const [name, value] of Object.entries(carried))
+      assert.equal(isUnchanged(changeOf(before, lambda({ [name]: value }))), true, name);
+    for (const [name, value] of Object.entries({ Runtime: "nodejs26.x", Role: "other", Handler: "other" }))
+      assert.deepEqual(changeOf(before, lambda({ [name]: value })).changed, ["ALambdaFunction"], name);
+  });
+
+  it("has such fields of other resources, too", () => {
+    const described = (Description: string) =>
+      templateOf([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
+    assert.deepEqual(changeOf(described("a"), described("b")).changed, ["Alarm"]);
+  });
+
+  it("has what is added, changed and removed, resources and outputs", () => {
+    const after = templateOf(["a-b", "ab"]);
+    after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
+    after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
+    const change = changeOf(before, after);
+    assert.deepEqual(change, {
+      isNew: false,
+      added: ["AbLambdaFunction", "AbLogGroup", "AbRole", "AbAlias", "output AbRoleArn"],
+      changed: ["ADashbRole", "output BaseUrl"],
+      removed: ["ALambdaFunction", "ALogGroup", "ARole", "AAlias", "output ARoleArn"],
+    });
+    assert.equal(isUnchanged(change), false);
+  });
+
+  it("differs in one of these alone", () => {
+    const same = { isNew: false, added: [], changed: [], removed: [] };
+    for (const one of [{ isNew: true }, { added: ["a"] }, { changed: ["a"] }, { removed: ["a"] }])
+      assert.equal(isUnchanged({ ...same, ...one }), false, JSON.stringify(one));
+  });
+});
+
+describe("the rules of a stack", () => {
+  it("are those with functions of the stage", () => {
+    assert.deepEqual(rulesIn(templateOf(rules), "test"), rules);
+    assert.deepEqual(rulesIn(templateOf(rules), "other"), []);
+    assert.deepEqual(rulesIn(undefined, "test"), []);
+  });
+});
+
+describe("what is kept of rules that are off", () => {
+  const old = templateOf(rules, " as it was");
+  const own = (rule: string, { Resources, Outputs }: Template) =>
+    [...Object.keys(around(rule)), `${ids[rule]}RoleArn`].map((id) => Resources[id] ?? Outputs?.[id]);
+
+  for (const rule of rules)
+    it(`is all of ${rule}, and nothing of any other`, () => {
+      const fresh = templateOf(rules.filter((one) => one !== rule));
+      const whole = withKept(fresh, old, [rule]);
+      assert.deepEqual(own(rule, whole), own(rule, old));
+      for (const other of rules.filter((one) => one !== rule)) assert.deepEqual(own(other, whole), own(other, fresh));
+      assert.deepEqual(whole.Resources.HttpApi, fresh.Resources.HttpApi);
+      assert.deepEqual(Object.keys(whole.Resources).sort(), Object.keys(old.Resources).sort());
+      assert.deepEqual(Object.keys(whole.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
+    });
+
+  it("is nothing where nothing was there, or nothing is kept", () => {
+    const fresh = templateOf(["a"]);
+    assert.deepEqual(withKept(fresh, undefined, ["a-b"]), fresh);
+    assert.deepEqual(withKept(fresh, old, []), fresh);
+  });
+
+  it("leaves the templates as they were", () => {
+    const [fresh, copy] = [templateOf(["a"]), templateOf(["a"])];
+    withKept(fresh, old, ["a-b"]);
+    assert.deepEqual([fresh, old], [copy, templateOf(rules, " as it was")]);
+  });
+});
+
+describe("the rights of a stack", () => {
+  const roleOf = (...Statement: object[]): Resources[string] => ({
+    Type: "AWS::IAM::Role",
+    Properties: { Policies: [{ PolicyName: "one", PolicyDocument: { Statement } }] },
+  });
+  const table: [string, object, string[]][] = [
+    ["none, of its own log", { Action: ["logs:CreateLogStream", "logs:PutLogEvents"], Resource: "*" }, []],
+    [
+      "each action",
+      { Action: ["ec2:DescribeA", "ec2:DescribeB"], Resource: "*" },
+      ["ARole: ec2:DescribeA on *", "ARole: ec2:DescribeB on *"],
+    ],
+    [
+      "one action",
+      { Action: "ssm:GetParameter", Resource: "arn:aws:ssm:a" },
+      ["ARole: ssm:GetParameter on arn:aws:ssm:a"],
+    ],
+    ["on what is made from others", { Action: "a:B", Resource: { "Fn::Sub": "arn:x" } }, ["ARole: a:B on arn:x"]],
+    ["on another resource", { Action: "a:B", Resource: { Ref: "Table" } }, ["ARole: a:B on Table"]],
+    [
+      "on an attribute of one",
+      { Action: "a:B", Resource: { "Fn::GetAtt": ["Table", "Arn"] } },
+      ["ARole: a:B on Table"],
+    ],
+    ["on several", { Action: "a:B", Resource: ["x", "y"] }, ['ARole: a:B on ["x","y"]']],
+  ];
+  for (const [name, statement, rights] of table)
+    it(`are ${name}`, () => assert.deepEqual(rightsIn({ Resources: { ARole: roleOf(statement) } }), rights));
+
+  it("are those of every role, and there are none without roles", () => {
+    const Resources = {
+      ARole: roleOf({ Action: "a:A", Resource: "*" }, { Action: "a:B", Resource: "*" }),
+      BRole: roleOf({ Action: "b:A", Resource: "*" }),
+      Plain: { Type: "AWS::IAM::Role" },
+      Bucket: { Type: "AWS::S3::Bucket", Properties: { Policies: "none of a role" } },
+    };
+    assert.deepEqual(rightsIn({ Resources }), ["ARole: a:A on *", "ARole: a:B on *", "BRole: b:A on *"]);
+    assert.deepEqual(rightsIn(undefined), []);
+  });
+});

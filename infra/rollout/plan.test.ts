@@ -1,0 +1,508 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { rule } from "#lib/rule.ts";
+import type { Metrics } from "../aws/metrics.ts";
+import type { Template } from "../aws/stack.ts";
+import type { Manifest } from "../clusters/api.ts";
+import type { Known } from "./emergency.ts";
+import type { Part } from "./package.ts";
+import {
+  type Cost,
+  isIdle,
+  type PartPlan,
+  type Plan,
+  planAsData,
+  planCosts,
+  planInWords,
+  planParts,
+  planRights,
+  planStack,
+  rulesToKeep,
+} from "./plan.ts";
+import type { Release } from "./releases.ts";
+import type { ClusterPlan } from "./targets.ts";
+
+const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
+const made = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
+const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_ACCEPTS: "local.1" };
+const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10 };
+const settled = (settings: object, mode: "enforce" | "warn" = "enforce") => ({ keyVersions: [1], mode, settings });
+
+const partOf = (name: string, more: Partial<Part> = {}): Part => ({
+  ...{ name, listed: { name, folder: "", phases: ["validate"], rule: made }, asks: false, logic: "logic" },
+  wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
+  share: { rule: name, clusters: { local: settled({}) } },
+  ...more,
+});
+
+const modified = new Date("2026-01-01T00:00:00Z");
+const knownOf = (name: string, more: Partial<Known> = {}, version = "1"): Known => {
+  const whole = { ...substance, version, description: "", modified };
+  const live = { version, weights: {}, revision: "r" };
+  return { ...{ rule: name, version, weights: {}, modified, live, versions: [whole], whole }, ...more };
+};
+
+const releaseOf = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
+  ...{ id, at: modified.toISOString(), by: "somebody", complete: true, clusters: {} },
+  rules: Object.fromEntries(
+    Object.entries(rules).map(([name, version]) => {
+      const { logic, share } = partOf(name);
+      return [name, { version, logic, share }];
+    }),
+  ),
+  ...more,
+});
+/** A cluster that was told of entries for these rules. */
+const toldOf = (...names: string[]) => {
+  const manifest: Manifest = {
+    ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
+    webhooks: names.map((name) => ({ name: `${name}.postern.dev` })),
+  };
+  return { at: modified.toISOString(), keyVersion: 1, hardened: [], since: {}, manifests: [manifest] };
+};
+
+describe("what becomes of a rule", () => {
+  const name = "a";
+  const released = [releaseOf(1, { a: "1" })];
+  const planned = (part: Part, known: Known | undefined, all = released) => {
+    const [plan, ...more] = planParts([part], new Map(known ? [[name, known]] : []), all);
+    assert.ok(plan && more.length === 0);
+    assert.deepEqual([plan.part, plan.known], [part, known]);
+    return { changes: plan.changes, settings: plan.settings };
+  };
+  const wanted = (change: object): Part => {
+    const part = partOf(name);
+    return { ...part, wanted: { ...part.wanted, ...change } };
+  };
+  const shared = (settings: object, mode?: "warn"): Partial<Part> => ({
+    share: { rule: name, clusters: { local: settled(settings, mode) } },
+  });
+  const otherCode = { ...partOf(name).wanted, codeSha256: "other" };
+  const disarmed = { disarmed: { until: new Date("2027-01-01T00:00:00Z"), version: "1" }, version: "2" };
+
+  const table: [string, Part, Known | undefined, string[], string[]?][] = [
+    ["nothing, where it is as wanted", partOf(name), knownOf(name), []],
+    ["a new function", partOf(name), undefined, ["new"]],
+    ["other code", { ...partOf(name, { logic: "other" }), wanted: otherCode }, knownOf(name), ["code"]],
+    [
+      "other settings",
+      { ...partOf(name, shared({ minimum: 2 })), wanted: otherCode },
+      knownOf(name),
+      ["settings"],
+      ["local.settings.minimum: nothing → 2"],
+    ],
+    [
+      "both",
+      { ...partOf(name, { ...shared({}, "warn"), logic: "other" }), wanted: otherCode },
+      knownOf(name),
+      ["code", "settings"],
+      ['local.mode: "enforce" → "warn"'],
+    ],
+    ["other code, where nobody knows what it is made of", wanted({ codeSha256: "other" }), knownOf(name), ["code"]],
+    ["other keys", wanted({ environment: { ...environment, POSTERN_KEYS: "key,second" } }), knownOf(name), ["keys"]],
+    ["more time", wanted({ timeout: 11 }), knownOf(name), ["sizing"]],
+    ["more memory and other keys", wanted({ memorySize: 512, environment: {} }), knownOf(name), ["keys", "sizing"]],
+    ["nothing, where the version that it stands in for is as wanted", partOf(name), knownOf(name, disarmed), []],
+    [
+      "a trial that is left, where all else is as wanted",
+      partOf(name),
+      knownOf(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
+      ["a trial that nobody watches any more"],
+    ],
+    [
+      "other code and a trial that is left",
+      { ...partOf(name, { logic: "other" }), wanted: otherCode },
+      knownOf(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
+      ["code", "a trial that nobody watches any more"],
+    ],
+  ];
+  for (const [what, part, known, changes, settings = []] of table)
+    it(`is ${what}`, () => assert.deepEqual(planned(part, known), { changes, settings }));
+
+  it("is a proof, where a version is as wanted that was never released", () => {
+    for (const all of [[], [releaseOf(1, { b: "1" })], [releaseOf(2, { a: "2" })]])
+      assert.deepEqual(planned(partOf(name), knownOf(name), all).changes, ["not proven yet"]);
+    assert.deepEqual(planned(partOf(name), knownOf(name), [releaseOf(2, { a: "2" }), ...released]).changes, []);
+  });
+
+  it("is compared with the release that had its version, whatever came after", () => {
+    const older = releaseOf(1, { a: "1" });
+    const newer = releaseOf(2, { a: "2" });
+    if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: settled({ minimum: 9 }) } };
+    const part = { ...partOf(name, shared({ minimum: 2 })), wanted: otherCode };
+    assert.deepEqual(planned(part, knownOf(name), [newer, older]).settings, ["local.settings.minimum: nothing → 2"]);
+    assert.deepEqual(planned(part, knownOf(name, {}, "2"), [newer, older]).settings, ["local.settings.minimum: 9 → 2"]);
+  });
+
+  it("is told for each, in their order", () => {
+    const states = new Map([["b", knownOf("b")]]);
+    const plans = planParts(
+      ["c", "b", "a"].map((one) => partOf(one)),
+      states,
+      [releaseOf(1, { b: "1" })],
+    );
+    assert.deepEqual(
+      plans.map(({ part, changes }) => [part.name, changes]),
+      [
+        ["c", ["new"]],
+        ["b", []],
+        ["a", ["new"]],
+      ],
+    );
+  });
+});
+
+describe("settings that differ", () => {
+  const differences = (before: object, after: object): string[] => {
+    const release = releaseOf(1, { a: "1" });
+    if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": settled(before) } };
+    const part = partOf("a", { share: { rule: "a", clusters: { "prod-eu": settled(after) } } });
+    return planParts([part], new Map([["a", knownOf("a")]]), [release])[0]?.settings ?? [];
+  };
+  const long = "x".repeat(100);
+  const table: [string, object, object, string[]][] = [
+    ["a number", { minimum: 2 }, { minimum: 3 }, ["minimum: 2 → 3"]],
+    ["deep inside", { a: { b: { c: 1, d: 2 } } }, { a: { b: { c: 2, d: 2 } } }, ["a.b.c: 1 → 2"]],
+    ["what is there no more", { a: 1 }, {}, ["a: 1 → nothing"]],
+    ["what is new", {}, { a: { b: null } }, ['a: nothing → {"b":null}']],
+    ["null and nothing", { a: null }, {}, ["a: null → nothing"]],
+    ["lists as a whole", { a: ["x", "y"] }, { a: ["x"] }, ['a: ["x","y"] → ["x"]']],
+    ["a map that was a list", { a: ["x"] }, { a: { x: 1 } }, ['a: ["x"] → {"x":1}']],
+    [
+      "several, those that go first",
+      { a: 1, b: 1, c: 1 },
+      { d: 1, c: 1, b: 2 },
+      ["a: 1 → nothing", "b: 1 → 2", "d: nothing → 1"],
+    ],
+    ["long texts, cut short", { a: long }, { a: "y" }, [`a: "${"x".repeat(56)}… → "y"`]],
+    ["texts of sixty characters, whole", { a: "x".repeat(58) }, {}, [`a: "${"x".repeat(58)}" → nothing`]],
+    ["texts of sixty-one, cut short", { a: "x".repeat(59) }, {}, [`a: "${"x".repeat(56)}… → nothing`]],
+    ["a map that was null", { a: null }, { a: { b: 1 } }, ['a: null → {"b":1}']],
+    ["nothing, in another order", { a: 1, b: { c: 1, d: 1 } }, { b: { d: 1, c: 1 }, a: 1 }, []],
+  ];
+  for (const [name, before, after, sentences] of table)
+    it(`are told where they stand: ${name}`, () =>
+      assert.deepEqual(
+        differences(before, after),
+        sentences.map((sentence) => `prod-eu.settings.${sentence}`),
+      ));
+
+  it("may be a whole cluster's", () => {
+    const release = releaseOf(1, { a: "1" });
+    const part = partOf("a", { share: { rule: "a", clusters: { other: settled({}) } } });
+    const [plan] = planParts([part], new Map([["a", knownOf("a")]]), [release]);
+    const text = JSON.stringify(settled({}));
+    assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
+  });
+});
+
+/** As osls and serverless.yml name them. */
+const idOf: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
+const templateOf = (...rules: string[]): Template => ({
+  Resources: {
+    HttpApi: { Type: "AWS::ApiGatewayV2::Api" },
+    ...Object.fromEntries(
+      rules.flatMap((name) => [
+        [
+          `${idOf[name]}LambdaFunction`,
+          { Type: "AWS::Lambda::Function", Properties: { FunctionName: `postern-test-${name}` } },
+        ],
+        [`${idOf[name]}Role`, { Type: "AWS::IAM::Role" }],
+      ]),
+    ),
+  },
+  Outputs: {},
+});
+const functionsIn = ({ Resources }: Template) =>
+  Object.keys(Resources)
+    .filter((id) => id.endsWith("LambdaFunction"))
+    .map((id) => id.replace("LambdaFunction", ""));
+
+describe("a rule that is off now", () => {
+  const parts = [partOf("a-b")];
+  const deployed = templateOf("a", "a-b", "ab");
+  const kept = (all: Release[], template: Template | undefined = deployed) => rulesToKeep("test", template, parts, all);
+
+  const table: [string, Release[], string[]][] = [
+    ["goes, where nothing was ever released", [], []],
+    ["stays, where the newest release has it", [releaseOf(1, { a: "1", "a-b": "1" })], ["a"]],
+    ["goes, where the newest release hasn't", [releaseOf(2, { "a-b": "1" }), releaseOf(1, { a: "1", "a-b": "1" })], []],
+    [
+      "stays, as long as any cluster has an entry for it",
+      [releaseOf(2, { "a-b": "1" }, { clusters: { one: toldOf("a-b"), two: toldOf("variant.ab", "a-b") } })],
+      ["ab"],
+    ],
+    [
+      "stays, where one has a release, another an entry",
+      [releaseOf(2, { a: "1" }, { clusters: { one: toldOf("ab") } })],
+      ["a", "ab"],
+    ],
+    [
+      "stays for its own sake, not for one whose name begins as its own",
+      [releaseOf(2, { "a-b": "1" }, { clusters: { one: toldOf("a-b") } })],
+      [],
+    ],
+  ];
+  for (const [name, all, names] of table) it(name, () => assert.deepEqual(kept(all), names));
+
+  it("has no release by a name that every object has", () =>
+    assert.deepEqual(kept([releaseOf(1, {})], templateOf("constructor")), []));
+
+  it("can only stay where it is", () => {
+    const all = [releaseOf(1, { a: "1", b: "1", "a-b": "1" })];
+    assert.deepEqual(kept(all), ["a"]);
+    assert.deepEqual(rulesToKeep("test", undefined, parts, all), []);
+    assert.deepEqual(rulesToKeep("other", deployed, parts, all), []);
+  });
+
+  describe("in the stack", () => {
+    const off = { parts, template: templateOf("a-b"), notes: [] };
+    const on = [releaseOf(1, { a: "1", "a-b": "1" })];
+    const since = [releaseOf(2, { "a-b": "1" }), ...on];
+    const both = templateOf("a", "a-b");
+
+    it("keeps its function one release, so that nothing of the stack changes", () => {
+      const { template, stack, kept } = planStack("test", off, both, on, false);
+      assert.deepEqual([functionsIn(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
+    });
+
+    it("is left there by a deployment that has nothing else to do, however often", () => {
+      const { template, stack, kept } = planStack("test", off, both, since, false);
+      assert.deepEqual([functionsIn(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
+    });
+
+    it("goes with the next one that has something to do, elsewhere or in the stack", () => {
+      const removed = ["ALambdaFunction", "ARole"];
+      const elsewhere = planStack("test", off, both, since, true);
+      assert.deepEqual([functionsIn(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
+      assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
+      const grown = { ...off, parts: [...parts, partOf("b")], template: templateOf("a-b", "b") };
+      const here = planStack("test", grown, both, since, false);
+      assert.deepEqual([functionsIn(here.template), here.kept], [["ADashb", "B"], []]);
+      assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
+    });
+
+    it("is served as it was when it is on again", () => {
+      const again = { parts: [partOf("a"), ...parts], template: both, notes: [] };
+      const { stack, kept } = planStack("test", again, both, since, true);
+      assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
+    });
+
+    it("is not there in a stack that is new", () => {
+      const { template, stack, kept } = planStack("test", off, undefined, [], true);
+      assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
+    });
+  });
+});
+
+describe("rights", () => {
+  const withRight = (Action: string): Template => {
+    const PolicyDocument = { Statement: [{ Action, Resource: "*" }] };
+    return { Resources: { ARole: { Type: "AWS::IAM::Role", Properties: { Policies: [{ PolicyDocument }] } } } };
+  };
+  it("are added and removed as roles have them", () => {
+    const none = { added: [], removed: [] };
+    assert.deepEqual(planRights(withRight("a:A"), withRight("a:A")), none);
+    assert.deepEqual(planRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
+    assert.deepEqual(planRights(withRight("a:A"), withRight("a:B")), {
+      added: ["ARole: a:B on *"],
+      removed: ["ARole: a:A on *"],
+    });
+  });
+});
+
+const same: PartPlan = { part: partOf("a"), known: knownOf("a"), changes: [], settings: [] };
+const asItShallBe: ClusterPlan = { cluster: "local", hardened: [], differences: [], notes: [] };
+const idle: Plan = {
+  ...{ stage: "test", template: templateOf("a"), parts: [same], kept: [], clusters: [asItShallBe], notes: [] },
+  stack: { isNew: false, added: [], changed: [], removed: [] },
+  rights: { added: [], removed: [] },
+};
+
+describe("a plan", () => {
+  const table: [string, Partial<Plan>, boolean][] = [
+    ["is idle where nothing differs", {}, true],
+    ["is idle where notes are all there is", { notes: ["a"], clusters: [{ ...asItShallBe, notes: ["b"] }] }, true],
+    ["is idle where a function is only kept", { kept: ["b"] }, true],
+    ["isn't where the stack is new", { stack: { ...idle.stack, isNew: true } }, false],
+    ["isn't where the stack changes", { stack: { ...idle.stack, changed: ["A"] } }, false],
+    ["isn't where a rule changes", { parts: [same, { ...same, changes: ["keys"] }] }, false],
+    ["isn't where a cluster differs", { clusters: [asItShallBe, { ...asItShallBe, differences: ["a"] }] }, false],
+    ["isn't where nobody knows how a cluster is", { clusters: [{ ...asItShallBe, unknown: "no way there" }] }, false],
+  ];
+  for (const [name, change, expected] of table) it(name, () => assert.equal(isIdle({ ...idle, ...change }), expected));
+
+  describe("costs", () => {
+    const now = new Date("2026-02-01T00:00:00Z");
+    const functions = { nameOf: (name: string) => `postern-test-${name}` };
+    const costs = (metrics: Metrics, door: "http" | "url", parts: Part[]) =>
+      // Nothing but its name is asked of a function.
+      planCosts({ functions: { ...unasked, ...functions }, metrics }, door, parts, now);
+    const no = () => assert.fail("the price is known without it");
+    const unasked = {
+      ...{ rules: no, live: no, versions: no, invoke: no, move: no, publish: no, prune: no, unpublished: no },
+      ...{ restore: no, republish: no },
+    };
+    const metrics: Metrics = {
+      ask: async (questions, from, to) => {
+        assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
+        const told: Record<string, number> = {
+          "AWS/Lambda Invocations of postern-test-a": 2_000_000,
+          "AWS/Lambda Duration of postern-test-a": 20_000_000,
+        };
+        const answers = Object.entries<(typeof questions)[keyof typeof questions]>(questions).map(
+          ([name, { namespace, metric, dimensions, stat }]) => {
+            assert.equal(stat, "Sum");
+            return [name, told[`${namespace} ${metric} of ${dimensions.FunctionName}`] ?? 0];
+          },
+        );
+        return Object.fromEntries(answers);
+      },
+    };
+    const rounded = (all: Cost[]) =>
+      all.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
+
+    it("what its reviews of the last thirty days did", async () => {
+      const asking = partOf("b", { asks: true });
+      assert.deepEqual(rounded(await costs(metrics, "url", [partOf("a"), asking])), [
+        ["a", "0.74", 2_000_000, "1.48"],
+        ["b", "0.81", 0, "0.00"],
+      ]);
+      assert.deepEqual(rounded(await costs(metrics, "http", [partOf("a")])), [["a", "1.74", 2_000_000, "3.48"]]);
+    });
+
+    it("what is usual, where CloudWatch doesn't answer", async () => {
+      const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
+      assert.deepEqual(rounded(await costs(silent, "url", [partOf("a")])), [["a", "0.72", 0, "0.00"]]);
+    });
+  });
+
+  const until = new Date("2999-01-01T00:00:00Z");
+  const busy: Plan = {
+    stage: "prod",
+    template: templateOf(),
+    stack: { isNew: false, added: ["BRole"], changed: ["HttpApiStage"], removed: ["CRole", "output COut"] },
+    parts: [
+      { part: partOf("b"), known: undefined, changes: ["new"], settings: [] },
+      {
+        ...{ part: partOf("minimum-replicas"), known: knownOf("minimum-replicas", { previous: "6" }, "7") },
+        ...{
+          changes: ["code", "settings"],
+          settings: ["prod-eu.settings.minimum: 2 → 3", 'prod-eu.mode: "warn" → "enforce"'],
+        },
+      },
+      same,
+      { ...same, part: partOf("priority"), known: knownOf("priority", { disarmed: { until, version: "3" } }, "4") },
+      { ...same, part: partOf("armed"), known: knownOf("armed", { disarmed: { until: modified, version: "3" } }) },
+    ],
+    kept: ["old-rule"],
+    rights: { added: ["BRole: ec2:DescribeVolumes on *"], removed: ["ARole: ssm:GetParameter on arn:x"] },
+    clusters: [
+      {
+        ...asItShallBe,
+        cluster: "prod-eu",
+        hardened: ["b"],
+        differences: ["entry b.postern.dev is missing"],
+        notes: ["b fails open as yet"],
+      },
+      asItShallBe,
+      { ...asItShallBe, cluster: "prod-us", unknown: "cluster prod-us doesn't answer" },
+    ],
+    notes: ["a note", "another"],
+  };
+  const costs: Cost[] = [
+    { rule: "b", million: 1.7216, reviews: 0, month: 0 },
+    { rule: "minimum-replicas", million: 1.7383, reviews: 2_000_000.4, month: 3.4766 },
+  ];
+
+  it("is read by people", () => {
+    assert.equal(planInWords(busy, costs), inWords);
+  });
+
+  it("says so where nothing is to be done", () => {
+    const [before, after] = planInWords(idle, []).split("\ncost, roughly\n");
+    assert.equal(
+      before,
+      `stage test
+
+stack
+  stays as it is
+
+rules
+  1 of 1 stays as it is
+
+cluster local
+  is as it shall be
+`,
+    );
+    assert.equal(after, "  RULE  A MILLION REVIEWS  LAST 30 DAYS  A MONTH\n");
+  });
+
+  it("of a new stage has no list of all it is made of", () => {
+    const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
+    assert.match(planInWords({ ...idle, stack }, []), /^stack\n {2}is new: 3 resources\n\nrules$/m);
+  });
+
+  it("is read by programs", () => {
+    const [one, other] = [busy.parts[0], busy.parts[1]];
+    assert.ok(one && other);
+    const data = JSON.parse(JSON.stringify(planAsData(busy, costs)));
+    assert.deepEqual(data, {
+      ...{ stage: "prod", idle: false, stack: busy.stack, kept: ["old-rule"], rights: busy.rights, costs },
+      rules: [
+        { rule: "b", changes: ["new"], settings: [], live: null, disarmedUntil: null },
+        { rule: "minimum-replicas", changes: other.changes, settings: other.settings, live: "7", disarmedUntil: null },
+        { rule: "a", changes: [], settings: [], live: "1", disarmedUntil: null },
+        { rule: "priority", changes: [], settings: [], live: "4", disarmedUntil: until.toISOString() },
+        { rule: "armed", changes: [], settings: [], live: "1", disarmedUntil: modified.toISOString() },
+      ],
+      clusters: busy.clusters,
+      notes: busy.notes,
+    });
+    assert.deepEqual(Reflect.get(planAsData(idle, []), "idle"), true);
+  });
+});
+
+const inWords = `stage prod
+
+stack
+  + BRole
+  ~ HttpApiStage
+  - CRole
+  - output COut
+
+rules
+  ~ b: new
+  ~ minimum-replicas: code, settings (live: version 7)
+      prod-eu.settings.minimum: 2 → 3
+      prod-eu.mode: "warn" → "enforce"
+  - old-rule: is off now; its function stays for one release
+  ! priority: disarmed until 2999-01-01T00:00:00.000Z
+  3 of 5 stay as they are
+
+rights in AWS
+  + BRole: ec2:DescribeVolumes on *
+  - ARole: ssm:GetParameter on arn:x
+
+cluster prod-eu
+  ~ entry b.postern.dev is missing
+  b fails open as yet
+
+cluster local
+  is as it shall be
+
+cluster prod-us
+  ? cluster prod-us doesn't answer
+
+cost, roughly
+  RULE              A MILLION REVIEWS  LAST 30 DAYS  A MONTH
+  b                 $1.72              0             -
+  minimum-replicas  $1.74              2000000       $3.48
+  together $3.48 a month
+
+a note
+
+another
+`;
