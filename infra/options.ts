@@ -1,8 +1,15 @@
 import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import type { Deployer } from "./clusters/access.ts";
 import type { Option, Options } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Config, chooseCluster } from "./config.ts";
+import { openSigner, type Signer } from "./keys.ts";
+
+/** What every verb for AWS takes. */
+export const stageOption = {
+  stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
+} satisfies Record<string, Option>;
 
 /** What verbs take that reach clusters. */
 export const clusterOptions = {
@@ -12,6 +19,17 @@ export const clusterOptions = {
   url: { type: "string", value: "BASE", says: "where the rules are served, if not by AWS's own address" },
   ca: { type: "string", value: "FILE", says: "the CA that signed that address's certificate, if it is no public one" },
 } satisfies Record<string, Option>;
+
+/** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
+export const duration = (text: string | undefined, option: string): number => {
+  const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
+  const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
+  if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)
+    throw new Complaint(
+      `--${option} takes a time from 1m to 24h, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
+    );
+  return milliseconds;
+};
 
 export const chosenClusters = (config: Config, options: Options): string[] => {
   const name = options.text("cluster");
@@ -51,4 +69,16 @@ export const doorIn = async (options: Options): Promise<{ url?: string; ca?: str
     ...(url !== undefined && { url: address(url, "--url") }),
     ...(ca !== undefined && { ca: await certificate(ca) }),
   };
+};
+
+/** What signs a cluster's URLs: a stage's key where one is named, or else the one on this machine. */
+export const signerOf = async (options: Options, file: string): Promise<Signer> => {
+  if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
+  // AWS's clients are for those alone who name a stage.
+  const [{ inStage }, { readKeyring }] = await Promise.all([import("./aws/stage.ts"), import("./rollout/keyring.ts")]);
+  return inStage(options, async ({ name, parameters }) => {
+    const keyring = await readKeyring(parameters);
+    if (keyring === undefined) throw new Complaint(`stage ${name} has no keys yet; postern deploy makes them`, 1);
+    return keyring.current;
+  });
 };

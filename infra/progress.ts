@@ -47,6 +47,9 @@ const barOf = (done: number, total: number): string => {
   return `[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`;
 };
 
+/** `1 object`, `2 objects`. */
+export const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
+
 /** So many at once, in their order. What one throws is thrown when those under way are over. */
 export const inParallel = async <T, R>(
   atOnce: number,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,11 +10,12 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { LambdaClient } from "@aws-sdk/client-lambda";
-import { type Functions, openFunctions } from "../infra/aws/functions.ts";
+import { type Functions, openFunctions, type Wanted } from "../infra/aws/functions.ts";
 import { shareOf } from "../infra/bench/handler.ts";
 import { bundle } from "../infra/bundle.ts";
 import { readRule } from "../infra/registry.ts";
 import { arm, disarm, rollBack, standingOf } from "../infra/rollout/emergency.ts";
+import { prove } from "../infra/rollout/prove.ts";
 import { zip } from "../infra/zip.ts";
 import { type Fault, type LambdaService, openLambda } from "./aws/lambda.ts";
 import { signing } from "./signing.ts";
@@ -188,6 +190,101 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
         assert.deepEqual([latest()?.code, latest()?.environment], [good, environment], `after ${step} calls`);
       }
       assert.ok(step > 8, `${step} steps`);
+    });
+  });
+
+  describe("that get a new version", () => {
+    const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
+    const wanted = (code: Buffer, further: Record<string, string> = {}): Wanted => ({
+      zip: code,
+      codeSha256: createHash("sha256").update(code).digest("base64"),
+      ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
+    });
+
+    it("have it published once, whatever has to change for it, and nothing points at it", async () => {
+      const versions: string[] = [];
+      for (const one of [wanted(other), wanted(other), wanted(other, { MORE: "x" }), { ...wanted(other), timeout: 20 }])
+        versions.push(await functions.publish(rule, one));
+      assert.deepEqual(versions, ["2", "2", "3", "4"]);
+      assert.equal(live()?.version, "1");
+      const found = await functions.versions(rule);
+      assert.deepEqual(
+        found.map(({ version, timeout, environment: { MORE } }) => [version, timeout, MORE]),
+        [
+          ["1", found[0]?.timeout, undefined],
+          ["2", 10, undefined],
+          ["3", 10, "x"],
+          ["4", 20, undefined],
+        ],
+      );
+    });
+
+    it("wait for an update that is under way, and try again what Lambda was too busy for", async () => {
+      const faults: Fault[] = [
+        { status: 409, error: "ResourceConflictException" },
+        { status: 429, error: "TooManyRequestsException" },
+        { status: 500, error: "ServiceException" },
+        "cut",
+      ];
+      service.fault = ({ action }, when) =>
+        when === "before" && /UpdateFunctionCode|PublishVersion/.test(action) ? faults.shift() : undefined;
+      assert.equal(await functions.publish(rule, wanted(other)), "2");
+      assert.deepEqual(faults, []);
+    });
+
+    it("have none where somebody else changes them at the same time, at whatever point", async () => {
+      for (const [action, when] of [
+        ["UpdateFunctionCode", "before"],
+        ["UpdateFunctionCode", "after"],
+        ["PublishVersion", "before"],
+      ] as const) {
+        service.functions.clear();
+        service.create(name, good, environment);
+        let isDone = false;
+        service.fault = (heard, at) => {
+          if (isDone || !heard.action.endsWith(action) || at !== when) return undefined;
+          isDone = true;
+          const found = service.functions.get(name);
+          assert.ok(found);
+          found.latest = { ...found.latest, code: crashing, revision: "theirs" };
+          return undefined;
+        };
+        await assert.rejects(
+          functions.publish(rule, wanted(other)),
+          /somebody else changes always-deny at the same time/,
+        );
+        assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
+      }
+    });
+
+    it("say so where the account has no room for it", async () => {
+      service.fault = ({ action }, when) =>
+        when === "before" && action.endsWith("UpdateFunctionCode")
+          ? { status: 400, error: "CodeStorageExceededException" }
+          : undefined;
+      await assert.rejects(functions.publish(rule, wanted(other)), /no room for more code in Lambda/);
+    });
+
+    it("lose old ones, but none that something points at", async () => {
+      await functions.publish(rule, wanted(other));
+      await functions.prune(rule, "1");
+      await functions.prune(rule, "2");
+      await functions.prune(rule, "7");
+      assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
+    });
+
+    it("are proven by their cases, with the end of the log of what fails", async () => {
+      const listed = await readRule(fileURLToPath(new URL(`../functions/${rule}`, import.meta.url)), rule);
+      assert.deepEqual((await prove(functions, listed, "1")).faults, []);
+      const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
+      for (const [code, sentence] of [
+        [crashing, /^always-deny, ".*": it fails: .*it does not start/],
+        [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
+        [other, /it answers no review: {"other":true}/],
+      ] as const) {
+        const { faults } = await prove(functions, listed, await functions.publish(rule, wanted(code)));
+        assert.match(faults[0] ?? "", sentence);
+      }
     });
   });
 

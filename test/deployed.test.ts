@@ -149,6 +149,11 @@ describe("a stage", { skip: missing ?? false }, () => {
     }
     return tally;
   };
+  const urlsIn = async () => {
+    const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
+    const { body } = await cluster.admin({ method: "GET", path });
+    return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
+  };
   const make = async (name: string) => {
     const path = "/api/v1/namespaces/default/configmaps";
     return cluster.admin({ method: "POST", path, body: { metadata: { name }, data: {} } });
@@ -183,6 +188,10 @@ describe("a stage", { skip: missing ?? false }, () => {
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^release r1 of/);
     assert.match(stdout, /cluster shop, told \S+: 2 entries, all answer/);
+    const key = (await postern("key", "shop", "--stage", "test")).stdout.trim();
+    const [url] = await urlsIn();
+    assert.equal(url, `${account.baseUrl}/${key}/stamp-notes/mutate`);
+    assert.ok((await postern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
   });
 
   it("points nothing at a version that fails its cases, whoever works meanwhile", async () => {
@@ -274,12 +283,6 @@ describe("a stage", { skip: missing ?? false }, () => {
       return act().finally(() => clearInterval(timer));
     };
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
-    const urlsIn = async () => {
-      const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
-      const { body } = await cluster.admin({ method: "GET", path });
-      return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
-    };
-
     it("has both for a while, and then the new one alone", async () => {
       await release(stampNotes(), stampCases());
       await postern("deploy", ...way);

@@ -211,7 +211,7 @@ describe("a newcomer", () => {
     ["a rule that exists", ["new", "always-admit"], 2, /^functions\/always-admit is there already\n$/],
     ["a name that is none", ["new", "Always_Admit"], 2, /^functions\/Always_Admit is no name for a rule: .*\n$/],
     ["an unknown cluster", ["key", "prod"], 2, /^postern.yaml has no cluster "prod"; it has local\n$/],
-    ["no address", ["manifests"], 2, /^either --url or --urls must say where the rules are served\n$/],
+    ["no address", ["manifests"], 2, /^either --url or --urls must say where the rules are served, or --stage\n$/],
     [
       "an address that the API server refuses",
       ["manifests", "--url", "http://x"],

@@ -1,17 +1,12 @@
 import { LambdaClient } from "@aws-sdk/client-lambda";
 import type { Identity } from "#lib/cluster/signature.ts";
-import type { Option, Options } from "../command.ts";
+import type { Options } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { type Functions, openFunctions } from "./functions.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { openParameters, type Parameters } from "./parameters.ts";
 import { openRecords, type Records } from "./records.ts";
 import { openStack, type Stack } from "./stack.ts";
-
-/** What every verb for AWS takes. */
-export const stageOption = {
-  stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
-} satisfies Record<string, Option>;
 
 /** All that a stage is made of in AWS. */
 export interface Stage {
@@ -66,14 +61,3 @@ const isOfAws = (error: unknown): boolean =>
   ("$metadata" in error ||
     ["CredentialsProviderError", "TimeoutError"].includes(error.name) ||
     /region is missing/i.test(error.message));
-
-/** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
-export const duration = (text: string | undefined, option: string): number => {
-  const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
-  const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
-  if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)
-    throw new Complaint(
-      `--${option} takes a time from 1m to 24h, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
-    );
-  return milliseconds;
-};

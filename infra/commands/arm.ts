@@ -1,6 +1,7 @@
-import { inStage, stageOption } from "../aws/stage.ts";
+import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
+import { stageOption } from "../options.ts";
 import { arm } from "../rollout/emergency.ts";
 
 export default {

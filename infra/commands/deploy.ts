@@ -1,8 +1,8 @@
-import { duration, inStage, stageOption } from "../aws/stage.ts";
+import { inStage } from "../aws/stage.ts";
 import { type Command, common, type Options, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, doorIn } from "../options.ts";
+import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import type { Watch } from "../rollout/canary.ts";

@@ -1,6 +1,7 @@
-import { duration, inStage, stageOption } from "../aws/stage.ts";
+import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
+import { duration, stageOption } from "../options.ts";
 import { disarm } from "../rollout/emergency.ts";
 
 export default {

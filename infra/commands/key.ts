@@ -1,20 +1,19 @@
-import { dirname, join } from "node:path";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
-import { openSigner } from "../keys.ts";
+import { signerOf, stageOption } from "../options.ts";
 import { readCatalogue } from "../registry.ts";
 
 export default {
   summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",
   usage: "CLUSTER",
-  options: { config: common.config, output: common.output },
+  options: { ...stageOption, config: common.config, output: common.output },
 
   async run({ options, words: [name, ...rest] }) {
     if (name === undefined || rest.length > 0) throw new Complaint("postern key takes the name of one cluster");
     const file = options.text("config") ?? configFile;
     const [cluster, { keyVersions }] = chooseCluster(await readConfig(file, await readCatalogue()), name);
-    const signer = await openSigner(join(dirname(file), ".postern"));
+    const signer = await signerOf(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;
     const segment = signer.segment(cluster, keyVersion);
     print(

@@ -1,12 +1,10 @@
 import { writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
 import { parse, stringify } from "yaml";
-import { type Command, common, print } from "../command.ts";
+import { type Command, common, type Options, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
 import { askingRules, withoutConnect } from "../connections.ts";
-import { openSigner } from "../keys.ts";
-import { address, certificate, content } from "../options.ts";
+import { address, certificate, content, signerOf, stageOption } from "../options.ts";
 import { readCatalogue } from "../registry.ts";
 import { accessEntries, roles } from "../rights.ts";
 import { configurations } from "../webhooks.ts";
@@ -16,6 +14,7 @@ export default {
     "Prints the webhook configurations of a cluster, ready for kubectl apply -f -. They hold its key: apply them, don't commit them.",
   options: {
     cluster: common.cluster,
+    ...stageOption,
     url: { type: "string", value: "BASE", says: "where the rules are served, for instance what npm start prints" },
     urls: { type: "string", value: "FILE", says: "a map from rule to where it is served, in YAML or JSON" },
     ca: {
@@ -46,12 +45,12 @@ export default {
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined
-        ? (await openSigner(join(dirname(file), ".postern"))).segment(clusterName, cluster.keyVersions.at(-1) ?? 1)
+        ? (await signerOf(options, file)).segment(clusterName, cluster.keyVersions.at(-1) ?? 1)
         : `${clusterName}.${placeholder}`;
     const asking = askingRules(catalogue, cluster);
     if (asking.length > 0 && cluster.connect === undefined)
       throw new Complaint(`clusters.${clusterName} ${withoutConnect(asking)}`);
-    const base = await baseOf(options.text("url"), options.text("urls"));
+    const base = await baseOf(options);
     const ca = options.text("ca");
 
     const name = options.text("name") ?? "postern";
@@ -79,13 +78,15 @@ export default {
   },
 } satisfies Command;
 
-const baseOf = async (url: string | undefined, urls: string | undefined): Promise<(rule: string) => string> => {
-  if ((url === undefined) === (urls === undefined))
-    throw new Complaint("either --url or --urls must say where the rules are served");
+const baseOf = async (options: Options): Promise<(rule: string) => string> => {
+  const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
+  if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls say the same; give one of them");
   if (url !== undefined) {
     const base = address(url, "--url");
     return () => base;
   }
+  if (urls === undefined && stage !== undefined) return servedBy(options);
+  if (urls === undefined) throw new Complaint("either --url or --urls must say where the rules are served, or --stage");
   const map: unknown = parse(await content(String(urls), "--urls"));
   return (rule) => {
     const found: unknown =
@@ -93,4 +94,11 @@ const baseOf = async (url: string | undefined, urls: string | undefined): Promis
     if (typeof found !== "string") throw new Complaint(`${urls} has no address for ${rule}`);
     return address(found, `${urls}: ${rule}`);
   };
+};
+
+/** As the stage's stack says. */
+const servedBy = async (options: Options): Promise<(rule: string) => string> => {
+  const [{ inStage }, { doorOf }] = await Promise.all([import("../aws/stage.ts"), import("../rollout/targets.ts")]);
+  const { base } = doorOf({}, await inStage(options, ({ stack }) => stack.outputs()));
+  return (rule) => address(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

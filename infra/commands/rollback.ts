@@ -1,8 +1,8 @@
-import { inStage, stageOption } from "../aws/stage.ts";
+import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn } from "../options.ts";
+import { chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";

@@ -1,7 +1,7 @@
-import { duration, inStage, stageOption } from "../aws/stage.ts";
+import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../command.ts";
 import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, doorIn } from "../options.ts";
+import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import { rotate, rotateCluster } from "../rollout/rotate.ts";

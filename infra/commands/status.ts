@@ -1,8 +1,8 @@
-import { inStage, type Stage, stageOption } from "../aws/stage.ts";
+import { inStage, type Stage } from "../aws/stage.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { clusterOptions, deployerIn } from "../options.ts";
+import { clusterOptions, deployerIn, stageOption } from "../options.ts";
 import { inParallel, openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import { type Standing, standingOf } from "../rollout/emergency.ts";
@@ -87,7 +87,7 @@ const inWords = (release: Release | undefined, standings: Standing[]): string =>
 const healthInWords = ({ cluster, at, entries, sick, slowest, drift, unknown }: ClusterHealth): string => {
   const answers = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
   return [
-    `\ncluster ${cluster}, told ${at}: ${entries} entries${unknown.some((one) => one.startsWith("the keys")) ? "" : `, ${answers}`}`,
+    `\ncluster ${cluster}, told ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${unknown.some((one) => one.startsWith("the keys")) ? "" : `, ${answers}`}`,
     ...sick.map((one) => `  ! ${one}`),
     ...drift.map((one) => `  ~ ${one}`),
     ...unknown.map((one) => `  ? ${one}`),

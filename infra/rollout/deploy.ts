@@ -2,7 +2,7 @@ import type { Live } from "../aws/functions.ts";
 import { during, repackage } from "../aws/stack.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
-import { inParallel } from "../progress.ts";
+import { counted, inParallel } from "../progress.ts";
 import { ruleOf } from "../webhooks.ts";
 import { type Outcome, tryOut, type Watch } from "./canary.ts";
 import { webhooksIn, withKey } from "./entries.ts";
@@ -112,7 +112,7 @@ const deployStack = async ({ job, plan }: Ground) => {
     await repackage(plan.template);
     const start = new Date();
     await during(stack.deploy(), async () => tell(await stack.done(start), total));
-    return `${total} resources ${isNew ? "made" : "changed"}`;
+    return `${counted(total, "resource")} ${isNew ? "made" : "changed"}`;
   });
 };
 
@@ -152,7 +152,7 @@ const publishAndProve = async ({ job, plan, releases }: Ground): Promise<Map<str
         `nothing points at the new versions, for they don't do what their cases say:\n${faults.join("\n")}`,
         1,
       );
-    return `${cases} passed, of ${unproven.length} ${unproven.length === 1 ? "rule" : "rules"}`;
+    return `${cases} passed, of ${counted(unproven.length, "rule")}`;
   });
   await proveNeighbours({ job, plan, releases }, versions);
   return versions;
@@ -189,7 +189,7 @@ const proveNeighbours = async (
         `nothing points at the new versions, for requests could meet an old and a new one together:\n${faults.join("\n")}`,
         1,
       );
-    return `${couples.length} ${couples.length === 1 ? "rule takes" : "rules take"} what the version beside it writes`;
+    return `${counted(couples.length, "rule")} in which either version takes what the other writes`;
   });
 };
 
@@ -275,7 +275,7 @@ const seeThem = async ({ job, releases, keyring }: Ground, moves: Move[]) => {
   if (asked.length === 0) return;
   await job.progress.step("doors", async () => {
     const sick = (await probeAll(onePerPhase(asked))).filter(({ ok }) => !ok);
-    if (sick.length === 0) return `${names.length} ${names.length === 1 ? "rule answers" : "rules answer"}`;
+    if (sick.length === 0) return `${counted(names.length, "rule")} seen to answer`;
     const { functions } = job.stage;
     for (const { rule, from } of back) await functions.move(rule, from.version, await functions.live(rule));
     throw new Complaint(
@@ -334,5 +334,5 @@ const prune = async ({ job, plan, releases }: Ground, release: Release) => {
       pruned += 1;
     }
   }).catch((error) => job.progress.say(`old versions could not be deleted: ${sentenceOf(error)}`));
-  if (pruned > 0) job.progress.say(`${pruned} old versions deleted`);
+  if (pruned > 0) job.progress.say(`${counted(pruned, "old version")} deleted`);
 };

@@ -3,7 +3,7 @@ import { emptyBucket } from "../aws/records.ts";
 import type { Stage } from "../aws/stage.ts";
 import { pointers, removeAll } from "../clusters/entries.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
-import type { Progress } from "../progress.ts";
+import { counted, type Progress } from "../progress.ts";
 import { configurationName } from "./entries.ts";
 import { locked } from "./lock.ts";
 import { openReleases } from "./releases.ts";
@@ -54,7 +54,7 @@ const freeClusters = async (demolition: Demolition, names: string[]) => {
       .step(`cluster ${name}`, async () => {
         const api = await accessTo(demolition, name);
         const removed = await removeAll(api, configurationName);
-        return removed.length === 0 ? "nothing was there" : `${removed.length} objects removed`;
+        return removed.length === 0 ? "nothing was there" : `${counted(removed.length, "object")} removed`;
       })
       // One that can't be reached keeps no other from being freed.
       .catch((error) => failures.push(sentenceOf(error)));

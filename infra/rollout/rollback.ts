@@ -1,7 +1,7 @@
 import type { Stage } from "../aws/stage.ts";
 import { applyAll, entriesNamed } from "../clusters/entries.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
-import { inParallel, type Progress } from "../progress.ts";
+import { counted, inParallel, type Progress } from "../progress.ts";
 import { checkReturn, type Known, known, rollBack } from "./emergency.ts";
 import { configurationName, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
@@ -129,7 +129,7 @@ const tell = async (
         const api = await accessTo(targets, name);
         const changes = await applyAll(api, withKey(then.manifests, segment), configurationName);
         release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion } };
-        return `${changes.length} objects changed`;
+        return `${counted(changes.length, "object")} changed`;
       })
       .catch((error) => failures.push(sentenceOf(error)));
   }

@@ -11,7 +11,7 @@ import { Complaint } from "../complaint.ts";
 import type { Cluster, Config } from "../config.ts";
 import { askingRules } from "../connections.ts";
 import { idOf } from "../endpoints.ts";
-import { inParallel, type Progress } from "../progress.ts";
+import { counted, inParallel, type Progress } from "../progress.ts";
 import type { Listed } from "../registry.ts";
 import { ruleOf, type Webhook } from "../webhooks.ts";
 import { configurationName, type Door, hardenable, manifestsOf, webhooksIn, withKey } from "./entries.ts";
@@ -70,7 +70,7 @@ export const withAddresses = async ({ config, catalogue, stage }: Targets): Prom
 };
 
 /** Where rules are served, as the stack says, or whoever stands in front of it. */
-const doorOf = ({ url, ca }: Pick<Targets, "url" | "ca">, outputs: Record<string, string>): Door => ({
+export const doorOf = ({ url, ca }: Pick<Targets, "url" | "ca">, outputs: Record<string, string>): Door => ({
   ca,
   base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${idOf(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
@@ -219,7 +219,7 @@ export const tellCluster = async (
         `cluster ${name} is not well, and those after it were left alone:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
         1,
       );
-    return changes.length === 0 ? "as they shall be" : `${changes.length} objects changed`;
+    return changes.length === 0 ? "as they shall be" : `${counted(changes.length, "object")} changed`;
   });
   return { at: new Date().toISOString(), keyVersion, hardened, since, manifests };
 };
