@@ -1,4 +1,4 @@
-import type { Live } from "../aws/functions.ts";
+import { isAsWanted, type Live } from "../aws/functions.ts";
 import { during, repackage } from "../aws/stack.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
@@ -11,7 +11,7 @@ import { type Lock, locked, ourName } from "./lock.ts";
 import { pack } from "./package.ts";
 import { isIdle, type PartPlan, type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
 import { type Couple, couplesIn, prove, proveTogether } from "./prove.ts";
-import { openReleases, type Release, type Releases } from "./releases.ts";
+import { openReleases, type Release, type Releases, releasedVersions } from "./releases.ts";
 import { onePerPhase, planCluster, type Targets, tellCluster, withAddresses } from "./targets.ts";
 
 /** What is to be deployed, where to, and how carefully. */
@@ -127,11 +127,16 @@ const publishAndProve = async ({ job, plan, releases }: Ground): Promise<Map<str
   if (open.length === 0) return versions;
   await job.progress.step("versions", async (tell) => {
     let done = 0;
-    await inParallel(atOnce, open, async ({ part }) => {
-      versions.set(part.name, await functions.publish(part.name, part.wanted));
+    let found = 0;
+    await inParallel(atOnce, open, async ({ part: { name, wanted }, known }) => {
+      const released = releasedVersions(releases.all, name);
+      // One that was live before has passed its cases, and is gone back to.
+      const before = known?.versions.findLast((one) => released.includes(one.version) && isAsWanted(one, wanted));
+      if (before) found += 1;
+      versions.set(name, before?.version ?? (await functions.publish(name, wanted)));
       tell(++done, open.length);
     });
-    return `${open.length} published`;
+    return `${open.length - found} published${found > 0 ? `, ${found} there already` : ""}`;
   });
   const unproven = open.filter(
     ({ part: { name } }) => !releases.all.some(({ rules }) => rules[name]?.version === versions.get(name)),
