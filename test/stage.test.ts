@@ -439,19 +439,24 @@ describe("a release", () => {
     assert.throws(() => releaseNamed([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
   });
 
-  it("has versions of each rule, which are told once and in their order", () => {
+  it("has versions of each rule, the last one first, and behind them what was rolled back from", () => {
     const share = { rule: "a", clusters: {} };
-    const with_ = (version: string) => ({ version, logic: "", share });
+    const with_ = (version: string, ...earlier: string[]) => ({ version, logic: "", share, phases: [], earlier });
     const some = [
       releaseOf(3, { rules: { a: with_("10"), b: with_("1") } }),
       releaseOf(2, { rules: { a: with_("9") } }),
       releaseOf(1, { rules: { a: with_("10") } }),
     ];
-    assert.deepEqual(releasedVersions(some, "a"), ["9", "10"]);
+    assert.deepEqual(releasedVersions(some, "a"), ["10", "9"]);
+    const later = releaseOf(4, { rules: { a: with_("12", "10", "7") }, withdrawn: ["a@10"] });
+    assert.deepEqual(releasedVersions([later, ...some], "a"), ["12", "7", "9", "10"]);
     assert.deepEqual(releasedVersions(some, "b"), ["1"]);
     for (const none of ["c", "constructor", "toString"]) assert.deepEqual(releasedVersions(some, none), []);
   });
 
+  const versionOf = (version: string) => {
+    return { version, logic: "", share: { rule: "a", clusters: {} }, phases: [], earlier: [] };
+  };
   const before: [string, Release[], number | undefined][] = [
     ["none, where there is none", [], undefined],
     ["none, of the first", [releaseOf(1)], undefined],
@@ -460,6 +465,25 @@ describe("a release", () => {
       "the one before one that didn't get to its end",
       [releaseOf(3, { complete: false }), releaseOf(2), releaseOf(1)],
       2,
+    ],
+    [
+      "never one with what was rolled back from",
+      [
+        releaseOf(4, { rules: { a: versionOf("3") } }),
+        releaseOf(3, { rules: { a: versionOf("1") }, withdrawn: ["a@2"] }),
+        releaseOf(2, { rules: { a: versionOf("2") } }),
+        releaseOf(1, { rules: { a: versionOf("1") } }),
+      ],
+      3,
+    ],
+    [
+      "never back to what was rolled back from just now",
+      [
+        releaseOf(3, { rules: { a: versionOf("1") }, withdrawn: ["a@2"] }),
+        releaseOf(2, { rules: { a: versionOf("2") } }),
+        releaseOf(1, { rules: { a: versionOf("1") } }),
+      ],
+      1,
     ],
     ["never one that didn't get to its end", [releaseOf(3), releaseOf(2, { complete: false }), releaseOf(1)], 1],
     ["never one that only undid another", [releaseOf(4), releaseOf(3, { like: 2 }), releaseOf(2), releaseOf(1)], 2],

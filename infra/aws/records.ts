@@ -22,7 +22,7 @@ const folder = "releases/";
 export const openRecords = (bucket: string, client = new S3Client({ maxAttempts: 5 })): Records => {
   const placeOf = (name: string) => ({ Bucket: bucket, Key: `${folder}${name}.json` });
   const put = (name: string, document: unknown, condition: { IfNoneMatch?: string }) => {
-    const Body = `${JSON.stringify(document, null, 2)}\n`;
+    const Body = JSON.stringify(document);
     return client.send(new PutObjectCommand({ ...placeOf(name), ...condition, Body, ContentType: "application/json" }));
   };
   return {
@@ -48,10 +48,14 @@ export const openRecords = (bucket: string, client = new S3Client({ maxAttempts:
   };
 };
 
-/** CloudFormation deletes no bucket that holds something. */
+/** CloudFormation deletes no bucket that holds something. One that is gone is empty. */
 export const emptyBucket = async (bucket: string, client = new S3Client({ maxAttempts: 5 })): Promise<void> => {
-  for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket: bucket })) {
-    const Objects = Contents.map(({ Key }) => ({ Key }));
-    if (Objects.length > 0) await client.send(new DeleteObjectsCommand({ Bucket: bucket, Delete: { Objects } }));
+  try {
+    for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket: bucket })) {
+      const Objects = Contents.map(({ Key }) => ({ Key }));
+      if (Objects.length > 0) await client.send(new DeleteObjectsCommand({ Bucket: bucket, Delete: { Objects } }));
+    }
+  } catch (error) {
+    if (!(error instanceof Error) || error.name !== "NoSuchBucket") throw error;
   }
 };

@@ -28,6 +28,8 @@ export interface Stack {
   /** As it was deployed last; undefined where there is none. */
   template(): Promise<Template | undefined>;
   outputs(): Promise<Record<string, string>>;
+  /** As CloudFormation calls it, for instance UPDATE_COMPLETE. */
+  status(): Promise<string | undefined>;
   /** Where osls puts artefacts. */
   bucket(): Promise<string | undefined>;
   /** How many resources have been made or changed since then. */
@@ -75,6 +77,8 @@ export const openStack = (stage: string, client = new CloudFormationClient({ max
     if (/does not exist/.test(error.message)) return undefined;
     throw error;
   };
+  const described = async () =>
+    (await client.send(new DescribeStacksCommand({ StackName })).catch(unlessMissing))?.Stacks?.[0];
   const bucket = async () => {
     const wanted = { StackName, LogicalResourceId: "ServerlessDeploymentBucket" };
     const found = await client.send(new DescribeStackResourceCommand(wanted)).catch(unlessMissing);
@@ -85,9 +89,9 @@ export const openStack = (stage: string, client = new CloudFormationClient({ max
       const found = await client.send(new GetTemplateCommand({ StackName })).catch(unlessMissing);
       return found?.TemplateBody === undefined ? undefined : JSON.parse(found.TemplateBody);
     },
+    status: async () => (await described())?.StackStatus,
     outputs: async () => {
-      const found = await client.send(new DescribeStacksCommand({ StackName })).catch(unlessMissing);
-      const outputs = found?.Stacks?.[0]?.Outputs ?? [];
+      const outputs = (await described())?.Outputs ?? [];
       return Object.fromEntries(outputs.map(({ OutputKey = "", OutputValue = "" }) => [OutputKey, OutputValue]));
     },
     bucket,
@@ -109,6 +113,20 @@ export const openStack = (stage: string, client = new CloudFormationClient({ max
       );
     },
   };
+};
+
+/** A Complaint with what would help, where CloudFormation would take no change. */
+export const mustBeChangeable = (stage: string, status = ""): void => {
+  const stack = `the stack postern-${stage} is ${status}`;
+  if (/^(CREATE_FAILED|ROLLBACK_COMPLETE|ROLLBACK_FAILED|DELETE_FAILED|REVIEW_IN_PROGRESS)$/.test(status))
+    throw new Complaint(
+      `${stack}: it was never made whole, or is half gone, and can only be made anew; postern destroy --stage ${stage} --yes takes it away`,
+      1,
+    );
+  if (status === "UPDATE_ROLLBACK_FAILED")
+    throw new Complaint(`${stack}; aws cloudformation continue-update-rollback mends it, then run this again`, 1);
+  if (status.endsWith("_IN_PROGRESS"))
+    throw new Complaint(`${stack}: CloudFormation is at work on it; run this again when it is done`, 1);
 };
 
 /** Tells from time to time, until it is over, how far it has come. */

@@ -29,6 +29,7 @@ export default {
       default: "1000",
       says: "they do by themselves after so many reviews without a failure",
     },
+    forget: { type: "string", value: "NAMES", says: "clusters that are gone themselves, comma between" },
     wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters get their entries at a time" },
     write: {
       type: "string",
@@ -52,8 +53,10 @@ export default {
         clusters,
         deployer: deployerIn(options, clusters),
         ...(await doorIn(options)),
-        harden: options.flag("harden") || (options.number("harden-after") ?? 1000),
+        harden: options.flag("harden") || hardenAfter(options),
         canary: canaryIn(options, stop.signal),
+        forgotten: (options.text("forget") ?? "").split(",").filter(Boolean),
+        signal: stop.signal,
         wave: Math.max(1, options.number("wave") ?? 1),
         write: options.text("write"),
         progress: openProgress(),
@@ -82,6 +85,12 @@ export default {
     });
   },
 } satisfies Command;
+
+const hardenAfter = (options: Options): number => {
+  const number = options.number("harden-after") ?? 1000;
+  if (number === 0) throw new Complaint("--harden-after takes a number from 1 on; --harden does it at once");
+  return number;
+};
 
 const canaryIn = (options: Options, signal: AbortSignal): Watch | undefined => {
   const text = options.text("canary");

@@ -99,6 +99,6 @@ const baseOf = async (options: Options): Promise<(rule: string) => string> => {
 /** As the stage's stack says. */
 const servedBy = async (options: Options): Promise<(rule: string) => string> => {
   const [{ inStage }, { doorOf }] = await Promise.all([import("../aws/stage.ts"), import("../rollout/targets.ts")]);
-  const { base } = doorOf({}, await inStage(options, ({ stack }) => stack.outputs()));
+  const { base } = await inStage(options, async (stage) => doorOf({ stage }, await stage.stack.outputs()));
   return (rule) => address(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

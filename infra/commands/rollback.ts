@@ -37,6 +37,6 @@ export default {
     const { id, like } = await inStage(options, (stage) =>
       rollBackAll({ stage, config, catalogue, file, clusters, deployer, progress }, options.text("to")),
     );
-    print(`all rules are as in release r${like}; that is release r${id}\n`);
+    print(`all rules are as in release r${like ?? id - 1}; that is release r${id}\n`);
   },
 } satisfies Command;

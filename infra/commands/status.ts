@@ -31,7 +31,8 @@ export default {
         return undefined;
       });
     return inStage(options, async (stage) => {
-      const all = (await releasesOf(stage, openProgress()))?.all ?? [];
+      const releases = await releasesOf(stage, openProgress());
+      const all = releases?.all ?? [];
       const { standings, faults } = await standingsOf(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
@@ -48,7 +49,8 @@ export default {
           : `${inWords(newest, standings)}${clusters.map(healthInWords).join("")}`,
       );
       const isWell = clusters.every(({ sick, drift }) => sick.length + drift.length === 0);
-      return faults.length > 0 || !isWell ? 1 : 0;
+      const isKnown = releases !== undefined && clusters.every(({ unknown }) => unknown.length === 0);
+      return faults.length > 0 || !isWell ? 1 : isKnown ? 0 : 3;
     });
   },
 } satisfies Command;

@@ -1,18 +1,20 @@
 import { isAsWanted, type Live } from "../aws/functions.ts";
-import { during, repackage } from "../aws/stack.ts";
+import { during, mustBeChangeable, repackage } from "../aws/stack.ts";
+import { applyAll } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { counted, inParallel } from "../progress.ts";
 import { ruleOf } from "../webhooks.ts";
 import { type Outcome, tryOut, type Watch } from "./canary.ts";
-import { webhooksIn, withKey } from "./entries.ts";
+import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { type Keyring, openKeyring, readKeyring } from "./keyring.ts";
 import { type Lock, locked, ourName } from "./lock.ts";
 import { pack } from "./package.ts";
 import { isIdle, type PartPlan, type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
 import { type Couple, couplesIn, prove, proveTogether } from "./prove.ts";
 import { openReleases, type Release, type Releases, releasedVersions } from "./releases.ts";
-import { onePerPhase, planCluster, type Targets, tellCluster, withAddresses } from "./targets.ts";
+import { type Orphan, orphansIn, withoutOrphans } from "./served.ts";
+import { accessTo, onePerPhase, planCluster, type Targets, tellCluster, withAddresses } from "./targets.ts";
 
 /** What is to be deployed, where to, and how carefully. */
 export interface Job extends Targets {
@@ -20,12 +22,16 @@ export interface Job extends Targets {
   canary?: Watch | undefined;
   /** How many clusters get their entries at a time. */
   wave: number;
+  /** Clusters that are gone themselves: what they were told is forgotten. */
+  forgotten?: string[];
+  /** Stops it before the next step. */
+  signal?: AbortSignal | undefined;
 }
 
 /** How many functions are changed at once: Lambda's own API takes 15 calls a second. */
 const atOnce = 5;
-/** The versions of so many releases are kept. */
-const keptReleases = 5;
+/** So many versions of each rule are kept that were live before. */
+const keptVersions = 4;
 
 /** What a roll-out rests on. */
 interface Ground {
@@ -73,9 +79,9 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
 };
 
 /** Nothing is left to do, perhaps but to say so in the record. */
-const settle = async ({ releases }: Ground): Promise<string> => {
+const settle = async ({ job, releases }: Ground): Promise<string> => {
   const [newest] = releases.all;
-  if (newest && !newest.complete) await releases.save({ ...newest, complete: true });
+  if (newest && !newest.complete && isForAll(job)) await releases.save({ ...newest, complete: true });
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
@@ -84,23 +90,77 @@ export const rollOut = async (ground: Ground, lock: Lock): Promise<string> => {
   const { job, plan, releases } = ground;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
+  const orphans = orphansOf(ground);
+  const goOn = async () => {
+    if (job.signal?.aborted) throw new Complaint("stopped; run it again, and it goes on", 1);
+    await lock.check();
+  };
   await deployStack(ground);
-  await lock.check();
+  await goOn();
   const versions = await publishAndProve(ground);
-  await lock.check();
+  await goOn();
+  // As it is now: nothing is moved that could not be written down.
+  const draft = { ...releaseOf(ground, new Map()), rules: releases.all[0]?.rules ?? {} };
+  await releases.save(draft);
+  await takeOut(ground, draft, orphans);
   const { live, stuck } = await moveAll(ground, versions);
-  const release = releaseOf(ground, live);
+  const release = { ...releaseOf(ground, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
   if (stuck.length > 0)
     throw new Complaint(
       `clusters keep their entries, for not every new version stood its trial: ${stuck.join(", ")}`,
       1,
     );
-  await tellClusters(ground, release, lock);
-  await releases.save({ ...release, complete: true });
+  await tellClusters(ground, release, goOn);
+  const wasOpen = releases.all[0]?.complete === false;
+  await releases.save({ ...release, complete: isForAll(job) || !wasOpen });
   await prune(ground, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
+};
+
+/** Whether every cluster is told. */
+const isForAll = ({ config, clusters }: Job) => [...config.clusters.keys()].every((name) => clusters.includes(name));
+
+/** What clusters call by now and the versions to come won't answer, by cluster; or a Complaint, where it can't be mended. */
+const orphansOf = ({ job, plan, releases }: Ground): Map<string, Orphan[]> => {
+  const found = new Map<string, Orphan[]>();
+  const served = new Map(
+    plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
+  );
+  for (const [name, told] of Object.entries(releases.all[0]?.clusters ?? {})) {
+    if (webhooksIn(told.manifests).length === 0 || job.forgotten?.includes(name)) continue;
+    if (!job.config.clusters.has(name))
+      throw new Complaint(
+        `cluster ${name} was told of these rules, and postern.yaml has it no more: with it there, postern destroy --configs-only --cluster ${name} frees it; --forget ${name}, if it is gone`,
+        1,
+      );
+    const orphans = orphansIn(name, told, served);
+    const [first] = orphans;
+    if (first === undefined) continue;
+    const sentence = `cluster ${name} calls ${first.entry}, which as it would be ${first.why}`;
+    if (first.isKey) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
+    if (!job.clusters.includes(name) || job.write !== undefined)
+      throw new Complaint(`${sentence}; its entry must go first: deploy to ${name}, too, and not by --write`, 1);
+    found.set(name, orphans);
+  }
+  return found;
+};
+
+/** Clusters lose the entries that would get no answer, before anything moves. */
+const takeOut = async ({ job, releases, keyring }: Ground, release: Release, orphans: Map<string, Orphan[]>) => {
+  for (const [name, some] of orphans) {
+    const told = release.clusters[name];
+    if (told === undefined || keyring === undefined) continue;
+    await job.progress.step(`cluster ${name}: entries that end`, async () => {
+      const manifests = withoutOrphans(told.manifests, some);
+      const api = await accessTo(job, name);
+      await applyAll(api, withKey(manifests, keyring.current.segment(name, told.keyVersion)), configurationName);
+      release.clusters = { ...release.clusters, [name]: { ...told, manifests } };
+      await releases.save(release);
+      return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
+    });
+  }
 };
 
 const deployStack = async ({ job, plan }: Ground) => {
@@ -108,6 +168,7 @@ const deployStack = async ({ job, plan }: Ground) => {
   const total = added.length + changed.length + removed.length;
   if (!isNew && total === 0) return;
   const { stack } = job.stage;
+  mustBeChangeable(plan.stage, await stack.status());
   await job.progress.step("stack", async (tell) => {
     await repackage(plan.template);
     const start = new Date();
@@ -240,7 +301,7 @@ const moveAll = async (ground: Ground, versions: Map<string, string>) => {
   });
   const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
   for (const { trial, is, why } of stuck) {
-    live.set(trial.rule, is === "lost" ? (await functions.live(trial.rule)).version : trial.old);
+    live.set(trial.rule, trial.old);
     const what = {
       "taken back": "was taken back",
       undecided: "was taken back undecided",
@@ -255,19 +316,36 @@ const moveAll = async (ground: Ground, versions: Map<string, string>) => {
 const moveAtOnce = async (ground: Ground, moves: Move[]) => {
   const { job } = ground;
   const { functions } = job.stage;
+  const moved: Move[] = [];
   await job.progress.step("aliases", async (tell) => {
-    let done = 0;
-    await inParallel(atOnce, moves, async ({ rule, from, to }) => {
-      await functions.move(rule, to, from);
-      tell(++done, moves.length);
+    await inParallel(atOnce, moves, async (move) => {
+      await functions.move(move.rule, move.to, move.from);
+      moved.push(move);
+      tell(moved.length, moves.length);
+    }).catch(async (error) => {
+      // All of them or none.
+      throw new Complaint(`${sentenceOf(error)}${await moveBack(ground, moved)}`, 1);
     });
     return `${moves.length} moved`;
   });
   await seeThem(ground, moves);
 };
 
+/** To where they were, each whatever becomes of the others; answers what could not be, as the end of a sentence. */
+const moveBack = async ({ job }: Ground, moves: Move[]): Promise<string> => {
+  const { functions } = job.stage;
+  const stuck: string[] = [];
+  for (const { rule, from } of moves)
+    await functions
+      .live(rule)
+      .then((live) => functions.move(rule, from.version, live))
+      .catch(() => stuck.push(rule));
+  return stuck.length === 0 ? "; what was moved is moved back" : `; ${stuck.join(", ")} could not be moved back`;
+};
+
 /** What was moved must be seen to answer over the addresses that clusters call; otherwise all of it is moved back. */
-const seeThem = async ({ job, releases, keyring }: Ground, moves: Move[]) => {
+const seeThem = async (ground: Ground, moves: Move[]) => {
+  const { job, releases, keyring } = ground;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
   const asked = Object.entries(releases.all[0]?.clusters ?? {}).flatMap(([cluster, { manifests, keyVersion }]) =>
@@ -281,60 +359,66 @@ const seeThem = async ({ job, releases, keyring }: Ground, moves: Move[]) => {
   await job.progress.step("doors", async () => {
     const sick = (await probeAll(onePerPhase(asked))).filter(({ ok }) => !ok);
     if (sick.length === 0) return `${counted(names.length, "rule")} seen to answer`;
-    const { functions } = job.stage;
-    for (const { rule, from } of back) await functions.move(rule, from.version, await functions.live(rule));
+    const sentences = sick.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(
-      `the new versions were moved back, for not every one answers over its address:\n${sick.map(({ sentence }) => sentence).join("\n")}`,
+      `not every new version answers over its address${await moveBack(ground, back)}:\n${sentences}`,
       1,
     );
   });
 };
 
 /** The release, as far as it has come: a new one, or the one that was begun. */
-const releaseOf = ({ plan, releases }: Ground, live: Map<string, string>): Release => {
+const releaseOf = ({ job, plan, releases }: Ground, live: Map<string, string>): Release => {
   const [newest] = releases.all;
-  const rules = plan.parts.map(({ part: { name, logic, share } }) => {
+  const rules = plan.parts.map(({ part: { name, logic, share, listed } }) => {
     const version = live.get(name) ?? "";
+    const last = newest?.rules[name];
     // One that is what it was is what was released then, whatever it was to become.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
-    return [name, before ?? { version, logic, share }] as const;
+    const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((one) => one !== version);
+    const now = { version, logic, share, phases: listed.phases };
+    return [name, { ...(before ?? now), earlier: earlier.slice(0, keptVersions) }] as const;
   });
+  const clusters = Object.entries(newest?.clusters ?? {}).filter(([name]) => !job.forgotten?.includes(name));
   const isOpen = newest !== undefined && !newest.complete;
   return {
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
     ...{ at: new Date().toISOString(), by: ourName(), complete: false },
     rules: Object.fromEntries(rules),
-    clusters: newest?.clusters ?? {},
+    clusters: Object.fromEntries(clusters),
   };
 };
 
 /** The clusters get their entries, some at a time; the first that isn't well stops it. */
-const tellClusters = async ({ job, plan, releases, keyring }: Ground, release: Release, lock: Lock) => {
+const tellClusters = async ({ job, plan, releases, keyring }: Ground, release: Release, goOn: () => Promise<void>) => {
   if (keyring === undefined) throw new Complaint(`stage ${plan.stage} has no keys`, 3);
   for (let first = 0; first < job.clusters.length; first += job.wave) {
-    await lock.check();
+    await goOn();
     const wave = job.clusters.slice(first, first + job.wave);
     await inParallel(wave.length, wave, async (name) => {
       const hardened = plan.clusters.find(({ cluster }) => cluster === name)?.hardened ?? [];
-      const told = await tellCluster(job, name, release.clusters[name], hardened, keyring);
-      release.clusters = { ...release.clusters, [name]: told };
-    }).finally(() => releases.save(release));
+      await tellCluster(job, name, release.clusters[name], hardened, keyring, async (told) => {
+        release.clusters = { ...release.clusters, [name]: told };
+        await releases.save(release);
+      });
+    });
   }
 };
 
-/** Versions that no release of late had go; never the stack's first, nor what is live, on trial or stood in for. */
-const prune = async ({ job, plan, releases }: Ground, release: Release) => {
+/** Versions that no release of late had go; never the first, which is the stack's, nor what is live, on trial or stood in for. */
+const prune = async ({ job, plan }: Ground, release: Release) => {
   const { functions } = job.stage;
-  const recent = [release, ...releases.all].slice(0, keptReleases);
   let pruned = 0;
   await inParallel(atOnce, plan.parts, async ({ part: { name } }) => {
     const [live, versions] = await Promise.all([functions.live(name), functions.versions(name)]);
     const kept = new Set([
       ...[versions[0]?.version, live.version, ...Object.keys(live.weights)],
       versions.find(({ version }) => version === live.version)?.environment.DISARMED_VERSION,
-      ...recent.map(({ rules }) => rules[name]?.version),
+      ...[release.rules[name]?.version, ...(release.rules[name]?.earlier ?? [])],
     ]);
-    for (const { version } of versions.filter((one) => !kept.has(one.version))) {
+    // A later one may be somebody's who is just about to point at it.
+    const isOld = (version: string) => Number(version) < Number(live.version);
+    for (const { version } of versions.filter((one) => !kept.has(one.version) && isOld(one.version))) {
       await functions.prune(name, version);
       pruned += 1;
     }

@@ -5,9 +5,10 @@ import { pointers, removeAll } from "../clusters/entries.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { counted, type Progress } from "../progress.ts";
 import { configurationName } from "./entries.ts";
+import { readKeyring } from "./keyring.ts";
 import { locked } from "./lock.ts";
 import { openReleases } from "./releases.ts";
-import { accessTo, type Targets } from "./targets.ts";
+import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
 
 export interface Demolition extends Pick<Targets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** Only these clusters' configurations, and nothing in AWS. */
@@ -25,10 +26,14 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
   const { stage, configsOnly, config, forgotten } = demolition;
   if (configsOnly) {
     await freeClusters(demolition, configsOnly);
+    await forget(demolition, configsOnly);
     return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "calls" : "call"} no rule of ours any more`;
   }
   return locked(stage.parameters, "postern destroy", async (lock) => {
     const { all } = await openReleases(stage.records);
+    const isThere =
+      all.length > 0 || (await stage.stack.status()) !== undefined || (await readKeyring(stage.parameters));
+    if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
     const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
     const lost = unknown.filter((name) => !forgotten.includes(name));
     if (lost.length > 0)
@@ -47,12 +52,33 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
   });
 };
 
+/** How long AWS is given to hear of it; where it is down, clusters are free all the same. */
+const patience = 10_000;
+
+/** What a cluster isn't told any more, no deployment has to look after. */
+const forget = async ({ stage, progress }: Demolition, names: string[]) => {
+  const written = async () => {
+    const releases = await openReleases(stage.records);
+    const [newest] = releases.all;
+    if (newest === undefined || !names.some((name) => Object.hasOwn(newest.clusters, name))) return;
+    const clusters = Object.fromEntries(Object.entries(newest.clusters).filter(([name]) => !names.includes(name)));
+    await releases.save({ ...newest, clusters });
+  };
+  const late = wait(patience, undefined, { ref: false }).then(() => {
+    throw new Error("AWS doesn't answer in time");
+  });
+  await Promise.race([written(), late]).catch((error) =>
+    progress.say(`that they are free could not be written down: ${sentenceOf(error)}`),
+  );
+};
+
 const freeClusters = async (demolition: Demolition, names: string[]) => {
   const failures: string[] = [];
   for (const name of names)
     await demolition.progress
       .step(`cluster ${name}`, async () => {
         const api = await accessTo(demolition, name);
+        await mustBeOurs(api, demolition.stage);
         const removed = await removeAll(api, configurationName);
         return removed.length === 0 ? "nothing was there" : `${counted(removed.length, "object")} removed`;
       })
@@ -80,7 +106,7 @@ const noneLeft = async (demolition: Demolition, names: string[]) => {
 
 const removeStack = async ({ stack }: Stage, progress: Progress) => {
   const bucket = await stack.bucket();
-  if ((await stack.template()) === undefined) return;
+  if ((await stack.status()) === undefined) return;
   await progress.step("stack", async () => {
     if (bucket !== undefined) await emptyBucket(bucket);
     await stack.remove();

@@ -30,7 +30,7 @@ export const standingOf = async (functions: Functions, rule: string, released?: 
   return standing;
 };
 
-/** `released` are the versions that passed their cases and went live; where nobody knows, any may have. */
+/** `released` are the versions that were live, the last one first; where nobody knows, any may have been. */
 export const known = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
   const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
@@ -40,8 +40,9 @@ export const known = async (functions: Functions, rule: string, released?: strin
   const whole = disarmed ? find(disarmed.version) : current;
   if (whole === undefined)
     throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
-  const wasLive = (one: Version) => released?.includes(one.version) ?? !disarmedOf(one);
-  const previous = versions.findLast((one) => Number(one.version) < Number(whole.version) && wasLive(one))?.version;
+  const previous = released
+    ? released.find((one) => one !== whole.version && find(one) !== undefined)
+    : versions.findLast((one) => Number(one.version) < Number(whole.version) && !disarmedOf(one))?.version;
   return {
     ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, whole },
     ...(disarmed && { disarmed }),
@@ -58,9 +59,11 @@ export const rollBack = async (
 ): Promise<string> => {
   const state = await known(functions, rule, released);
   const { live } = state;
-  const wanted = to ?? state.previous;
+  // What is only on trial has nothing to go back from.
+  const isOnTrial = Object.keys(live.weights).length > 0;
+  const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  checkReturn(state, wanted, released);
+  if (wanted !== live.version) checkReturn(state, wanted, released);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
   return wanted;
 };

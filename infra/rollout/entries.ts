@@ -10,7 +10,12 @@ export interface Door {
   base(rule: string): string;
   /** PEM, where the API server's own roots don't suffice. */
   ca?: string | undefined;
+  /** Whose they are. */
+  stage: string;
 }
+
+/** Says of what a cluster was told which stage told it. */
+export const stageLabel = "postern.dev/stage";
 
 /** Stands where a cluster's key would: what is kept and shown has no key. */
 const placeholder = "{key}";
@@ -21,7 +26,7 @@ export const configurationName = "postern";
 export const manifestsOf = (
   catalogue: Listed[],
   [name, cluster]: [string, Cluster],
-  { base, ca }: Door,
+  { base, ca, stage }: Door,
   hardened: ReadonlySet<string>,
 ): Manifest[] =>
   [
@@ -33,7 +38,12 @@ export const manifestsOf = (
       harden: (rule) => hardened.has(rule),
     }),
     // What these two make has the shape of a manifest.
-  ] as Manifest[];
+  ].map((one) => labelled(one as Manifest, stage));
+
+const labelled = (manifest: Manifest, stage: string): Manifest => {
+  const { metadata } = manifest;
+  return { ...manifest, metadata: { ...metadata, labels: { ...metadata.labels, [stageLabel]: stage } } };
+};
 
 /** The same with a cluster's key in its URLs; `segment` is the cluster and its key. */
 export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {

@@ -4,7 +4,7 @@ import { sentenceOf } from "../complaint.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
-import { accessTo, type Targets } from "./targets.ts";
+import { accessTo, onePerPhase, type Targets } from "./targets.ts";
 
 /** How a cluster and the endpoints that it calls do. */
 export interface ClusterHealth {
@@ -40,7 +40,8 @@ export const healthOf = async (
   });
   if (keyring === undefined) return health;
   const wanted = withKey(told.manifests, keyring.current.segment(name, told.keyVersion));
-  const probed = await probeAll(webhooksIn(wanted));
+  // Each function once a phase: its variants are one code.
+  const probed = await probeAll(onePerPhase(webhooksIn(wanted)));
   health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
   health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
   const { config } = targets;

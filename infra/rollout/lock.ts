@@ -31,7 +31,12 @@ export interface Lock {
  * Nobody else changes the stage meanwhile. It is renewed as long as it is held. SSM can only make what isn't there without
  * overwriting it: of several who find that a lock has ended, the one who makes its heir takes it over.
  */
-export const locked = async <T>(parameters: Parameters, what: string, act: (lock: Lock) => Promise<T>): Promise<T> => {
+export const locked = async <T>(
+  parameters: Parameters,
+  what: string,
+  act: (lock: Lock) => Promise<T>,
+  { overriding = false } = {},
+): Promise<T> => {
   const owner = randomUUID();
   const claim = () => JSON.stringify({ owner, by: ourName(), what, until: Date.now() + term } satisfies Held);
   const refuse = ({ by, what, until }: Held): never => {
@@ -70,7 +75,9 @@ export const locked = async <T>(parameters: Parameters, what: string, act: (lock
     if (held) refuse(held);
     throw new Complaint("somebody took away the lock of this stage; run it again", 1);
   };
-  await take();
+  // Whoever held it stops at the next check.
+  if (overriding) await parameters.write(name, claim());
+  else await take();
   let renewal: Promise<unknown> = Promise.resolve();
   const renew = async () => {
     await check();
@@ -86,7 +93,8 @@ export const locked = async <T>(parameters: Parameters, what: string, act: (lock
     clearInterval(timer);
     await renewal;
     const last = await heldNow(name).catch(() => undefined);
-    if (last?.owner === owner) await parameters.remove(name);
+    // One that can't be taken away ends by itself.
+    if (last?.owner === owner) await parameters.remove(name).catch(() => {});
   }
 };
 

@@ -47,7 +47,7 @@ const releaseOf = (id: number, rules: Record<string, string>, more: Partial<Rele
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
       const { logic, share } = partOf(name);
-      return [name, { version, logic, share }];
+      return [name, { version, logic, share, phases: ["validate" as const], earlier: [] }];
     }),
   ),
   ...more,

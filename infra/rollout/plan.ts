@@ -115,7 +115,7 @@ export const planStack = (
   elsewhere: boolean,
 ): { template: Template; stack: StackChange; kept: string[] } => {
   const [before, after] = [doorIn(deployed), doorIn(template)];
-  if (deployed !== undefined && before !== after)
+  if (rulesIn(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
       `stage ${stage} has the door ${before}, and serverless.yml says ${after}: clusters would call addresses that are gone; deploy another stage with it, and destroy this one`,
     );

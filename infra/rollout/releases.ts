@@ -1,4 +1,5 @@
 import type { Share } from "#lib/endpoint.ts";
+import type { Phase } from "#lib/rule.ts";
 import type { Records } from "../aws/records.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { Complaint } from "../complaint.ts";
@@ -9,6 +10,9 @@ export interface ReleasedRule {
   /** What it was made of, without its share of postern.yaml. */
   logic: string;
   share: Share;
+  phases: Phase[];
+  /** Those that were live before it, the last one first. */
+  earlier: string[];
 }
 
 /** What a cluster was told. */
@@ -19,6 +23,8 @@ export interface ReleasedCluster {
   hardened: string[];
   /** Since when each rule has had entries there. */
   since: Record<string, string>;
+  /** How many reviews we sent to each rule ourselves. */
+  probed?: Record<string, number>;
   /** Roles and webhook configurations, the key left out of their URLs. */
   manifests: Manifest[];
 }
@@ -32,6 +38,8 @@ export interface Release {
   complete: boolean;
   /** Of one that undoes others: which it is like. */
   like?: number;
+  /** What was rolled back from, as `rule@version`: nobody goes back to that by himself. */
+  withdrawn?: string[];
   rules: Record<string, ReleasedRule>;
   /** By cluster; of clusters that it didn't get to, as they were before. */
   clusters: Record<string, ReleasedCluster>;
@@ -51,7 +59,8 @@ const nameOf = (id: number) => String(id).padStart(6, "0");
 /** What was released in a stage; nothing yet, where there is no bucket. */
 export const openReleases = async (open: () => Promise<Records | undefined>): Promise<Releases> => {
   const records = await open();
-  const names = (await records?.names()) ?? [];
+  // Where somebody took the bucket away, nothing is known any more.
+  const names = (await records?.names().catch(unless("NoSuchBucket"))) ?? [];
   const all = await Promise.all(names.slice(-remembered).map((name) => records?.read(name)));
   const known = new Set(names);
   return {
@@ -69,6 +78,11 @@ export const openReleases = async (open: () => Promise<Records | undefined>): Pr
   };
 };
 
+const unless = (name: string) => (error: Error) => {
+  if (error.name === name) return undefined;
+  throw error;
+};
+
 /** `r12`, as people write it. */
 export const releaseNamed = (all: Release[], text: string): Release => {
   const found = all.find(({ id }) => `r${id}` === text);
@@ -79,26 +93,40 @@ export const releaseNamed = (all: Release[], text: string): Release => {
   );
 };
 
-/** The versions of a rule that passed their cases and went live, in their order. */
-export const releasedVersions = (all: Release[], rule: string): string[] =>
-  [...new Set(all.flatMap(({ rules }) => (Object.hasOwn(rules, rule) ? (rules[rule]?.version ?? []) : [])))].sort(
-    (one, other) => Number(one) - Number(other),
-  );
+/** The versions of a rule that passed their cases and went live, the last one first; those last that were rolled back. */
+export const releasedVersions = (all: Release[], rule: string): string[] => {
+  const found = all.flatMap(({ rules }) => {
+    const one = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
+    return one ? [one.version, ...one.earlier] : [];
+  });
+  const bad = withdrawnIn(all);
+  const isBad = (version: string) => bad.has(`${rule}@${version}`);
+  return [...new Set([...found.filter((one) => !isBad(one)), ...found])];
+};
 
-/** The release to go back to: what was live before the newest, or before what it is like. */
+/** What was rolled back from, unless it is live again. */
+export const withdrawnIn = (all: Release[]): Set<string> => {
+  const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
+  return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
+};
+
+/** The release to go back to: what was live before the newest, or before what it is like, and was not rolled back from. */
 export const releaseBefore = (all: Release[]): Release => {
   const newest = originOf(all, all[0]);
-  const earlier = all.find(({ id, complete }) => newest !== undefined && id < newest.id && complete);
+  const bad = withdrawnIn(all);
+  const isGood = ({ complete, rules }: Release) =>
+    complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
+  const earlier = all.find((one) => newest !== undefined && one.id < newest.id && isGood(one));
   const found = originOf(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;
 };
 
 /** Of one that undid others: the release that it went back to, if it is still known. */
-const originOf = (all: Release[], release: Release | undefined): Release | undefined =>
-  release?.like === undefined
-    ? release
-    : originOf(
-        all,
-        all.find(({ id }) => id === release.like),
-      );
+const originOf = (all: Release[], release: Release | undefined): Release | undefined => {
+  if (release?.like === undefined) return release;
+  return originOf(
+    all,
+    all.find(({ id }) => id === release.like),
+  );
+};

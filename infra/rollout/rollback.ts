@@ -1,20 +1,23 @@
 import type { Stage } from "../aws/stage.ts";
-import { applyAll, entriesNamed } from "../clusters/entries.ts";
+import { applyAll } from "../clusters/entries.ts";
+import { probeAll } from "../clusters/probe.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { counted, inParallel, type Progress } from "../progress.ts";
 import { checkReturn, type Known, known, rollBack } from "./emergency.ts";
-import { configurationName, withKey } from "./entries.ts";
+import { configurationName, rulesNamedIn, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
-import { ourName } from "./lock.ts";
+import { locked, ourName } from "./lock.ts";
 import {
   openReleases,
   type Release,
+  type ReleasedRule,
   type Releases,
   releaseBefore,
   releasedVersions,
   releaseNamed,
 } from "./releases.ts";
-import { accessTo, type Targets } from "./targets.ts";
+import { orphansIn } from "./served.ts";
+import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
 
 const atOnce = 5;
 
@@ -34,20 +37,24 @@ export const rollBackOne = async (
 ): Promise<string> => {
   const releases = await releasesOf(stage, progress);
   const all = releases?.all ?? [];
+  const [newest] = all;
   const isRelease = to !== undefined && /^r\d+$/.test(to);
   if (to !== undefined && !isRelease && !/^\d+$/.test(to))
     throw new Complaint(`--to takes a release or a version, for instance r7 or 12, not "${to}"`);
-  const wanted = isRelease ? versionIn(releaseNamed(all, to), rule) : to;
+  const named = isRelease ? versionIn(releaseNamed(all, to), rule) : to;
   const released = all.length === 0 ? undefined : releasedVersions(all, rule);
+  const { previous, weights, version: live } = await known(stage.functions, rule, released);
+  const wanted = named ?? (Object.keys(weights).length > 0 ? live : previous);
+  const found = wanted === undefined ? undefined : releasedAs(all, rule, wanted);
+  if (newest && found) mustBeServed(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
   const version = await rollBack(stage.functions, rule, wanted, released);
-  const [newest] = all;
-  const found = all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
-  if (releases && newest && found && newest.rules[rule]?.version !== version)
-    await record(
-      releases,
-      { ...newest, like: newest.like ?? newest.id, rules: { ...newest.rules, [rule]: found } },
-      progress,
-    );
+  const last = newest?.rules[rule];
+  if (releases && newest && last && found && last.version !== version) {
+    const earlier = [...new Set([last.version, ...last.earlier])].filter((one) => one !== version);
+    const rules = { ...newest.rules, [rule]: { ...found, earlier } };
+    const { like: _, ...rest } = newest;
+    await record(releases, { ...rest, rules, withdrawn: [`${rule}@${last.version}`] }, progress);
+  }
   return version;
 };
 
@@ -57,47 +64,89 @@ const versionIn = ({ id, rules }: Release, rule: string): string => {
   return found.version;
 };
 
-/** Moves every rule to its version in a release, and then clusters to the entries of it, where they differ. */
-export const rollBackAll = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> => {
+const releasedAs = (all: Release[], rule: string, version: string): ReleasedRule | undefined =>
+  all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
+
+/** No entry may be left without an answer. */
+const mustBeServed = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
+  for (const [name, told] of Object.entries(newest.clusters)) {
+    const [orphan] = orphansIn(name, told, rules);
+    if (orphan)
+      throw new Complaint(
+        `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all takes that entry out first, and postern disarm lets everything by`,
+        1,
+      );
+  }
+};
+
+/** Moves every rule to its version in a release, and clusters to the entries of it, where they differ. */
+export const rollBackAll = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> =>
+  // Whatever is being deployed stops at its next step.
+  locked(targets.stage.parameters, "postern rollback --all", () => backTo(targets, to), { overriding: true });
+
+const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> => {
   const { stage, progress } = targets;
   const releases = await openReleases(stage.records);
   const [newest] = releases.all;
   if (newest === undefined) throw new Complaint("nothing was released yet", 1);
-  const target = to === undefined ? releaseBefore(releases.all) : releaseNamed(releases.all, to);
   const there = await stage.functions.rules();
-  const names = Object.keys(target.rules).filter((rule) => there.includes(rule));
-  const states = await inParallel(atOnce, names, (rule) => known(stage.functions, rule));
+  const faults: string[] = [];
+  const found = await inParallel(atOnce, there, (rule) =>
+    known(stage.functions, rule).catch((error) => {
+      // One that is broken keeps no other from going back.
+      faults.push(sentenceOf(error));
+      return undefined;
+    }),
+  );
+  const standing = found.filter((one) => one !== undefined);
+  const strayed = standing.some(({ rule, whole }) => (newest.rules[rule]?.version ?? whole.version) !== whole.version);
+  // Where a deployment ended midway, what was written down last is what was live before.
+  const target = to !== undefined ? releaseNamed(releases.all, to) : strayed ? newest : releaseBefore(releases.all);
+  const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // All of them or none.
   for (const state of states) checkReturn(state, versionIn(target, state.rule));
-  const early = clustersToTellFirst(newest, target);
-  const release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
-  await tell(targets, release, target, early);
+  const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
+    rulesNamedIn(manifests).filter((rule) => !there.includes(rule)),
+  );
+  if (lost[0] !== undefined)
+    throw new Complaint(`release r${target.id} has entries for ${lost[0]}, whose function is gone; deploy instead`, 1);
+  const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
+  if (target.id === newest.id) delete release.like;
+  const served = new Map(Object.entries(target.rules));
+  const early = Object.entries(newest.clusters).flatMap(([name, told]) =>
+    orphansIn(name, told, served).length > 0 ? [name] : [],
+  );
+  const unchosen = early.find((name) => !targets.clusters.includes(name));
+  if (unchosen !== undefined)
+    throw new Complaint(
+      `cluster ${unchosen} calls what release r${target.id} doesn't answer; go back there, too, without --cluster`,
+      1,
+    );
+  const untold = await tell(targets, release, target, early);
+  if (untold.length > 0)
+    throw new Complaint(
+      `nothing was moved, for entries that would get no answer could not go first:\n${untold.join("\n")}`,
+      1,
+    );
   await progress.step("aliases", async () => {
-    const moved = await inParallel(atOnce, states, (state) => moveTo(stage, state, versionIn(target, state.rule)));
+    const moved = await inParallel(atOnce, states, (state) =>
+      moveTo(stage, state, versionIn(target, state.rule)).catch((error) => {
+        faults.push(sentenceOf(error));
+        return false;
+      }),
+    );
     return `${moved.filter(Boolean).length} moved`;
   });
   const late = targets.clusters.filter((name) => !early.includes(name));
-  const left = await tell(targets, release, target, late);
-  const saved = await record(releases, release, progress);
-  if (left.length > 0)
-    throw new Complaint(
-      `the rules are those of release r${target.id}, but not every cluster has its entries:\n${left.join("\n")}`,
-      1,
-    );
+  faults.push(...(await tell(targets, release, target, late)));
+  const withdrawn = Object.entries(newest.rules).flatMap(([rule, { version }]) =>
+    target.rules[rule] === undefined || target.rules[rule].version === version ? [] : [`${rule}@${version}`],
+  );
+  const saved = await record(releases, { ...release, withdrawn }, progress);
+  if (faults.length > 0)
+    throw new Complaint(`release r${target.id} is not everywhere where it should be again:\n${faults.join("\n")}`, 1);
   return saved;
 };
-
-/** A variant that is new in a release is not known to versions before it: what names it goes first. */
-const clustersToTellFirst = (newest: Release, target: Release): string[] =>
-  Object.entries(newest.clusters).flatMap(([name, { manifests }]) => {
-    const before = target.clusters[name];
-    if (before === undefined) return [];
-    const known = new Set(entriesNamed(before.manifests).map((entry) => JSON.stringify(entry)));
-    const isNew = entriesNamed(manifests).some(
-      (entry) => entry.variant !== undefined && target.rules[entry.rule] && !known.has(JSON.stringify(entry)),
-    );
-    return isNew ? [name] : [];
-  });
 
 const moveTo = async ({ functions }: Stage, { rule, live }: Known, version: string): Promise<boolean> => {
   if (live.version === version && Object.keys(live.weights).length === 0) return false;
@@ -125,9 +174,15 @@ const tell = async (
       .step(`cluster ${name}: entries`, async () => {
         const keyring = await readKeyring(stage.parameters);
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
-        const segment = keyring.current.segment(name, now.keyVersion);
+        const wanted = withKey(then.manifests, keyring.current.segment(name, now.keyVersion));
         const api = await accessTo(targets, name);
-        const changes = await applyAll(api, withKey(then.manifests, segment), configurationName);
+        await mustBeOurs(api, stage);
+        // What it calls already is the release's business; what is added must answer.
+        const there = new Set(webhooksIn(now.manifests).map((one) => one.name));
+        const added = webhooksIn(wanted).filter((one) => !there.has(one.name));
+        const sick = (await probeAll(added)).filter(({ ok }) => !ok);
+        if (sick.length > 0) throw new Complaint(sick.map(({ sentence }) => sentence).join("; "), 1);
+        const changes = await applyAll(api, wanted, configurationName);
         release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion } };
         return `${counted(changes.length, "object")} changed`;
       })

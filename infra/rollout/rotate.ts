@@ -78,6 +78,9 @@ const strangeIn = ({ stack, parts }: Plan): string | undefined => {
 
 const mustBeLive = async (job: Job, keyring: Keyring) => {
   const { plan } = await prepare(job, keyring);
+  const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
+  if (disarmed)
+    throw new Complaint(`${disarmed.part.name} is disarmed, which a rotation would end; postern arm it first`, 1);
   if (isIdle(plan)) return;
   const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;

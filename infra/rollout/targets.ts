@@ -1,7 +1,8 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
+import type { Question } from "../aws/metrics.ts";
 import type { Stage } from "../aws/stage.ts";
 import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";
 import type { ClusterApi, Manifest } from "../clusters/api.ts";
@@ -11,10 +12,10 @@ import { Complaint } from "../complaint.ts";
 import type { Cluster, Config } from "../config.ts";
 import { askingRules } from "../connections.ts";
 import { idOf } from "../endpoints.ts";
-import { counted, inParallel, type Progress } from "../progress.ts";
+import { counted, type Progress } from "../progress.ts";
 import type { Listed } from "../registry.ts";
 import { ruleOf, type Webhook } from "../webhooks.ts";
-import { configurationName, type Door, hardenable, manifestsOf, webhooksIn, withKey } from "./entries.ts";
+import { configurationName, type Door, hardenable, manifestsOf, stageLabel, webhooksIn, withKey } from "./entries.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 
@@ -70,8 +71,11 @@ export const withAddresses = async ({ config, catalogue, stage }: Targets): Prom
 };
 
 /** Where rules are served, as the stack says, or whoever stands in front of it. */
-export const doorOf = ({ url, ca }: Pick<Targets, "url" | "ca">, outputs: Record<string, string>): Door => ({
-  ca,
+export const doorOf = (
+  { url, ca, stage }: Pick<Targets, "url" | "ca"> & { stage: Pick<Stage, "name"> },
+  outputs: Record<string, string>,
+): Door => ({
+  ...{ ca, stage: stage.name },
   base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${idOf(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
 
@@ -86,6 +90,19 @@ export const accessTo = (
     ...{ identity: stage.identity, folder: dirname(file), kubeconfig },
     context: context ?? (isForSeveral ? name : undefined),
   });
+};
+
+/** Of two stages that told one cluster, the other's entries would be lost, and those who rely on them not told. */
+export const mustBeOurs = async (api: ClusterApi, { name }: Pick<Stage, "name">): Promise<void> => {
+  for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
+    const found = await api.get({ kind, name: configurationName });
+    const owner = found?.metadata.labels?.[stageLabel];
+    if (owner !== undefined && owner !== name)
+      throw new Complaint(
+        `cluster ${api.cluster} has its entries from stage ${owner}, not ${name}; postern destroy --stage ${owner} --configs-only --cluster ${api.cluster} would free it`,
+        1,
+      );
+  }
 };
 
 /** What a cluster would be told, and what that changes there. */
@@ -107,6 +124,7 @@ export const planCluster = async (
     return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
   try {
     const api = await accessTo(targets, name);
+    await mustBeOurs(api, targets.stage);
     const isServed = webhooksIn(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed || keyring === undefined)
       return { ...plan, differences: webhooksIn(manifests).map((one) => `entry ${one.name} is missing`) };
@@ -135,39 +153,55 @@ const hardenedIn = async (
   const already = candidates.filter((rule) => before?.hardened.includes(rule));
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
-  const counted = await inParallel(5, others, async (rule) => {
-    return { rule, clean: await cleanReviews(stage, rule, name, cluster, before?.since[rule]) };
-  });
-  const ready = new Set(counted.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
-  const notes = counted
+  const clean = await cleanReviews(stage, name, cluster, others, before);
+  const reviewed = others.map((rule) => ({ rule, clean: clean.get(rule) ?? 0 }));
+  const ready = new Set(reviewed.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
+  const notes = reviewed
     .filter(({ rule }) => !ready.has(rule))
     .map(({ rule, clean }) => `${rule} fails open as yet: ${clean} of ${harden} reviews without a failure`);
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
 
-/** Reviews since its entries are there; none count where one failed. */
+const week = 7 * 24 * 3_600_000;
+
+/**
+ * Reviews since their entries are there, or in the last seven days, without those that we sent ourselves; none count where
+ * one failed, or a function crashed.
+ */
 const cleanReviews = async (
-  { metrics }: Stage,
-  rule: string,
+  { metrics, functions }: Stage,
   name: string,
   cluster: Cluster,
-  since: string | undefined,
-): Promise<number> => {
-  if (since === undefined) return 0;
-  const mode = cluster.rules.get(rule)?.mode ?? "enforce";
-  const about = (metric: string, phase: string) => ({
-    ...{ namespace: "Postern" as const, metric, stat: "Sum" as const },
-    dimensions: { Rule: rule, Phase: phase, Cluster: name, Mode: mode },
-  });
-  const sums = await metrics.ask(
-    {
-      ...{ mutated: about("Reviews", "mutate"), validated: about("Reviews", "validate") },
-      ...{ broken: about("Errors", "mutate"), failed: about("Errors", "validate") },
-    },
-    new Date(since),
-    new Date(),
-  );
-  return sums.broken + sums.failed > 0 ? 0 : sums.mutated + sums.validated;
+  rules: string[],
+  before: ReleasedCluster | undefined,
+): Promise<Map<string, number>> => {
+  const there = rules.filter((rule) => before?.since[rule] !== undefined);
+  if (before === undefined || there.length === 0) return new Map();
+  const questions: Record<string, Question> = {};
+  for (const rule of there) {
+    const mode = cluster.rules.get(rule)?.mode ?? "enforce";
+    for (const phase of ["mutate", "validate"]) {
+      const dimensions = { Rule: rule, Phase: phase, Cluster: name, Mode: mode };
+      questions[`${rule} ${phase} reviews`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
+      questions[`${rule} ${phase} errors`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
+    }
+    const dimensions = { FunctionName: functions.nameOf(rule) };
+    questions[`${rule} crashes`] = { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" };
+  }
+  const found = new Map<string, number>();
+  // Those that have been there for as long are asked of together.
+  for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
+    const from = new Date(Math.max(Date.parse(since), Date.now() - week));
+    const own = Object.entries(questions).filter(([id]) => some.includes(id.split(" ")[0] ?? ""));
+    const sums: Record<string, number> = await metrics.ask(Object.fromEntries(own), from, new Date());
+    for (const rule of some) {
+      const sum = (...ids: string[]) => ids.reduce((all, id) => all + (sums[`${rule} ${id}`] ?? 0), 0);
+      const failed = sum("mutate errors", "validate errors", "crashes");
+      const asked = sum("mutate reviews", "validate reviews") - (before.probed?.[rule] ?? 0);
+      found.set(rule, failed > 0 ? 0 : Math.max(0, asked));
+    }
+  }
+  return found;
 };
 
 /** Tells a cluster: first who may read what, then, when every endpoint answers over its real address, the entries. */
@@ -177,7 +211,8 @@ export const tellCluster = async (
   before: ReleasedCluster | undefined,
   hardened: string[],
   keyring: Keyring,
-): Promise<ReleasedCluster> => {
+  record: (told: ReleasedCluster) => Promise<void>,
+): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
   const cluster = clusterOf(targets, name);
   const door = doorOf(targets, await stage.stack.outputs());
@@ -186,9 +221,13 @@ export const tellCluster = async (
   const since = sinceWhen(manifests, before?.since ?? {});
   const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
   const entries = webhooksIn(wanted);
+  const told = { at: new Date().toISOString(), keyVersion, hardened, since, manifests };
+  const probed = probesOf(before, entries);
   const api = write === undefined ? await accessTo(targets, name) : undefined;
-  if (api) await applyRights(api, wanted);
-  else
+  if (api) {
+    await mustBeOurs(api, stage);
+    await applyRights(api, wanted);
+  } else
     await writeDown(
       String(write),
       `${name}.roles.yaml`,
@@ -204,6 +243,8 @@ export const tellCluster = async (
       );
     return `${entries.length} answer`;
   });
+  // Written down before it is done: whoever stops midway leaves a cluster that may have them.
+  await record({ ...told, probed });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)
       return writeDown(
@@ -221,7 +262,17 @@ export const tellCluster = async (
       );
     return changes.length === 0 ? "as they shall be" : `${counted(changes.length, "object")} changed`;
   });
-  return { at: new Date().toISOString(), keyVersion, hardened, since, manifests };
+};
+
+/** How many reviews we have sent to each rule ourselves: they show that it answers, not that it does so to users. */
+const probesOf = (before: ReleasedCluster | undefined, entries: Webhook[]): Record<string, number> => {
+  const probes: Record<string, number> = { ...before?.probed };
+  // Each entry once, and its rule twice more: after the entries, and when its alias moves.
+  for (const entry of entries) {
+    const rule = ruleOf(entry) ?? "";
+    probes[rule] = (probes[rule] ?? 0) + 3;
+  }
+  return probes;
 };
 
 /** Of the many entries that some rules have, one for each cluster and phase. */
@@ -236,9 +287,10 @@ const sinceWhen = (manifests: Manifest[], before: Record<string, string>): Recor
 };
 
 const writeDown = async (folder: string, name: string, manifests: Manifest[]): Promise<string> => {
-  if (manifests.length === 0) return "there are none";
   await mkdir(folder, { recursive: true });
   const file = join(folder, name);
+  // One that somebody applied before must not stay.
+  if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
   const documents = manifests.map((one) => stringify(one, { lineWidth: 0, aliasDuplicateObjects: false }));
   await writeFile(file, documents.join("---\n"));
   return `written to ${file}`;
