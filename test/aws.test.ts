@@ -291,10 +291,18 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
   describe("that are rolled back", () => {
     it("are what they were before, and alone", async () => {
       deploy(crashing);
-      Object.assign(live() ?? {}, { weights: { 1: 0.1 } });
       assert.equal(await rollBack(functions, rule), "1");
       assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
       assert.equal((await asked()).response.allowed, false);
+    });
+
+    it("end a trial, if there is one: what is live was before it, too", async () => {
+      deploy(good);
+      deploy(crashing);
+      Object.assign(live() ?? {}, { version: "2", weights: { 3: 0.1 } });
+      assert.equal(await rollBack(functions, rule), "2");
+      assert.deepEqual([live()?.version, live()?.weights], ["2", {}]);
+      assert.equal(await rollBack(functions, rule), "1");
     });
 
     it("take any version that is there, but a disarmed one", async () => {
@@ -358,9 +366,11 @@ describe("the functions of a stage", { skip: installed ? false : missing }, () =
       deploy(good);
       Object.assign(live() ?? {}, { weights: { 1: 0.1 } });
       const { said } = await postern("status", "--stage", "test");
-      assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n$/);
-      const { said: json } = await postern("status", "--stage", "test", "-o", "json");
-      assert.equal(JSON.parse(json).rules[0].previous, "1");
+      // Without a stack, nobody knows what was released; what Lambda knows is told all the same.
+      assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
+      const { said: json, code } = await postern("status", "--stage", "test", "-o", "json");
+      assert.equal(code, 3);
+      assert.match(json, /"previous": "1".*what was released can't be read: /s);
     });
 
     it("go back, are disarmed and armed", async () => {

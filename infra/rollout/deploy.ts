@@ -9,7 +9,7 @@ import { type Outcome, tryOut, type Watch } from "./canary.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { type Keyring, openKeyring, readKeyring } from "./keyring.ts";
 import { type Lock, locked, ourName } from "./lock.ts";
-import { pack } from "./package.ts";
+import { pack, rulesIn } from "./package.ts";
 import { isIdle, type PartPlan, type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
 import { type Couple, couplesIn, prove, proveTogether } from "./prove.ts";
 import { openReleases, type Release, type Releases, releasedVersions } from "./releases.ts";
@@ -65,6 +65,13 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
   const built = await build(stage.name, config, catalogue, file, keyring?.publicKeys ?? "");
   const names = built.parts.map(({ name }) => name);
   const states = await standings(stage, names, releases.all);
+  const missing = rulesIn(deployed, stage.name).find((rule) => names.includes(rule) && !states.has(rule));
+  if (missing !== undefined) mustBeChangeable(stage.name, await stage.stack.status());
+  if (missing !== undefined)
+    throw new Complaint(
+      `the stack has a function for ${missing}, and Lambda doesn't: somebody deleted it; turn the rule off until a later release has taken it out of the stack`,
+      1,
+    );
   const parts = planParts(built.parts, states, releases.all);
   const clusters = await inParallel(atOnce, job.clusters, (name) =>
     planCluster(job, name, releases.all[0], keyring, outputs),

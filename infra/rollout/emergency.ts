@@ -63,7 +63,7 @@ export const rollBack = async (
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (wanted !== live.version) checkReturn(state, wanted, released);
+  if (to !== undefined || !isOnTrial) checkReturn(state, wanted, released);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
   return wanted;
 };
