@@ -160,13 +160,18 @@ interface Kubeconfig {
 }
 
 /** As kubectl reads it, but for programs that it would run. */
-export const readKubeconfig = async (file: string, wanted: string | undefined): Promise<Connection> => {
+export const readKubeconfig = async (
+  file: string,
+  wanted: string | undefined,
+  preferred?: string,
+): Promise<Connection> => {
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
   // Its errors would quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
   const config = kubeconfigIn(document.toJS());
   if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
-  const chosen = wanted ?? config["current-context"];
+  const isThere = config.contexts?.some(({ name }) => name === preferred);
+  const chosen = wanted ?? (isThere ? preferred : config["current-context"]);
   const context = config.contexts?.find(({ name }) => name === chosen)?.context;
   const cluster = config.clusters?.find(({ name }) => name === context?.cluster)?.cluster;
   const user = config.users?.find(({ name }) => name === context?.user)?.user;

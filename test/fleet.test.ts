@@ -66,6 +66,19 @@ const catalogue: Record<string, [rule: string, cases: string]> = {
     taking("needs: { objects: [{ apiVersion: v1, kind: Namespace, metadata: { name: default } }] }"),
   ],
 };
+const stamp = (how: string): [rule: string, cases: string] => [ruleOf(`${how} validate() {},`), taking()];
+/** The same rules later on: one of them, which did both, only validates any more. */
+const trees: Record<string, typeof catalogue> = {
+  "trees/both": {
+    "stamp-notes": stamp('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
+    "keep-notes": [ruleOf("guards: true, validate(note) { if (note.data?.crash) process.exit(1); },"), taking()],
+  },
+  "trees/half": { "stamp-notes": stamp("") },
+};
+for (const tree of Object.values(trees)) {
+  const { "sort-notes": sort } = catalogue;
+  if (sort) tree["sort-notes"] = sort;
+}
 /** As it stands in a URL. */
 const key = /\.[\w-]{86}\//;
 const names = ["east", "west"] as const;
@@ -88,6 +101,8 @@ describe("a fleet", { skip: missing ?? false }, () => {
     [account, checkout, clusters] = [opened, place, { east, west }];
     account.lambda.updating = 0;
     for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
+    for (const [tree, rules] of Object.entries(trees))
+      for (const [name, [rule, cases]] of Object.entries(rules)) await checkout.rule(name, rule, cases, tree);
     kubeconfig = await checkout.write("kubeconfig", kubeconfigOf(clusters));
     Object.assign(process.env, account.as("deployer").env);
   });
@@ -102,16 +117,20 @@ describe("a fleet", { skip: missing ?? false }, () => {
     east?: string;
     west?: string;
     groups?: string;
+    /** Where the catalogue is. */
+    tree?: string;
+    /** The clusters that it has. */
+    only?: readonly Name[];
+    stage?: string;
   }
-  const jobOf = async ({ rules, east = "{}", west = "{}", groups = "{}" }: Said, how: Partial<Job> = {}) => {
+  const jobOf = async (said: Said, how: Partial<Job> = {}) => {
+    const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
     const { openStage } = await checkout.load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const { readCatalogue } = await checkout.load<typeof import("../infra/registry.ts")>("infra/registry.ts");
     const { parseConfig } = await checkout.load<typeof import("../infra/config.ts")>("infra/config.ts");
-    const listed = await readCatalogue(join(checkout.folder, "functions"));
-    const config = parseConfig(
-      `rules: ${rules}\ngroups: ${groups}\nclusters: { east: ${east}, west: ${west} }\n`,
-      listed,
-    );
+    const listed = await readCatalogue(join(checkout.folder, tree));
+    const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
+    const config = parseConfig(`rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`, listed);
     const steps: string[] = [];
     const progress: Progress = {
       say: (line) => void steps.push(line),
@@ -121,8 +140,8 @@ describe("a fleet", { skip: missing ?? false }, () => {
       },
     };
     const job: Job = {
-      ...{ stage: openStage("fleet"), config, catalogue: listed, file: join(checkout.folder, "postern.yaml") },
-      ...{ clusters: [...names], deployer: { kubeconfig }, ca: account.ca, harden: false, wave: 1, progress },
+      ...{ stage: openStage(stage), config, catalogue: listed, file: join(checkout.folder, "postern.yaml") },
+      ...{ clusters: [...only], deployer: { kubeconfig }, ca: account.ca, harden: false, wave: 1, progress },
       ...how,
     };
     return { job, steps };
@@ -371,5 +390,250 @@ describe("a fleet", { skip: missing ?? false }, () => {
       [],
     );
     assert.deepEqual(await entriesIn("west"), before);
+  });
+
+  describe("whose entries would get no answer", () => {
+    const entry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
+    const of = (tree: "both" | "half", names: string, more = ""): Said => ({
+      rules: `{ stamp-notes: { failurePolicy: Fail }, ${entry(names)}${more} }`,
+      tree: `trees/${tree}`,
+    });
+    const guarded = of("both", "[plain, fancy]", ", keep-notes: ");
+    const [wide, narrow] = [of("both", "[plain, fancy]"), of("half", "[plain]")];
+    const load = {
+      deploy: () => checkout.load<typeof import("../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
+      destroy: () => checkout.load<typeof import("../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts"),
+      rollback: () => checkout.load<typeof import("../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts"),
+    };
+    const rollBackOne = async (rule: string) => {
+      const { job } = await jobOf(narrow);
+      return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
+    };
+    const planned = async (said: Said, how: Partial<Job>) => {
+      const { job } = await jobOf(said, how);
+      return (await (await load.deploy()).planOf(job)).clusters;
+    };
+    const destroy = async (said: Said, more: object = {}) => {
+      const { job } = await jobOf(said);
+      const demolition = { ...job, forgotten: [], noticing: 0, ...more };
+      return (await load.destroy()).destroy(demolition).catch((error: Error) => error.message);
+    };
+    const aliases = async () => {
+      const { job } = await jobOf(narrow);
+      const rules = ["sort-notes", "stamp-notes"];
+      const found = await Promise.all(rules.map((rule) => job.stage.functions.live(rule)));
+      return Object.fromEntries(rules.map((rule, index) => [rule, found[index]?.version]));
+    };
+    const recorded = async () => {
+      const { rules } = await newest();
+      return Object.fromEntries(["sort-notes", "stamp-notes"].map((rule) => [rule, rules[rule]?.version]));
+    };
+    const told = () => Promise.all(names.map(entriesIn));
+    /** What the act refuses, having moved and told nothing. */
+    const refusedBy = async (act: () => Promise<unknown>) => {
+      const before = [await aliases(), await told()];
+      const said = await act();
+      assert.deepEqual([await aliases(), await told()], before, String(said));
+      return String(said);
+    };
+    /** Without its lock: the term of whoever was killed would be over some time. */
+    const unlock = async () => (await jobOf(narrow)).job.stage.parameters.remove("lock");
+
+    it("counts neither probes nor a function that crashed for its guards", async () => {
+      assert.match((await deploy(guarded)).ended, /is live in east, west/);
+      const how: Partial<Job> = { clusters: ["east"], harden: 1 };
+      const notesOf = async () => (await planned(guarded, how)).flatMap(({ notes }) => notes);
+      assert.deepEqual(await notesOf(), ["keep-notes fails open as yet: 0 of 1 reviews without a failure"]);
+      for (let count = 0; count < 5; count++) assert.equal((await make("east")).code, 201);
+      assert.deepEqual(await notesOf(), []);
+      assert.equal((await make("east", { crash: "yes" })).code, 201);
+      assert.deepEqual(await notesOf(), ["keep-notes fails open as yet: 0 of 1 reviews without a failure"]);
+    });
+
+    it("takes no number of reviews that is none", async () => {
+      await checkout.write("postern.yaml", "rules: { look-at-notes: }\nclusters: { east: {} }\n");
+      const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage=fleet", "--harden-after=0");
+      assert.deepEqual([code, /--harden-after takes a number from 1 on/.test(stderr)], [2, true], stderr);
+    });
+
+    it("keeps a key that was changed by hand", async () => {
+      const said = await refusedBy(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
+      assert.match(said, /^cluster west calls .* doesn't take its key of version 1; postern rotate --cluster west /);
+    });
+
+    it("keeps a variant that a cluster calls which isn't told", async () => {
+      const said = await refusedBy(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
+      assert.match(said, /^cluster west calls .*; its entry must go first: deploy to west, too/);
+    });
+
+    it("has variants and halves of rules that go taken out first, and nobody notices", async () => {
+      const steps: string[] = [];
+      const created: [step: string, code: number][] = [];
+      const create = async (step: string) => {
+        for (const name of names) created.push([`${step}, ${name}`, (await make(name)).code]);
+      };
+      const progress: Progress = {
+        say: () => {},
+        step: async (name, act) => {
+          steps.push(name);
+          await create(`before ${name}`);
+          await act(() => {});
+          await create(`after ${name}`);
+        },
+      };
+      assert.match((await deploy(narrow, { progress })).ended, /is live in east, west/);
+      const moved = steps.indexOf("aliases");
+      assert.deepEqual(steps.slice(moved - 2, moved), [
+        "cluster east: entries that end",
+        "cluster west: entries that end",
+      ]);
+      assert.deepEqual(
+        created.filter(([, code]) => code !== 201),
+        [],
+      );
+      for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
+      await assertWell();
+    });
+
+    it("has no rule go back alone to a version that lacks what is called", async () => {
+      assert.match((await deploy(wide)).ended, /is live in east, west/);
+      for (const [rule, why] of [
+        ["sort-notes", /has no variant fancy, and cluster east calls fancy.sort-notes; postern rollback --all/],
+        ["stamp-notes", /doesn't mutate, and cluster east calls stamp-notes; postern rollback --all/],
+      ] as const)
+        assert.match(await refusedBy(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
+    });
+
+    it("goes back nowhere as long as a cluster that calls it can't be reached", async () => {
+      const dead = { ...clusters.west, server: "https://127.0.0.1:9" };
+      const other = await checkout.write("dead", kubeconfigOf({ east: clusters.east, west: dead }));
+      const before = [await aliases(), await entriesIn("west")];
+      await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
+        assert.match(error.message, /^nothing was moved, for entries that would get no answer could not go first:\n/);
+        assert.match(error.message, /west/);
+        return Reflect.get(error, "exitCode") === 1;
+      });
+      assert.deepEqual([await aliases(), await entriesIn("west")], before);
+      await assertWell();
+    });
+
+    it("goes back as a whole while it is being deployed, which stops the deployment", async () => {
+      const { progress: usual } = (await jobOf(wide)).job;
+      let stopped: Record<string, string | undefined> = {};
+      const progress: Progress = {
+        ...usual,
+        step: async (name, act) => {
+          await usual.step(name, act);
+          if (name !== "cases") return;
+          await rollBackAll(narrow);
+          stopped = await aliases();
+        },
+      };
+      const fresh = "settings: { isSick: true, names: [plain, fancy] }";
+      const { ended } = await deploy(
+        { ...wide, rules: `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${fresh} } }` },
+        { progress },
+      );
+      assert.match(ended, /^somebody took away the lock of this stage/);
+      assert.deepEqual([await aliases(), await recorded()], [stopped, stopped]);
+      for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
+      await assertWell();
+    });
+
+    it("is as before where only one of two aliases could be moved", async () => {
+      let moves = 0;
+      account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
+      const said = await refusedBy(async () => (await deploy(wide)).ended);
+      account.allow = undefined;
+      assert.match(said, /; what was moved is moved back$/);
+      assert.equal(moves, 3);
+    });
+
+    it("goes back to what was live where somebody was killed between two moves", async () => {
+      const before = await aliases();
+      let moves = 0;
+      account.allow = ({ action }) => {
+        if (action === "lambda:UpdateAlias") moves += 1;
+        return moves < 2;
+      };
+      const { ended } = await deploy(wide);
+      account.allow = undefined;
+      assert.match(ended, / could not be moved back$/);
+      assert.notDeepEqual(await aliases(), before);
+      await rollBackAll(wide);
+      assert.deepEqual([await aliases(), await recorded()], [before, before]);
+      await unlock();
+      await assertWell();
+    });
+
+    it("ends a trial at the version that is live", async () => {
+      const { functions } = (await jobOf(narrow)).job.stage;
+      const before = await functions.live("sort-notes");
+      const other = (await functions.versions("sort-notes")).find(({ version }) => version !== before.version);
+      await functions.move("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
+      assert.equal(await rollBackOne("sort-notes"), before.version);
+      const { version, weights } = await functions.live("sort-notes");
+      assert.deepEqual([version, weights], [before.version, {}]);
+    });
+
+    it("is not back at what was rolled back from, whatever is undone later", async () => {
+      const sick = (seconds: number, isSick: boolean): Said => ({
+        rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
+        tree: "trees/half",
+      });
+      const { "sort-notes": good } = await aliases();
+      assert.match((await deploy(sick(3, true))).ended, /is live/);
+      const { "sort-notes": bad } = await aliases();
+      assert.notEqual(bad, good);
+      assert.equal(await rollBackOne("sort-notes"), good);
+      assert.match((await deploy(sick(5, false))).ended, /is live/);
+      for (let count = 0; count < 2; count++) {
+        await rollBackAll(narrow);
+        assert.notEqual((await aliases())["sort-notes"], bad);
+      }
+      await assertWell();
+    });
+
+    it("keeps a cluster that postern.yaml has no more, until it is freed or forgotten", async () => {
+      const without = (name: Name): Said => ({ ...narrow, only: names.filter((one) => one !== name) });
+      const said = await refusedBy(async () => (await deploy(without("west"))).ended);
+      assert.match(said, /^cluster west was told of these rules, and postern.yaml has it no more: .*--forget west/);
+      assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west calls no rule of ours any more/);
+      assert.deepEqual([await rulesIn("west"), Object.keys((await newest()).clusters)], [[], ["east"]]);
+      assert.match((await deploy(without("west"))).ended, /is live in east$/);
+      const { ended } = await deploy(without("east"), {
+        forgotten: ["east"],
+        deployer: { kubeconfig },
+      });
+      assert.match(ended, /is live in west$/);
+      assert.deepEqual(Object.keys((await newest()).clusters), ["west"]);
+    });
+
+    describe("beside another stage", () => {
+      const other: Said = { rules: "{ look-at-notes: }", stage: "other" };
+
+      it("is untouched by one that never was", async () => {
+        assert.match(await refusedBy(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
+      });
+
+      it("keeps its entries, whatever becomes of that", async () => {
+        const owned = /^cluster east has its entries from stage fleet, not other; /;
+        assert.match(await refusedBy(async () => (await deploy(other)).ended), owned);
+        assert.match(await refusedBy(() => destroy(other)), owned);
+      });
+
+      it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {
+        let changes = 0;
+        account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action) || ++changes === 1;
+        const { ended } = await deploy(other, { clusters: [] });
+        account.allow = undefined;
+        assert.match(ended, /^osls deploy fails: .*not authorized/);
+        const { stack, functions } = (await jobOf(other)).job.stage;
+        assert.ok(await stack.bucket());
+        assert.deepEqual(await functions.rules(), []);
+        assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+      });
+    });
   });
 });

@@ -10,6 +10,8 @@ import { type ClusterApi, openApi } from "./api.ts";
 export interface Deployer {
   kubeconfig?: string | undefined;
   context?: string | undefined;
+  /** The context to take where there is one of this name, and none was named. */
+  preferred?: string | undefined;
   /** AWS's, for clusters that know us by it. */
   identity?: (() => Promise<Identity>) | undefined;
   /** Of postern.yaml, from which its paths start. */
@@ -20,10 +22,10 @@ export interface Deployer {
 export const openCluster = async (
   name: string,
   connect: Connect | undefined,
-  { kubeconfig, context, identity, folder = "." }: Deployer = {},
+  { kubeconfig, context, preferred, identity, folder = "." }: Deployer = {},
 ): Promise<ClusterApi> => {
   if (kubeconfig !== undefined)
-    return byKubeconfig(name, placeOf(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`);
+    return byKubeconfig(name, placeOf(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
   const here = `clusters.${name}.connect`;
   if (connect?.kubeconfig !== undefined)
     return byKubeconfig(name, placeOf(connect.kubeconfig, folder), context ?? connect.context, here);
@@ -40,8 +42,14 @@ export const openCluster = async (
   throw new Complaint(`${why}: give --kubeconfig FILE, of somebody who may write webhook configurations there`);
 };
 
-const byKubeconfig = async (cluster: string, file: string, context: string | undefined, where: string) => {
-  const { server, ca, credentials } = await readKubeconfig(file, context).catch((error): Connection => {
+const byKubeconfig = async (
+  cluster: string,
+  file: string,
+  context: string | undefined,
+  where: string,
+  preferred?: string,
+) => {
+  const { server, ca, credentials } = await readKubeconfig(file, context, preferred).catch((error): Connection => {
     const isUnread = Object(error).code !== undefined;
     throw new Complaint(`${where} ${isUnread ? "can't be read: " : ""}${sentenceOf(error)}`);
   });

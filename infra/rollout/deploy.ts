@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { isAsWanted, type Live } from "../aws/functions.ts";
 import { during, mustBeChangeable, repackage } from "../aws/stack.ts";
 import { applyAll } from "../clusters/entries.ts";
@@ -12,7 +13,7 @@ import { type Lock, locked, ourName } from "./lock.ts";
 import { pack, rulesIn } from "./package.ts";
 import { isIdle, type PartPlan, type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
 import { type Couple, couplesIn, prove, proveTogether } from "./prove.ts";
-import { openReleases, type Release, type Releases, releasedVersions } from "./releases.ts";
+import { openReleases, type Release, type Releases, releasedVersions, toldIn } from "./releases.ts";
 import { type Orphan, orphansIn, withoutOrphans } from "./served.ts";
 import { accessTo, onePerPhase, planCluster, type Targets, tellCluster, withAddresses } from "./targets.ts";
 
@@ -110,7 +111,7 @@ export const rollOut = async (ground: Ground, lock: Lock): Promise<string> => {
   const draft = { ...releaseOf(ground, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   await takeOut(ground, draft, orphans);
-  const { live, stuck } = await moveAll(ground, versions);
+  const { live, stuck } = await moveAll(ground, versions, draft.clusters);
   const release = { ...releaseOf(ground, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
   if (stuck.length > 0)
@@ -135,7 +136,7 @@ const orphansOf = ({ job, plan, releases }: Ground): Map<string, Orphan[]> => {
   const served = new Map(
     plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
   );
-  for (const [name, told] of Object.entries(releases.all[0]?.clusters ?? {})) {
+  for (const [name, told] of toldIn(releases.all[0])) {
     if (webhooksIn(told.manifests).length === 0 || job.forgotten?.includes(name)) continue;
     if (!job.config.clusters.has(name))
       throw new Complaint(
@@ -168,7 +169,11 @@ const takeOut = async ({ job, releases, keyring }: Ground, release: Release, orp
       return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
     });
   }
+  if (orphans.size > 0) await wait(noticing);
 };
+
+/** How long API servers may take to notice that they shall not call any more. */
+const noticing = 1000;
 
 const deployStack = async ({ job, plan }: Ground) => {
   const { added, changed, removed, isNew } = plan.stack;
@@ -276,7 +281,7 @@ interface Move {
 }
 
 /** Points `live` at the versions, at once or after a trial. Answers what is live then, and which are not as wanted. */
-const moveAll = async (ground: Ground, versions: Map<string, string>) => {
+const moveAll = async (ground: Ground, versions: Map<string, string>, told: Release["clusters"]) => {
   const { job, plan, releases } = ground;
   const { functions, metrics } = job.stage;
   const moves: Move[] = [];
@@ -291,7 +296,7 @@ const moveAll = async (ground: Ground, versions: Map<string, string>) => {
   }
   const trials = job.canary ? moves.filter(({ from, to, wasReleased }) => wasReleased && from.version !== to) : [];
   const direct = moves.filter((move) => !trials.includes(move));
-  if (direct.length > 0) await moveAtOnce(ground, direct);
+  if (direct.length > 0) await moveAtOnce(ground, direct, told);
   const live = new Map(versions);
   if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
 
@@ -320,7 +325,7 @@ const moveAll = async (ground: Ground, versions: Map<string, string>) => {
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
-const moveAtOnce = async (ground: Ground, moves: Move[]) => {
+const moveAtOnce = async (ground: Ground, moves: Move[], told: Release["clusters"]) => {
   const { job } = ground;
   const { functions } = job.stage;
   const moved: Move[] = [];
@@ -335,7 +340,7 @@ const moveAtOnce = async (ground: Ground, moves: Move[]) => {
     });
     return `${moves.length} moved`;
   });
-  await seeThem(ground, moves);
+  await seeThem(ground, moves, told);
 };
 
 /** To where they were, each whatever becomes of the others; answers what could not be, as the end of a sentence. */
@@ -351,11 +356,11 @@ const moveBack = async ({ job }: Ground, moves: Move[]): Promise<string> => {
 };
 
 /** What was moved must be seen to answer over the addresses that clusters call; otherwise all of it is moved back. */
-const seeThem = async (ground: Ground, moves: Move[]) => {
-  const { job, releases, keyring } = ground;
+const seeThem = async (ground: Ground, moves: Move[], told: Release["clusters"]) => {
+  const { job, keyring } = ground;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
-  const asked = Object.entries(releases.all[0]?.clusters ?? {}).flatMap(([cluster, { manifests, keyVersion }]) =>
+  const asked = Object.entries(told).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
       : webhooksIn(withKey(manifests, keyring.current.segment(cluster, keyVersion))).filter((webhook) =>

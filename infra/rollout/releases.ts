@@ -110,6 +110,10 @@ export const withdrawnIn = (all: Release[]): Set<string> => {
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
 };
 
+/** What clusters were told, by their names. */
+export const toldIn = (release: Release | undefined): [string, ReleasedCluster][] =>
+  Object.entries(release?.clusters ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
+
 /** The release to go back to: what was live before the newest, or before what it is like, and was not rolled back from. */
 export const releaseBefore = (all: Release[]): Release => {
   const newest = originOf(all, all[0]);

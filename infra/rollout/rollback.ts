@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Stage } from "../aws/stage.ts";
 import { applyAll } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
@@ -15,6 +16,7 @@ import {
   releaseBefore,
   releasedVersions,
   releaseNamed,
+  toldIn,
 } from "./releases.ts";
 import { orphansIn } from "./served.ts";
 import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
@@ -69,7 +71,7 @@ const releasedAs = (all: Release[], rule: string, version: string): ReleasedRule
 
 /** No entry may be left without an answer. */
 const mustBeServed = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
-  for (const [name, told] of Object.entries(newest.clusters)) {
+  for (const [name, told] of toldIn(newest)) {
     const [orphan] = orphansIn(name, told, rules);
     if (orphan)
       throw new Complaint(
@@ -101,7 +103,12 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   const standing = found.filter((one) => one !== undefined);
   const strayed = standing.some(({ rule, whole }) => (newest.rules[rule]?.version ?? whole.version) !== whole.version);
   // Where a deployment ended midway, what was written down last is what was live before.
-  const target = to !== undefined ? releaseNamed(releases.all, to) : strayed ? newest : releaseBefore(releases.all);
+  const target =
+    to !== undefined
+      ? releaseNamed(releases.all, to)
+      : strayed
+        ? beforeMoves(releases.all, newest)
+        : releaseBefore(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // All of them or none.
   for (const state of states) checkReturn(state, versionIn(target, state.rule));
@@ -113,9 +120,7 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
-  const early = Object.entries(newest.clusters).flatMap(([name, told]) =>
-    orphansIn(name, told, served).length > 0 ? [name] : [],
-  );
+  const early = toldIn(newest).flatMap(([name, told]) => (orphansIn(name, told, served).length > 0 ? [name] : []));
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)
     throw new Complaint(
@@ -123,11 +128,16 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
       1,
     );
   const untold = await tell(targets, release, target, early);
-  if (untold.length > 0)
+  if (untold.length > 0) {
+    // Some may have lost what the versions to come would not have answered.
+    await releases
+      .save({ ...newest, clusters: release.clusters })
+      .catch((error) => progress.say(`that could not be written down: ${sentenceOf(error)}`));
     throw new Complaint(
       `nothing was moved, for entries that would get no answer could not go first:\n${untold.join("\n")}`,
       1,
     );
+  }
   await progress.step("aliases", async () => {
     const moved = await inParallel(atOnce, states, (state) =>
       moveTo(stage, state, versionIn(target, state.rule)).catch((error) => {
@@ -146,6 +156,12 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   if (faults.length > 0)
     throw new Complaint(`release r${target.id} is not everywhere where it should be again:\n${faults.join("\n")}`, 1);
   return saved;
+};
+
+/** Of one that ended between its moves: the release before it, with the entries that it may have taken out already. */
+const beforeMoves = (all: Release[], newest: Release): Release => {
+  const last = all.find(({ complete }) => complete);
+  return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
 };
 
 const moveTo = async ({ functions }: Stage, { rule, live }: Known, version: string): Promise<boolean> => {

@@ -79,7 +79,7 @@ export const doorOf = (
   base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${idOf(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
 
-/** Whom we are to a cluster. A kubeconfig for several has a context for each, by its name. */
+/** Whom we are to a cluster. A kubeconfig's context of its name is meant for it; one for several has one for each. */
 export const accessTo = (
   { stage, file, deployer, config }: Pick<Targets, "stage" | "file" | "deployer" | "config">,
   name: string,
@@ -89,6 +89,7 @@ export const accessTo = (
   return openCluster(name, clusterOf({ config }, name).connect, {
     ...{ identity: stage.identity, folder: dirname(file), kubeconfig },
     context: context ?? (isForSeveral ? name : undefined),
+    preferred: name,
   });
 };
 
