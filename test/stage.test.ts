@@ -7,7 +7,9 @@ import fc from "fast-check";
 import { doorkeeper } from "#lib/key.ts";
 import { openParameters, type Parameters } from "../infra/aws/parameters.ts";
 import { openRecords, type Records } from "../infra/aws/records.ts";
+import { openStage } from "../infra/aws/stage.ts";
 import { Complaint } from "../infra/complaint.ts";
+import { healthOf } from "../infra/rollout/health.ts";
 import {
   type Keyring,
   narrowKeyring,
@@ -347,6 +349,17 @@ describe("a stage's memory", { skip: missing ?? false }, () => {
         assert.equal(await parameters.read("keys"), text);
       });
 
+    it("is missed by who asks how clusters do, and not taken for their health", async () => {
+      const told = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
+      const stage = { ...openStage("test"), parameters };
+      const release = releaseOf(1, { clusters: { shop: told } });
+      const healthNow = async () => (await healthOf({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
+      await parameters.remove("keys");
+      assert.deepEqual(await healthNow(), ["the keys are gone from SSM"]);
+      await parameters.write("keys", "hello");
+      assert.match(String(await healthNow()), /^the keys can't be read: the keys of this stage, in SSM, are not as/);
+    });
+
     it("says so of a key that is none", async () => {
       await parameters.write("keys", JSON.stringify({ keys: [secret], current: 0 }));
       for (const read of readers) await assert.rejects(read(parameters), isSentence);
@@ -467,7 +480,7 @@ describe("a release", () => {
       2,
     ],
     [
-      "never one with what was rolled back from",
+      "the one before, though that only took one rule back",
       [
         releaseOf(4, { rules: { a: versionOf("3") } }),
         releaseOf(3, { rules: { a: versionOf("1") }, withdrawn: ["a@2"] }),

@@ -34,11 +34,11 @@ export const healthOf = async (
     ...{ cluster: name, at: told.at, entries: webhooksIn(told.manifests).length },
     ...{ sick: [], slowest: 0, drift: [], unknown: [] },
   };
-  const keyring = await readKeyring(targets.stage.parameters).catch((error) => {
-    health.unknown.push(`the keys can't be read: ${sentenceOf(error)}`);
-    return undefined;
-  });
-  if (keyring === undefined) return health;
+  const keyring = await readKeyring(targets.stage.parameters).catch(sentenceOf);
+  if (keyring === undefined || typeof keyring === "string") {
+    health.unknown.push(keyring === undefined ? "the keys are gone from SSM" : `the keys can't be read: ${keyring}`);
+    return health;
+  }
   const wanted = withKey(told.manifests, keyring.current.segment(name, told.keyVersion));
   // Each function once a phase: its variants are one code.
   const probed = await probeAll(onePerPhase(webhooksIn(wanted)));

@@ -44,7 +44,7 @@ export interface Plan {
   notes: string[];
 }
 
-/** How a rule's function stands; undefined where there is none, or one that was never live. */
+/** How the functions of these rules stand, as far as there are any. */
 export const standings = async (stage: Stage, rules: string[], all: Release[]): Promise<Map<string, Known>> => {
   const there = new Set(await stage.functions.rules());
   const found = await inParallel(
