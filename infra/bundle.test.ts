@@ -12,6 +12,7 @@ import { merge } from "#lib/settings.ts";
 import { bundle } from "./bundle.ts";
 import { asRule } from "./groups.ts";
 import { type Listed, readRule } from "./registry.ts";
+import { contentsOf, unzip } from "./zip.ts";
 
 const folders: string[] = [];
 
@@ -23,7 +24,7 @@ const telltale = async (name = "telltale", phase = "validate", more = ""): Promi
   await mkdir(folder, { recursive: true });
   await symlink(fileURLToPath(new URL("../lib", import.meta.url)), join(root, "lib"));
   await writeFile(join(root, "package.json"), '{ "type": "module", "imports": { "#lib/*": "./lib/*" } }');
-  const rule = `import { list } from "#lib/needs.ts";
+  const rule = `import { cue, list } from "#lib/needs.ts";
     import { rule } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
     export default rule({
@@ -32,7 +33,7 @@ import { merge } from "#lib/settings.ts";
       settings: { any: {} },
       ${more}
       ${phase}: (object, { settings, all }) =>
-        object.ask ? all() : { audit: { settings: JSON.stringify(settings) } },
+        object.ask ? all(object.with) : { audit: { settings: JSON.stringify(settings) } },
     });`;
   for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "", "README.md": "" }))
     await writeFile(join(folder, file), text);
@@ -146,7 +147,7 @@ describe("bundle", () => {
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
     await bundle(asking, { ...shareWith({}), rule: "asking" }, out("asking"), roomy, connections);
     const code = await readFile(out("asking/asking/index.cjs"), "utf8");
-    assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls)"\)/);
+    assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls|worker_threads)"\)|worker_threads/);
     const { handler } = createRequire(import.meta.url)(out("asking/asking/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.allowed, true, "it didn't have to ask");
@@ -156,6 +157,32 @@ describe("bundle", () => {
     const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: asks }, {});
     assert.equal(status, 503);
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
+  });
+
+  it("of a rule that evaluates scripts brings CUE along, where a cluster's settings use it", async () => {
+    const more = 'needs: { all: cue((settings) => settings.any !== "plain") },';
+    const rule = await telltale("scripted", "validate", more);
+    const shared = (any: string): Share => ({ ...shareWith({ any }), rule: "scripted" });
+
+    const made = await bundle(rule, shared("scripts"), out("scripts"));
+    assert.equal(made.scripts, true);
+    const archive = await readFile(out("scripts/scripted.zip"));
+    assert.ok(archive.length < 6e6, `${archive.length}`);
+    const files = unzip(archive) ?? {};
+    assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
+    for (const [name, one] of Object.entries(files))
+      assert.ok(Buffer.from(contentsOf(one)).equals(await readFile(out(`scripts/scripted/${name}`))), name);
+    const again = await bundle(rule, shared("scripts"), out("scripts-again"));
+    assert.equal(again.codeSha256, made.codeSha256);
+
+    const { handler } = createRequire(import.meta.url)(out("scripts/scripted/index.cjs"));
+    const asks = { ...review, request: { ...review.request, object: { ask: true, with: "a: 6*7" } } };
+    const { response } = await handler({ phase: "validate", cluster: "local", review: asks }, {});
+    assert.deepEqual([response.allowed, response.status?.message], [false, '{"a":42}']);
+
+    const plain = await bundle(rule, shared("plain"), out("plain"));
+    assert.equal(plain.scripts, false);
+    assert.deepEqual(Object.keys(unzip(await readFile(out("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
   });
 
   it("takes from its packages what it uses, and loads no more of Node than it must", async () => {

@@ -10,9 +10,10 @@ import type { Share } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
+import { cueFiles, placeBeside } from "./cue.ts";
 import { longestTimeoutOf } from "./entry.ts";
 import type { Listed } from "./registry.ts";
-import { zip } from "./zip.ts";
+import { contentsOf, zip } from "./zip.ts";
 
 /** A rule as one file, ready for Lambda. */
 export interface Bundle {
@@ -30,6 +31,8 @@ export interface Bundle {
   codeSha256: string;
   /** Whether it asks a cluster anything. */
   asks: boolean;
+  /** Whether it evaluates scripts, which takes memory. */
+  scripts: boolean;
   /** Where it reads the tokens for that. */
   tokens: SecretPlace[];
   /** What it does in AWS by its own role. */
@@ -40,8 +43,14 @@ export interface Bundle {
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 3 more for each of a group. */
-const budgetOf = (listed: Listed) => ((asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
+/**
+ * Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 100 for one that runs what others
+ * wrote, 3 more for each of a group.
+ */
+const budgetOf = (listed: Listed) =>
+  ((runsScripts(listed) ? 100 : asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
+
+const runsScripts = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
 /** Whether it asks a cluster anything. */
 const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
@@ -72,7 +81,7 @@ export const bundle = async (
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [spared(listed), decisionOnly(rules.map(fileOf))],
+    plugins: [spared(listed), decisionOnly(rules.map(fileOf)), cueBeside],
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
@@ -84,9 +93,11 @@ export const bundle = async (
   const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
   if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
 
-  const archive = zip({ "index.cjs": contents });
+  const scripts = usesScripts(listed, share);
+  const files = { "index.cjs": contents, ...(scripts && (await cueFiles())) };
+  const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
-  await writeFile(join(outDir, name, "index.cjs"), contents);
+  for (const [file, one] of Object.entries(files)) await writeFile(join(outDir, name, file), contentsOf(one));
   await writeFile(join(outDir, `${name}.zip`), archive);
   return {
     name,
@@ -98,6 +109,7 @@ export const bundle = async (
     logic: createHash("sha256").update(withoutShare(contents, given)).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
+    scripts,
     tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     accepts: Object.entries(share.clusters).flatMap(([cluster, { keyVersions }]) =>
@@ -147,15 +159,23 @@ const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace
 };
 
 /** What its settings name, wherever it is on. */
-const secretsOf = ({ rule, members }: Listed, { clusters }: Share): SecretPlace[] =>
+const secretsOf = (listed: Listed, share: Share): SecretPlace[] =>
+  needsIn(listed, share).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
+
+/** Whether CUE must go along for any cluster's sake. */
+const usesScripts = (listed: Listed, share: Share): boolean =>
+  needsIn(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
+
+/** Each of its needs under each cluster's settings, wherever it is on. */
+const needsIn = ({ rule, members }: Listed, { clusters }: Share) =>
   Object.values(clusters).flatMap((share) =>
     // A group's settings are those of its members, each with its own mode.
     members
-      ? members.flatMap((member) => secretsIn(member.rule, Reflect.get(share.settings, member.name)))
-      : secretsIn(rule, share),
+      ? members.flatMap((member) => needsUnder(member.rule, Reflect.get(share.settings, member.name)))
+      : needsUnder(rule, share),
   );
-const secretsIn = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }): SecretPlace[] =>
-  mode === "off" ? [] : Object.values(needs).flatMap(({ secrets }) => secrets?.(settings) ?? []);
+const needsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }) =>
+  mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 
 const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
 const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);
@@ -170,6 +190,10 @@ const spared = (listed: Listed): Plugin => ({
       onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
     if (!listed.rule.variants)
       onLoad({ filter: /[\\/]lib[\\/]variant\.ts$/ }, () => ({ contents: "export function variantOf() {}" }));
+    if (!runsScripts(listed))
+      onLoad({ filter: /[\\/]lib[\\/]cue[\\/]engine\.ts$/ }, () => ({
+        contents: "export const evaluate = undefined;",
+      }));
     if (asksOf(listed)) return;
     onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({ contents: "export function recordedFor() {}" }));
     onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
@@ -183,6 +207,14 @@ const spared = (listed: Listed): Plugin => ({
   },
 });
 
+/** In Lambda, CUE's files lie beside the bundle. */
+const cueBeside: Plugin = {
+  name: "cue-beside",
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]place\.ts$/ }, () => ({ contents: placeBeside }));
+  },
+};
+
 /** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
 const forEntries = new Set([
   ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
@@ -195,6 +227,9 @@ const forEntries = new Set([
     "exemptionRequired",
     "variants",
     "everywhere",
+    "manifests",
+    "reinvocationPolicy",
+    "survey",
   ],
 ]);
 
@@ -214,7 +249,9 @@ const decisionOnly = (files: string[]): Plugin => ({
           member.type === "SpreadElement" || member.key.type !== "Identifier" || !forEntries.has(member.key.name),
       );
       const members = kept.map(({ start, end }) => code.slice(start, end)).join(",\n");
-      return { contents: `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}` };
+      const rest = `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}`;
+      // As TypeScript once more: what nothing uses any more is not imported, whatever it would do when it loads.
+      return { contents: (await transform(rest, { loader: "ts", target: "node24" })).code };
     });
   },
 });

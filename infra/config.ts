@@ -1,17 +1,18 @@
 import { readFile } from "node:fs/promises";
-import { basename } from "node:path";
+import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
-import { type Rule, variantsOf } from "#lib/rule.ts";
+import { type Rule, variantsOf, type Written } from "#lib/rule.ts";
 import { type Mistake, merge, mistakes } from "#lib/settings.ts";
 import type { Variants } from "#lib/variant.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
-import { type Connect, connectKeys, unfitConnect } from "./connections.ts";
+import { type Connect, connectKeys, placeOf, unfitConnect } from "./connections.ts";
 import { asRule, disagreements, type Group, groupShareOf } from "./groups.ts";
 import { isName, type Listed } from "./registry.ts";
+import { type File, readFiles } from "./written.ts";
 
 /** Requests that a rule's entry never sees. Any one exempts. */
 export interface Exempt {
@@ -58,22 +59,46 @@ export const configFile = fileURLToPath(new URL("../postern.yaml", import.meta.u
 type Path = (string | number)[];
 type Fields = Record<string, unknown>;
 
+/** By how postern.yaml names them: the files of manifests that settings take their objects from, or why there are none. */
+type Places = ReadonlyMap<string, File[] | string>;
+
 /** Reads postern.yaml against the catalogue. All that is wrong with it is said at once, each with its line. */
 export const readConfig = async (file: string, catalogue: Listed[]): Promise<Config> => {
   const name = basename(file);
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${name} can't be read: ${sentenceOf(error)}`);
   });
-  return parseConfig(text, catalogue, name);
+  const found = placesIn(text, catalogue).map(async (place) => {
+    const files = await readFiles(placeOf(place, dirname(file))).catch(sentenceOf);
+    return [place, files] as const;
+  });
+  return parseConfig(text, catalogue, name, new Map(await Promise.all(found)));
 };
 
-export const parseConfig = (text: string, catalogue: Listed[], name = "postern.yaml"): Config => {
+/** Where settings of these rules name files or folders; whatever else is wrong with the text is said later. */
+const placesIn = (text: string, catalogue: Listed[]): string[] => {
+  const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+  const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
+  const settings = catalogue.flatMap(({ name, rule }) =>
+    Object.keys(rule.manifests ?? {}).flatMap((key) =>
+      all.map((one) => Object(Object(Object(one)[name]).settings)[key]),
+    ),
+  );
+  return [...new Set(settings.flat().filter((one) => typeof one === "string"))];
+};
+
+export const parseConfig = (
+  text: string,
+  catalogue: Listed[],
+  name = "postern.yaml",
+  places: Places = new Map(),
+): Config => {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [broken] = document.errors;
   if (broken) throw new Complaint(`${name}:${lines.linePos(broken.pos[0]).line} is no YAML: ${broken.message}`);
   const found: Mistake[] = [];
-  const config = interpret(plain(document, name) ?? {}, catalogue, found);
+  const config = interpret(plain(document, name) ?? {}, catalogue, found, places);
   if (found.length === 0) return config;
 
   const lineOf = (path: Path): number => {
@@ -116,7 +141,7 @@ const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
-const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Config => {
+const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places: Places): Config => {
   const complain = (path: Path, sentence: string) => void found.push({ path, sentence });
   const map = (value: unknown, path: Path, keys?: string[]): Fields => {
     if (value === null || value === undefined) return {};
@@ -159,6 +184,33 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     });
   };
 
+  /** Objects, in the place of the files and folders that hold them. */
+  const objectsIn = (value: unknown, read: (documents: readonly unknown[]) => Written, path: Path): unknown => {
+    const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
+    if (parts.length === 0) return value;
+    return parts.flatMap((part, index): object[] => {
+      const at = typeof value === "string" ? path : [...path, index];
+      const files =
+        typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [{ name: "", documents: [part] }];
+      if (typeof files === "string") complain(at, files);
+      return (typeof files === "string" ? [] : files).flatMap(({ name, documents }) => {
+        const { objects, faults } = read(documents);
+        for (const fault of faults) complain(at, name === "" ? fault : `${name}: ${fault}`);
+        return objects;
+      });
+    });
+  };
+
+  const withObjects = ({ manifests = {} }: Rule, settings: unknown, path: Path): unknown => {
+    if (typeof settings !== "object" || settings === null) return settings;
+    const readers: [string, (documents: readonly unknown[]) => Written][] = Object.entries(manifests);
+    const filled = readers.flatMap(([key, read]) => {
+      const value: unknown = Reflect.get(settings, key);
+      return value === undefined ? [] : [[key, objectsIn(value, read, [...path, key])]];
+    });
+    return filled.length === 0 ? settings : { ...settings, ...Object.fromEntries(filled) };
+  };
+
   /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
   const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Said): Said => {
     let settingsPlace = before?.settingsPlace;
@@ -171,9 +223,10 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[]): Confi
     if (seconds !== undefined && !(Number.isInteger(seconds) && Number(seconds) >= 1 && Number(seconds) <= 30))
       complain([...path, "timeoutSeconds"], "must be a whole number from 1 to 30");
     const settingsPath = [...path, "settings"];
-    const wrong = said.settings == null ? [] : mistakes(rule.settings ?? {}, said.settings, []);
+    const own = withObjects(rule, said.settings, settingsPath);
+    const wrong = own == null ? [] : mistakes(rule.settings ?? {}, own, []);
     for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
-    const settings = merge(before?.settings ?? rule.settings ?? {}, said.settings);
+    const settings = merge(before?.settings ?? rule.settings ?? {}, own);
     if (said.settings !== undefined) settingsPlace = settingsPath;
 
     const { settings: _, ...general } = before ?? { mode: "enforce" as const, wrong: false };
@@ -288,6 +341,7 @@ const unfitFor = ({ phases, rule }: Listed, other: string | undefined): string |
   if (other !== undefined) return `is in ${other} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";
+  if (rule.survey) return "has an entry that follows what is in the cluster, and a group's is set when it is built";
   return rule.authorizedBy && "is decided by the API server's own authorizer, which a group can't ask";
 };
 

@@ -114,7 +114,10 @@ export const withoutConnect = (asking: Listed[]) =>
 
 /** Those that are on and ask the cluster, not only somebody outside. */
 export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
-  catalogue.filter(({ name, rule }) => (rules.get(name)?.mode ?? "off") !== "off" && asksCluster(rule));
+  catalogue.filter(({ name, rule }) => {
+    const { mode, settings } = rules.get(name) ?? { mode: "off" };
+    return mode !== "off" && asksCluster(rule, settings);
+  });
 
 /** As a shell reads it, from the folder of postern.yaml. */
 export const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));

@@ -18,6 +18,7 @@ const sample: Bundle = {
   logic: "aaa",
   codeSha256: "AAA=",
   asks: false,
+  scripts: false,
   tokens: [],
   actions: [],
   accepts: ["prod.1", "prod.2"],

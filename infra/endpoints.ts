@@ -59,11 +59,12 @@ export const idOf = (name: string) => name.replace(/^./, (first) => first.toUppe
 
 /** What a function of a stage has around its code. */
 export const surroundingsOf = (
-  { timeoutSeconds, accepts }: Pick<Bundle, "timeoutSeconds" | "accepts">,
+  { timeoutSeconds, accepts, scripts }: Pick<Bundle, "timeoutSeconds" | "accepts" | "scripts">,
   publicKeys: string,
   stage: string,
 ): Surroundings => ({
-  memorySize: 256,
+  // CUE takes up to half of it, and Lambda gives more of a processor with more memory.
+  memorySize: scripts ? 1024 : 256,
   timeout: Math.max(10, timeoutSeconds + 1),
   environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
 });

@@ -21,6 +21,7 @@ export interface Entry {
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
   sideEffects: "None" | "NoneOnDryRun";
+  reinvocationPolicy: "IfNeeded" | "Never";
   timeoutSeconds: number;
   namespaceSelector: LabelSelector | undefined;
   objectSelector: LabelSelector | undefined;
@@ -37,7 +38,12 @@ const defaultTimeout = 3;
 /** The entries of a rule in one phase: one, or one for each of its variants that matches something. */
 export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: boolean): Facet[] => {
   const variants = variantsOf(listed.rule, setup.settings);
-  if (variants === undefined) return [{ entry: entryOf(listed, phase, setup, harden) }];
+  const isIdle = (rule: Rule, settings: object) => (inPhase(rule.match, phase, settings) ?? []).length === 0;
+  if (variants === undefined) {
+    // Of one whose match follows from its settings, these may leave nothing.
+    const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
+    return isUnasked ? [] : [{ entry: entryOf(listed, phase, setup, harden) }];
+  }
   const names = variants.map(({ name }) => name);
   const unfit = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
   if (unfit !== undefined)
@@ -46,8 +52,9 @@ export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: bo
     );
   return names.flatMap((variant) => {
     const { rule, settings } = asVariant(listed.rule, setup.settings, variant);
-    const isIdle = (inPhase(rule.match, phase, settings) ?? []).length === 0;
-    return isIdle ? [] : [{ variant, entry: entryOf({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
+    return isIdle(rule, settings)
+      ? []
+      : [{ variant, entry: entryOf({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
   });
 };
 
@@ -81,6 +88,7 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
     failurePolicy,
     matchPolicy: rule.matchPolicy ?? "Equivalent",
     sideEffects: rule.sideEffects ?? "None",
+    reinvocationPolicy: rule.reinvocationPolicy ?? "IfNeeded",
     timeoutSeconds: timeoutOf(rule, setup),
     namespaceSelector: selector(rule.namespaceSelector, settings),
     objectSelector: selector(rule.objectSelector, settings),

@@ -1,4 +1,4 @@
-import type { Needs } from "#lib/needs.ts";
+import type { Need, Needs, Resource } from "#lib/needs.ts";
 import type { Cluster } from "./config.ts";
 import { askingRules } from "./connections.ts";
 import { idOf } from "./endpoints.ts";
@@ -18,9 +18,18 @@ const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-syst
 /** The group that a rule's function belongs to in a cluster, by its access entry. */
 export const groupOf = (name: string, rule: string) => `${name}:${rule}`;
 
+/** What a rule needs, and under which settings. */
+interface Asked {
+  needs: Needs;
+  settings: object;
+}
+
 /** The rules that are on in a cluster and ask it something, each with what it asks. */
-const asking = (catalogue: Listed[], cluster: Cluster): { name: string; needs: Needs[] }[] => {
+const asking = (catalogue: Listed[], cluster: Cluster): { name: string; asked: Asked[] }[] => {
   const { groups } = cluster;
+  const askedBy = ({ name, rule }: Listed): Asked => {
+    return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
+  };
   const on = askingRules(catalogue, cluster);
   const grouped = groups.map(({ name, members }) => ({
     name,
@@ -30,10 +39,10 @@ const asking = (catalogue: Listed[], cluster: Cluster): { name: string; needs: N
     (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
   );
   return [
-    ...alone.map(({ name, rule }) => ({ name, needs: [rule.needs ?? {}] })),
+    ...alone.map((listed) => ({ name: listed.name, asked: [askedBy(listed)] })),
     ...grouped
       .filter(({ members }) => members.length > 0)
-      .map(({ name, members }) => ({ name, needs: members.map(({ rule }) => rule.needs ?? {}) })),
+      .map(({ name, members }) => ({ name, asked: members.map(askedBy) })),
   ];
 };
 
@@ -44,11 +53,11 @@ export const roles = (catalogue: Listed[], cluster: Cluster, name: string): obje
   const labels = { "app.kubernetes.io/managed-by": "postern" };
   const rbac = "rbac.authorization.k8s.io";
   const apiVersion = `${rbac}/v1`;
-  const each = rules.flatMap(({ name: rule, needs }) => {
+  const each = rules.flatMap(({ name: rule, asked }) => {
     const metadata = { name: groupOf(name, rule), labels };
     const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
     return [
-      { apiVersion, kind: "ClusterRole", metadata, rules: rights(needs) },
+      { apiVersion, kind: "ClusterRole", metadata, rules: rights(asked) },
       {
         ...{ apiVersion, kind: "ClusterRoleBinding", metadata },
         roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
@@ -70,21 +79,32 @@ export const roles = (catalogue: Listed[], cluster: Cluster, name: string): obje
 };
 
 /** One right a resource, with the verbs of all who need it. */
-const rights = (needs: Needs[]): Right[] => {
+const rights = (asked: Asked[]): Right[] => {
   const found = new Map<string, Right>();
-  for (const { verb, kind } of needs.flatMap((one) => Object.values(one))) {
-    const right: Right | undefined =
-      verb === "may"
-        ? { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }
-        : verb === "discover"
-          ? { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] }
-          : kind && { apiGroups: [kind.group], resources: [kind.resource], verbs: [verb] };
-    if (!right) continue;
+  const all = asked.flatMap(({ needs, settings }) => Object.values(needs).flatMap((need) => rightsOf(need, settings)));
+  for (const right of all) {
     const key = JSON.stringify([right.apiGroups, right.resources, right.nonResourceURLs]);
     const verbs = new Set([...(found.get(key)?.verbs ?? []), ...right.verbs]);
     found.set(key, { ...right, verbs: [...verbs].sort() });
   }
   return [...found.values()];
+};
+
+const discovery: Right = { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] };
+const toRead = ({ group, resource }: Resource, ...verbs: string[]): Right => {
+  return { apiGroups: [group], resources: [resource], verbs };
+};
+
+const rightsOf = ({ verb, kind, kinds }: Need<unknown>, settings: object): Right[] => {
+  if (verb === "may")
+    return [{ apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }];
+  if (verb === "discover") return [discovery];
+  const some = kinds?.(settings) ?? [];
+  return [
+    ...(kind ? [toRead(kind, verb)] : []),
+    ...some.map((one) => toRead(one, "get", "list")),
+    ...(some.length > 0 ? [discovery] : []),
+  ];
 };
 
 /** For an EKS cluster: each function's role becomes a member of the group that may do what its rule needs. */

@@ -29,7 +29,7 @@ export interface Webhook {
   matchConditions?: { name: string; expression: string }[];
   sideEffects: "None" | "NoneOnDryRun";
   timeoutSeconds: number;
-  reinvocationPolicy?: "IfNeeded";
+  reinvocationPolicy?: "IfNeeded" | "Never";
   admissionReviewVersions: string[];
 }
 
@@ -93,7 +93,7 @@ const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { addres
     }),
     sideEffects: entry.sideEffects,
     timeoutSeconds: entry.timeoutSeconds,
-    ...(phase === "mutate" && { reinvocationPolicy: "IfNeeded" as const }),
+    ...(phase === "mutate" && { reinvocationPolicy: entry.reinvocationPolicy }),
     admissionReviewVersions: ["v1", "v1beta1"],
   };
 };

@@ -1,5 +1,5 @@
-import { readdir, readFile } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { basename, join, relative } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
@@ -26,7 +26,24 @@ const born: Objects = ["default", "kube-node-lease", "kube-public", "kube-system
 });
 
 /** Every object in the YAML and JSON files below a folder. What says no namespace and needs one is in `default`. */
-export const readManifests = async (folder: string): Promise<Objects> => {
+export const readManifests = async (folder: string): Promise<Objects> => (await filesIn(folder)).flatMap(objectsIn);
+
+/** A file of YAML or JSON, and what its documents hold; one that is empty holds null. */
+export interface File {
+  name: string;
+  documents: unknown[];
+}
+
+/** A file, or all the YAML and JSON files below a folder. */
+export const readFiles = async (place: string): Promise<File[]> => {
+  const isFile = await stat(place).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+  return isFile ? [await readOne(place, basename(place))] : filesIn(place);
+};
+
+const filesIn = async (folder: string): Promise<File[]> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((error) => {
     throw new Complaint(`${folder} can't be read: ${sentenceOf(error)}`);
   });
@@ -34,24 +51,26 @@ export const readManifests = async (folder: string): Promise<Objects> => {
     .filter((entry) => entry.isFile() && /\.(ya?ml|json)$/.test(entry.name))
     .map(({ parentPath, name }) => join(parentPath, name))
     .sort();
-  const found = await Promise.all(
-    files.map(async (file) => objectsIn(await readFile(file, "utf8"), relative(folder, file))),
-  );
-  return found.flat();
+  return Promise.all(files.map((file) => readOne(file, relative(folder, file))));
 };
 
-const objectsIn = (text: string, file: string): Objects => {
-  const documents = parseAllDocuments(text, { prettyErrors: false });
-  return [...documents].flatMap((document, index) => {
+const readOne = async (file: string, name: string): Promise<File> => {
+  const documents = [...parseAllDocuments(await readFile(file, "utf8"), { prettyErrors: false })];
+  const values = documents.map((document, index): unknown => {
     const [broken] = document.errors;
-    const place = `${file}, document ${index + 1},`;
-    if (broken) throw new Complaint(`${place} is no YAML: ${broken.message}`);
-    const value: unknown = document.toJS();
+    if (broken) throw new Complaint(`${name}, document ${index + 1}, is no YAML: ${broken.message}`);
+    return document.toJS();
+  });
+  return { name, documents: values };
+};
+
+const objectsIn = ({ name, documents }: File): Objects =>
+  documents.flatMap((value, index) => {
     if (value === null) return [];
     const { kind, items } = Object(value);
+    const place = `${name}, document ${index + 1},`;
     return (/List$/.test(kind) && Array.isArray(items) ? items : [value]).map((one) => objectOf(one, place));
   });
-};
 
 const objectOf = (value: unknown, place: string): Objects[number] => {
   const { apiVersion, kind, metadata } = Object(value);

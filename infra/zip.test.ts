@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { crc32 } from "node:zlib";
+import { crc32, deflateRawSync } from "node:zlib";
 import fc from "fast-check";
-import { unzip, zip } from "./zip.ts";
+import { contentsOf, unzip, zip } from "./zip.ts";
 
 describe("zip", () => {
   const contents = Buffer.from("module.exports = 1;\n");
@@ -32,12 +32,27 @@ describe("zip", () => {
       fc.property(
         fc.dictionary(fc.string({ minLength: 1 }), fc.uint8Array({ maxLength: 50 }), { minKeys: 1 }),
         (files) => {
-          const found = Object.entries(unzip(zip(files)) ?? {}).map(([name, file]) => [name, [...file]]);
+          const found = Object.entries(unzip(zip(files)) ?? {}).map(([name, file]) => [name, [...contentsOf(file)]]);
           const wanted = Object.entries(files).map(([name, file]) => [name, [...file]]);
           assert.deepEqual(new Map(found as []), new Map(wanted as []));
         },
       ),
     ));
+
+  it("takes what is deflated as it is, and gives it back so", () => {
+    const text = Buffer.from("again and ".repeat(500));
+    const file = { deflated: deflateRawSync(text), crc: crc32(text), size: text.length };
+    const files = { "a.txt": contents, "b.txt": file, "c.txt": contents };
+    const archive = zip(files);
+    assert.ok(archive.length < 1000);
+    const found = unzip(archive) ?? {};
+    assert.deepEqual(found, files);
+    assert.deepEqual(zip(found), archive);
+    assert.deepEqual(
+      Object.values(found).map((one) => String(contentsOf(one))),
+      [contents, text, contents].map(String),
+    );
+  });
 
   it("that others made, or that is broken, gives nothing back", () => {
     for (const other of [

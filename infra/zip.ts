@@ -1,28 +1,41 @@
-import { crc32 } from "node:zlib";
+import { crc32, inflateRawSync } from "node:zlib";
+
+/** A file that somebody else compressed, once for all: the stream, and of what it makes its checksum and length. */
+export interface Deflated {
+  deflated: Uint8Array;
+  crc: number;
+  size: number;
+}
 
 /** Files by name. */
-export type Files = Record<string, Uint8Array>;
+export type Files = Record<string, Uint8Array | Deflated>;
+
+/** What is in a file of a zip. */
+export const contentsOf = (file: Uint8Array | Deflated): Uint8Array =>
+  file instanceof Uint8Array ? file : inflateRawSync(file.deflated, { maxOutputLength: file.size });
 
 /**
- * A zip of some files. They are stored as they are, without date, owner or compression, so that it has the same bytes,
+ * A zip of some files. They are put in as they are, without date, owner or compression, so that it has the same bytes,
  * and for Lambda the same hash, on every machine; compressors differ from one to the next.
  */
 export const zip = (files: Files): Buffer => {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;
-  for (const [name, contents] of Object.entries(files)) {
+  for (const [name, file] of Object.entries(files)) {
     const path = Buffer.from(name);
-    // Version 1.0, no flags, stored; midnight of 1 January 1980, the first date a zip can say.
+    const isStored = file instanceof Uint8Array;
+    const contents = isStored ? file : file.deflated;
+    // Version 1.0 or 2.0, no flags, stored or deflated; midnight of 1 January 1980, the first date a zip can say.
     const common = fields(
-      [2, 10],
+      [2, isStored ? 10 : 20],
       [2, 0],
-      [2, 0],
+      [2, isStored ? 0 : deflate],
       [2, 0],
       [2, 0x21],
-      [4, crc32(contents)],
+      [4, isStored ? crc32(file) : file.crc],
       [4, contents.length],
-      [4, contents.length],
+      [4, isStored ? contents.length : file.size],
       [2, path.length],
       [2, 0],
     );
@@ -42,23 +55,32 @@ export const zip = (files: Files): Buffer => {
 /** The files of a zip as `zip` makes them; undefined where somebody else made it. */
 export const unzip = (archive: Uint8Array): Files | undefined => {
   const bytes = Buffer.from(archive);
-  const files: [string, Uint8Array][] = [];
+  const files: [string, Uint8Array | Deflated][] = [];
   let at = 0;
   for (; at + 30 <= bytes.length && bytes.readUInt32LE(at) === 0x04034b50; ) {
     const [flags, method] = [bytes.readUInt16LE(at + 6), bytes.readUInt16LE(at + 8)];
-    const [size, nameLength, more] = [
+    const [crc, length, size, nameLength, more] = [
+      bytes.readUInt32LE(at + 14),
       bytes.readUInt32LE(at + 18),
+      bytes.readUInt32LE(at + 22),
       bytes.readUInt16LE(at + 26),
       bytes.readUInt16LE(at + 28),
     ];
-    if (flags !== 0 || method !== 0 || more !== 0) return undefined;
+    if (flags !== 0 || (method !== 0 && method !== deflate) || more !== 0) return undefined;
     const start = at + 30 + nameLength;
-    files.push([bytes.toString("utf8", at + 30, start), bytes.subarray(start, start + size)]);
-    at = start + size;
+    const contents = bytes.subarray(start, start + length);
+    files.push([
+      bytes.toString("utf8", at + 30, start),
+      method === deflate ? { deflated: contents, crc, size } : contents,
+    ]);
+    at = start + length;
   }
   const found = Object.fromEntries(files);
   return at > 0 && bytes.equals(zip(found)) ? found : undefined;
 };
+
+/** A zip's number for it. */
+const deflate = 8;
 
 /** Numbers of so many bytes each, least first. */
 const fields = (...numbers: [size: 2 | 4, value: number][]): Buffer => {

@@ -1,4 +1,3 @@
-import { writeSync } from "node:fs";
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import { decide, type Mode } from "./decide.ts";
@@ -7,6 +6,7 @@ import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
 import { doorkeeper } from "./key.ts";
 import { inTime, timeLeft, unconnected, type World, worldFor } from "./needs.ts";
+import { print } from "./print.ts";
 import { recordedFor } from "./recorded.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
@@ -196,16 +196,6 @@ export const lambda = (world: Host["world"] = unconnected): Host => {
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",
     world,
-    // At once, for Lambda may freeze us after the answer; and without the stream that process.stdout would set up.
     journal: (report) => print(`${line(report, stage, Date.now())}\n`),
   };
-};
-
-const print = (text: string) => {
-  try {
-    writeSync(1, text);
-  } catch {
-    // A pipe that is full takes no more at once.
-    process.stdout.write(text);
-  }
 };

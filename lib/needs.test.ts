@@ -39,10 +39,12 @@ describe("needs", () => {
       https: note("https", { status: 200, body: "" }),
       http: note("http", { status: 200, body: "" }),
       aws: note("aws", { status: 200, body: "" }),
+      cue: note("cue", "{}"),
       ledger: (rule) => {
         asked.push(["ledger", rule]);
         return memoryLedger();
       },
+      count: (counts) => void asked.push(["count", counts]),
     };
     return { asked, world };
   };

@@ -1,3 +1,5 @@
+import type { RequestOptions } from "node:https";
+import type { ConnectionOptions } from "node:tls";
 import type {
   LimitRange,
   Namespace,
@@ -12,10 +14,12 @@ import type { IngressClass } from "kubernetes-types/networking/v1.d.ts";
 import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
+import type { Count } from "./counts.ts";
+import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
 import type { Ledger } from "./ledger.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
-import type { Rule, Verdict } from "./rule.ts";
+import type { LabelSelector, Rule, Verdict } from "./rule.ts";
 
 /** The kinds that a rule can read by their plural alone. */
 interface Kinds {
@@ -65,11 +69,13 @@ export type SecretPlace = { secret: string; region: string } | { parameter: stri
 
 export interface HttpsRequest {
   url: string;
-  method?: "GET" | "POST";
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers?: Record<string, string>;
-  body?: string;
+  body?: string | Uint8Array;
   /** Where the token is kept that is sent as `Authorization: Bearer`. */
   bearer?: SecretPlace;
+  /** With it, what is kept there is a password, and sent with this name as `Authorization: Basic`. */
+  username?: string;
   /** PEM; only where Node's own roots don't suffice. */
   ca?: string;
   /** How often to ask, where that does no harm, as long as an answer may be better a moment later; once, if not said. */
@@ -78,11 +84,24 @@ export interface HttpsRequest {
   pause?: number;
   /** For how many seconds an answer holds for the same question; for this one only, if not said. */
   keep?(answer: HttpsResponse): number;
+  /** No verdict rests on what is kept: a token, which isn't asked for anew where facts are. */
+  isLasting?: boolean;
+  /** How long it may take, where that is less than what a review has. */
+  milliseconds?: number;
+  /** How long an answer may be, in bytes. */
+  most?: number;
+  /** Whether the answer's headers and trailers are wanted. */
+  isWhole?: boolean;
+  /** How the connection is made, where Node's usual way won't do. */
+  connect?: Pick<RequestOptions, "agent" | "lookup"> & Pick<ConnectionOptions, "secureContext">;
 }
 
 export interface HttpsResponse {
   status: number;
   body: string;
+  /** Where they were asked for, by name. */
+  headers?: NodeJS.Dict<string[]>;
+  trailers?: NodeJS.Dict<string[]>;
 }
 
 /** A call of one of AWS's query APIs. */
@@ -120,6 +139,8 @@ export interface Freshness {
   patience?: number;
   /** How much of a list is read: its first so many objects, by name. */
   most?: number;
+  /** Which of a list are read; all of them, if not said. */
+  labels?: LabelSelector;
 }
 
 /** The answers of the world to what rules declare. Nothing else lets a rule out. */
@@ -134,8 +155,12 @@ export interface World {
   /** The same for an address that may begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
+  /** The value of a CUE text, as JSON; rejects with CUE's message where it has none. */
+  cue(source: string): Promise<string>;
   /** A rule's own. */
   ledger(rule: string): Ledger;
+  /** Lets it be known how often something happened. */
+  count(counts: readonly Count[]): void;
   /** A world in which everything is read again; undefined where all that was read is of now. */
   anew?(): World | undefined;
 }
@@ -144,17 +169,24 @@ export interface World {
 export interface Need<Answer> {
   readonly verb: Exclude<keyof World, "anew">;
   readonly kind?: Resource;
+  /** What is read besides, under these settings: by name, as lists, and by discovery. */
+  kinds?(settings: object): Resource[];
   readonly action?: AwsAction;
   /** What it reads for that, under these settings. */
   secrets?(settings: object): SecretPlace[];
+  /** Whether it is of any use under these settings; it is, if not said. */
+  isUsed?(settings: object): boolean;
   bind(world: World, rule: string): Answer;
 }
 
 /** Of these no cluster hears. */
-const apart: ReadonlySet<Need<unknown>["verb"]> = new Set(["https", "http", "aws", "ledger"]);
+const apart: ReadonlySet<Need<unknown>["verb"]> = new Set(["https", "http", "aws", "count", "cue", "ledger"]);
 
-/** Whether a rule asks the cluster, not only somebody outside. */
-export const asksCluster = ({ needs = {} }: Rule): boolean => Object.values(needs).some(({ verb }) => !apart.has(verb));
+/** Whether a rule asks the cluster, not only somebody outside; under some settings, one may do without. */
+export const asksCluster = ({ needs = {} }: Rule, settings?: object): boolean =>
+  Object.values(needs).some(
+    ({ verb, kinds }) => !apart.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
+  );
 
 export type Needs = { readonly [name: string]: Need<unknown> };
 export type Answers<N extends Needs> = {
@@ -205,6 +237,21 @@ export const discovery = (): Need<(groupVersion: string) => Promise<Served[] | u
   bind: (world) => (groupVersion) => world.discover(groupVersion),
 });
 
+/** Reads objects of kinds that only settings, or what is read by them, can tell. */
+export interface Reader {
+  get(kind: Resource, name: string, namespace?: string, freshness?: Freshness): Promise<KubernetesObject | undefined>;
+  list(kind: Resource, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
+  discover(groupVersion: string): Promise<Served[] | undefined>;
+}
+
+/** Reads what no rule can name beforehand; its rights are for the kinds that follow from the settings. */
+export const reader = <Settings>(kinds: (settings: Settings) => Resource[]): Need<Reader> => ({
+  verb: "list",
+  // That a rule's settings are its own, follows from its definition.
+  kinds: (settings) => kinds(settings as Settings),
+  bind: ({ get, list, discover }) => ({ get, list, discover }),
+});
+
 /** Calls an HTTPS service outside the cluster; under some settings with a token that is kept where `bearer` says. */
 export const https = <Settings>(
   bearer?: (settings: Settings) => SecretPlace | undefined,
@@ -215,9 +262,13 @@ export const https = <Settings>(
   bind: (world) => (request) => world.https(request),
 });
 
-/** Calls a service outside the cluster, or in it, that may have no certificate. */
-export const http = (): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
+/** Calls a service outside the cluster, or in it, that may have no certificate; with what is kept in these places. */
+export const http = <Settings>(
+  places?: (settings: Settings) => SecretPlace[],
+): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
   verb: "http",
+  // That a rule's settings are its own, follows from its definition.
+  ...(places && { secrets: (settings) => places(settings as Settings) }),
   bind: (world) => (request) => world.http(request),
 });
 
@@ -228,8 +279,22 @@ export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<Ht
   bind: (world) => (request) => world.aws(action, request),
 });
 
+/** Evaluates CUE; CUE goes along with the rule where it is used under some cluster's settings. */
+export const cue = <Settings>(isUsed?: (settings: Settings) => boolean): Need<World["cue"]> => ({
+  verb: "cue",
+  // As for https.
+  ...(isUsed && { isUsed: (settings) => isUsed(settings as Settings) }),
+  bind: (world) => (source) => world.cue(source),
+});
+
 /** Keeps what must survive between reviews, for this rule and the review's cluster. */
 export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (world, rule) => world.ledger(rule) });
+
+/** Counts what happens in reviews, by metrics and labels of the rule's own. */
+export const counter = (): Need<(counts: readonly Count[]) => void> => ({
+  verb: "count",
+  bind: ({ count }) => count,
+});
 
 /** Binds what a rule declared to a world, for one review: the same question is asked once. */
 export const bind = (needs: Needs, world: World, rule: string): Record<string, unknown> => {
@@ -251,7 +316,9 @@ export const bind = (needs: Needs, world: World, rule: string): Record<string, u
     https: (request) => handled(world.https(request)),
     http: (request) => handled(world.http(request)),
     aws: once("aws", world.aws),
+    cue: (source) => handled(world.cue(source)),
     ledger: world.ledger,
+    count: world.count,
   };
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
 };
@@ -330,7 +397,7 @@ export const unconnected = (cluster: string): World => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
   const asked = { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail, http: fail, aws: fail };
-  return { ...asked, ledger: () => nowhere };
+  return { ...asked, ledger: () => nowhere, count: () => {}, cue: evaluate };
 };
 
 /** Where nothing survives from one review to the next. */

@@ -142,7 +142,7 @@ const difference = (node: Node, path: string): Patch => {
 };
 
 /** From one value to another in the same place; undefined stands for none. What is the same object isn't looked into. */
-const between = (old: unknown, now: unknown, path: string): Patch => {
+export const between = (old: unknown, now: unknown, path: string): Patch => {
   if (old === now) return [];
   if (now === undefined) return [{ op: "remove", path }];
   if (old === undefined) return [{ op: "add", path, value: now }];

@@ -1,3 +1,4 @@
+import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
 import { memoryLedger } from "./ledger.ts";
 import type {
@@ -11,6 +12,7 @@ import type {
   Served,
   World,
 } from "./needs.ts";
+import { isSelected } from "./objects/selection.ts";
 import type { KubernetesObject, Status } from "./review.ts";
 import type { Rule } from "./rule.ts";
 import { frozen } from "./settings.ts";
@@ -47,7 +49,7 @@ export const recorded = (given: Recorded): World => {
     );
   }
   const unanswered = (question: unknown) =>
-    new Failure(500, `no answer is recorded to ${JSON.stringify(question)}; the case's needs must hold one`);
+    new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
   const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
     const found = known.find(({ answer: _, ...asked }) => covers(question, asked));
     if (found === undefined) throw unanswered(question);
@@ -57,12 +59,12 @@ export const recorded = (given: Recorded): World => {
   for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
     get: async (kind, name, namespace) => present.get(place(kind, namespace, name)),
-    list: async (kind, namespace, { most } = {}) => {
+    list: async (kind, namespace, { most, labels } = {}) => {
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
       // As the API server lists them.
       const objects = found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
-      return objects.slice(0, most);
+      return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
     },
     create: async (kind, object) => {
       const key = place(kind, object.metadata?.namespace, object.metadata?.name);
@@ -87,7 +89,9 @@ export const recorded = (given: Recorded): World => {
     https: async (request) => answerTo(request, https),
     http: async (request) => answerTo(request, http),
     aws: async (action, request) => answerTo({ action, ...request }, aws),
+    cue: evaluate,
     ledger: () => ledger,
+    count: () => {},
   };
 };
 
@@ -95,6 +99,9 @@ export const recorded = (given: Recorded): World => {
 export function recordedFor({ needs }: Rule, given: unknown): World | undefined {
   return needs && typeof given === "object" && given !== null ? recorded(given) : undefined;
 }
+
+/** Without what is secret, or no question. */
+const spoken = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
 /** Every member that the record names is the same in the question. */
 const covers = (question: object, record: object): boolean =>

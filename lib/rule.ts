@@ -1,4 +1,4 @@
-import type { Answers, Needs } from "./needs.ts";
+import type { Answers, Needs, World } from "./needs.ts";
 import type { KubernetesObject, Operation, Request, Status } from "./review.ts";
 
 /** Which requests concern a rule, as in a webhook entry's `rules`. */
@@ -55,6 +55,8 @@ export interface Entry<Settings> {
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
+  /** Of one that may do to an object twice what it is asked for twice; any other is asked again where a later one changed it. */
+  reinvocationPolicy?: "Never";
 }
 
 /**
@@ -84,6 +86,21 @@ export interface Twin<Settings> {
   settings?: Partial<Settings>;
 }
 
+/** What is written in manifests, as settings hold it; and what is wrong with it, in sentences. */
+export interface Written {
+  objects: object[];
+  faults: string[];
+}
+
+/** What entries are made from beside settings: these, extended by what is in the cluster, and what is worth saying of it. */
+export interface Survey<Settings> {
+  settings: Settings;
+  notes: string[];
+}
+
+/** What a survey may ask; which kinds there are, not every cluster can say that is written down. */
+export type Surveyed = Pick<World, "list"> & Partial<Pick<World, "discover">>;
+
 export interface Definition<Object, Settings extends object, N extends Needs> extends Entry<Settings> {
   /** One sentence, for the catalogue. */
   summary: string;
@@ -93,6 +110,10 @@ export interface Definition<Object, Settings extends object, N extends Needs> ex
   twin?: Twin<Settings>;
   /** The defaults, which are also the shape that postern.yaml is checked against. */
   settings?: Settings;
+  /** The settings that hold objects: in postern.yaml they may be files or folders of manifests, and each object is read by this. */
+  manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => Written };
+  /** Where entries follow from what is in the cluster, too. `match` and the rights of `needs` see what it answers; `mutate` and `validate` don't. */
+  survey?(settings: Settings, cluster: Surveyed): Promise<Survey<Settings>>;
   /** What is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
   /** Refused in postern.yaml unless `exempt` is written out there. */

@@ -43,7 +43,7 @@ describe("a rule's rights on a real API server", { skip: binaries ? false : miss
   };
 
   for (const { name, rule } of asking) {
-    const needs = Object.values(rule.needs ?? {});
+    const needs = Object.values(rule.needs ?? {}).flatMap((need) => questionsOf(need, rule.settings ?? {}));
     it(`let ${name} do what it needs`, async () => {
       // What nobody serves here, or is no object, is refused after the right was found.
       for (const need of needs) assert.match(await said(world(name), need), /^$|the API server answers (400|404)/);
@@ -63,6 +63,13 @@ describe("a rule's rights on a real API server", { skip: binaries ? false : miss
     });
   }
 });
+
+/** What a need asks under these settings, one by one. */
+function questionsOf({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
+  if (!kinds) return [{ verb, ...(kind && { kind }) }];
+  const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
+  return [...read, { verb: "discover" }];
+}
 
 /** What comes of asking for something of a kind: an error's message, or nothing. */
 const said = (

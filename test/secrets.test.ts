@@ -82,6 +82,13 @@ describe("a service that wants to know who asks", { skip: missing ?? false }, ()
     }
   });
 
+  it("is told by a name and a password", async () => {
+    for (const bearer of places) {
+      await worlds({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
+      assert.equal(heard.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
+    }
+  });
+
   it("is asked twice and no more where no token will do", async () => {
     wanted = "none";
     assert.equal(await ask(places[0]), 401);

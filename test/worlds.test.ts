@@ -8,6 +8,7 @@ import { type Connection, worlds } from "#lib/cluster/live.ts";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { LabelSelector } from "#lib/rule.ts";
 import { Complaint } from "../infra/complaint.ts";
 import { readManifests, type Written, writtenCluster } from "../infra/written.ts";
 import { findBinaries } from "./cluster/binaries.ts";
@@ -33,6 +34,10 @@ const named = (
     ...rest,
   };
 };
+const labelled = <T extends { metadata: object }>(object: T): T => ({
+  ...object,
+  metadata: { ...object.metadata, labels: { tier: "cheap" } },
+});
 const annotated = (name: string) => named("Namespace", name, undefined, {}, "v1", { a: name });
 const limits = { spec: { limits: [{ type: "Container", max: { cpu: "1" } }] } };
 const objects = [
@@ -44,6 +49,7 @@ const objects = [
   named("LimitRange", "near", "ab", limits),
   named("LimitRange", "other", "b", limits),
   named("StorageClass", "fast", undefined, { provisioner: "example.com/fast" }, "storage.k8s.io/v1"),
+  labelled(named("StorageClass", "slow", undefined, { provisioner: "example.com/slow" }, "storage.k8s.io/v1")),
   named("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
 ];
 const plurals: Record<string, string> = {
@@ -116,6 +122,15 @@ const suite = (open: () => Pick<World, "get" | "list" | "create">) => {
     assert.deepEqual([await first(1), await first(3), await first(4), await first(100)], [1, 3, 4, 4]);
     assert.equal((await open().list(limitranges, "a", { most: 1 }))[0]?.metadata?.name, "large");
     assert.equal((await open().list(limitranges, "a")).length, 2);
+  });
+
+  it("lists what has the labels that were asked for", async () => {
+    const by = async (labels: LabelSelector) =>
+      (await open().list(classes, undefined, { labels, most: 1 })).map(({ metadata }) => metadata?.name);
+    assert.deepEqual(await by({ matchLabels: { tier: "cheap" } }), ["slow"]);
+    assert.deepEqual(await by({ matchExpressions: [{ key: "tier", operator: "NotIn", values: ["cheap"] }] }), ["fast"]);
+    assert.deepEqual(await by({ matchLabels: { tier: "cheap,a=b" } }), []);
+    assert.deepEqual(await by({}), ["fast"]);
   });
 
   it("hands out what nobody can change for the next one", async () => {

@@ -52,6 +52,8 @@ export interface ClusterApi {
   get(ref: Ref): Promise<Manifest | undefined>;
   /** Of all namespaces. */
   list(kind: Kind): Promise<Manifest[]>;
+  /** What a path answers; undefined where nothing is served under it. */
+  read(path: string): Promise<unknown>;
   /** Server-side, over whoever else wrote the same fields. */
   apply(object: Manifest, trial?: Trial): Promise<Manifest>;
   /** The whole object; undefined if it is not the one that was read any more. */
@@ -141,6 +143,13 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
         next = metadata?.continue ?? "";
         if (next === "") return found;
       }
+    },
+    read: async (path) => {
+      const answer = await send("GET", path);
+      if (answer.status === 404) return undefined;
+      const content = json(answer.body);
+      if (answer.status >= 300 || content === undefined) throw refused(answer, `to show ${path}`);
+      return content;
     },
     apply: async (object, { dryRun = false } = {}) => {
       const query = new URLSearchParams({ fieldManager: manager, force: "true", ...(dryRun && { dryRun: "All" }) });

@@ -148,11 +148,16 @@ const ofColdStarts = async (signer: Signer, folder: string, rounds: number): Pro
     const verbs = Object.values(rule.needs ?? {}).map(({ verb }) => verb);
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
+  const runsScripts = new Set(
+    starting.flatMap(({ name, rule }) =>
+      Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue") ? name : [],
+    ),
+  );
   const starts = await coldStarts(starting, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = ratioOf(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
-    const [bar, most] = asks ? [1.8, 60] : [1.3, 20];
+    const [bar, most] = asks ? [1.8, runsScripts.has(name) ? 100 : 60] : [1.3, 20];
     return {
       what: asks ? `${name}, asking` : name,
       ratio,

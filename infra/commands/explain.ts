@@ -7,12 +7,20 @@ import { entriesOf, oneLine } from "../entry.ts";
 import { type Listed, readCatalogue } from "../registry.ts";
 
 export default {
-  summary: "Says of a rule what it does, what it matches and needs, and how postern.yaml sets it up.",
-  usage: "RULE",
-  options: { config: common.config, output: common.output },
+  summary:
+    "Says of a rule what it does, what it matches and needs, and how postern.yaml sets it up; or of policies what they do.",
+  usage: "[RULE]",
+  options: {
+    config: common.config,
+    policy: { type: "string", value: "FILE", says: "explain the policies of this file, and not a rule" },
+    output: common.output,
+  },
 
   async run({ options, words: [name, ...rest] }) {
-    if (name === undefined || rest.length > 0) throw new Complaint("postern explain takes the name of one rule");
+    const file = options.text("policy");
+    if (file !== undefined && name === undefined) return explainPolicies(file, options.text("output") === "json");
+    if (name === undefined || file !== undefined || rest.length > 0)
+      throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
     const catalogue = await readCatalogue();
     const listed = catalogue.find((one) => one.name === name);
     if (listed === undefined) throw new Complaint(`there is no rule "${name}"; postern rules lists them`);
@@ -27,6 +35,17 @@ export default {
       );
   },
 } satisfies Command;
+
+/** Loaded when it is asked for, with all that evaluates scripts. */
+const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
+  const [{ explainFile, written }, { evaluate }] = await Promise.all([
+    import("../policies/explained.ts"),
+    import("#lib/cue/engine.ts"),
+  ]);
+  const all = await explainFile(file, (source) => evaluate(source));
+  print(asJson ? `${JSON.stringify(all, null, 2)}\n` : all.map(written).join("\n"));
+  return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
+};
 
 const explain = ({ phases, rule, ...listed }: Listed) => {
   const settings = rule.settings ?? {};

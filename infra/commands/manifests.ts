@@ -1,12 +1,14 @@
 import { writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
 import { type Command, common, type Options, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { chooseCluster, configFile, readConfig } from "../config.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import { type Cluster, chooseCluster, configFile, readConfig } from "../config.ts";
 import { askingRules, withoutConnect } from "../connections.ts";
-import { address, certificate, content, signerOf, stageOption } from "../options.ts";
-import { readCatalogue } from "../registry.ts";
+import { address, certificate, clusterOptions, content, deployerIn, signerOf, stageOption } from "../options.ts";
+import { type Listed, readCatalogue } from "../registry.ts";
 import { accessEntries, roles } from "../rights.ts";
+import { openSurvey, surveyed, surveying } from "../surveys.ts";
 import { configurations } from "../webhooks.ts";
 
 export default {
@@ -34,6 +36,9 @@ export default {
       value: "FILE",
       says: "write the access entries of the EKS cluster there, for CloudFormation",
     },
+    kubeconfig: { ...clusterOptions.kubeconfig, says: "who asks the cluster what entries follow from what is in it" },
+    context: { ...clusterOptions.context, says: "the context in it" },
+    offline: { type: "boolean", says: "make no entries for what is in the cluster, and don't ask it" },
     config: common.config,
     output: common.output,
   },
@@ -41,15 +46,16 @@ export default {
   async run({ options }) {
     const file = options.text("config") ?? configFile;
     const catalogue = await readCatalogue();
-    const [clusterName, cluster] = chooseCluster(await readConfig(file, catalogue), options.text("cluster"));
+    const [clusterName, plain] = chooseCluster(await readConfig(file, catalogue), options.text("cluster"));
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined
-        ? (await signerOf(options, file)).segment(clusterName, cluster.keyVersions.at(-1) ?? 1)
+        ? (await signerOf(options, file)).segment(clusterName, plain.keyVersions.at(-1) ?? 1)
         : `${clusterName}.${placeholder}`;
-    const asking = askingRules(catalogue, cluster);
-    if (asking.length > 0 && cluster.connect === undefined)
+    const asking = askingRules(catalogue, plain);
+    if (asking.length > 0 && plain.connect === undefined)
       throw new Complaint(`clusters.${clusterName} ${withoutConnect(asking)}`);
+    const cluster = options.flag("offline") ? plain : await asFound(catalogue, [clusterName, plain], options, file);
     const base = await baseOf(options);
     const ca = options.text("ca");
 
@@ -77,6 +83,27 @@ export default {
       );
   },
 } satisfies Command;
+
+/** The cluster with what is found in it that entries follow from. */
+const asFound = async (
+  catalogue: Listed[],
+  [name, plain]: [string, Cluster],
+  options: Options,
+  file: string,
+): Promise<Cluster> => {
+  const open = async () =>
+    openSurvey(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity }, file);
+  const { cluster, notes } = await surveyed(catalogue, plain, open).catch((error: unknown) => {
+    const rules = surveying(catalogue, plain).map((one) => one.name);
+    const remedy = `entries of ${rules.join(", ")} follow from what is in the cluster; --kubeconfig FILE asks it as somebody else, and --offline leaves it out`;
+    throw new Complaint(`${sentenceOf(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
+  });
+  for (const note of notes) process.stderr.write(`${note}\n`);
+  return cluster;
+};
+
+/** AWS's clients are for clusters that know us by them. */
+const identity = async () => (await import("../aws/stage.ts")).openStage("").identity();
 
 const baseOf = async (options: Options): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));

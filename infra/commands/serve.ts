@@ -53,7 +53,7 @@ export default {
       const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
       const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
       for (const fault of faults) print(`${fault}\n`);
-      const live = worlds(Object.fromEntries(ways), undefined, ledger);
+      const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
       world = (cluster, milliseconds) => {
         const manifests = written.get(cluster);
         if (manifests === undefined) return live(cluster, milliseconds);

@@ -24,8 +24,8 @@ export default {
   async run({ options }) {
     const file = options.text("config") ?? configFile;
     // Where postern.yaml can't be read, there is still much to say.
-    const config = await readCatalogue()
-      .then((catalogue) => readConfig(file, catalogue))
+    const read = await readCatalogue()
+      .then(async (catalogue) => ({ catalogue, config: await readConfig(file, catalogue) }))
       .catch((error) => {
         process.stderr.write(`${sentenceOf(error)}\n`);
         return undefined;
@@ -40,7 +40,7 @@ export default {
       const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
       const deployer = deployerIn(options, names);
       const found = await inParallel(3, names, async (name) =>
-        newest ? healthOf({ stage, file, deployer, ...(config && { config }) }, name, newest) : undefined,
+        newest ? healthOf({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((one) => one !== undefined);
       print(

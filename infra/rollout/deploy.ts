@@ -219,7 +219,7 @@ const publishAndProve = async ({ job, plan, releases }: Ground): Promise<Map<str
     let [done, cases] = [0, 0];
     const found = await inParallel(atOnce, unproven, async ({ part }) => {
       const version = versions.get(part.name) ?? "";
-      const result = await prove(functions, part.listed, version);
+      const result = await prove(functions, part.listed, version, part);
       cases += result.cases;
       tell(++done, unproven.length);
       return result.faults.map((fault) => `version ${version} of ${fault}`);

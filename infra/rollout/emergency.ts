@@ -97,10 +97,10 @@ export const disarm = async (functions: Functions, rule: string, until: Date): P
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, whole, {
     code: (archive) => {
-      const { "index.cjs": own } = unzip(archive) ?? {};
+      const { "index.cjs": own, ...others } = unzip(archive) ?? {};
       if (own === undefined)
         throw new Complaint(`version ${whole.version} of ${rule} was not built by postern build`, 3);
-      return zip({ "index.cjs": stand, "rule.cjs": own });
+      return zip({ "index.cjs": stand, "rule.cjs": own, ...others });
     },
     environment: {
       ...whole.environment,

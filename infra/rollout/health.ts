@@ -4,7 +4,7 @@ import { sentenceOf } from "../complaint.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
-import { accessTo, onePerPhase, type Targets } from "./targets.ts";
+import { accessTo, onePerPhase, outgrownIn, type Targets } from "./targets.ts";
 
 /** How a cluster and the endpoints that it calls do. */
 export interface ClusterHealth {
@@ -24,7 +24,7 @@ export interface ClusterHealth {
 
 /** Asks each endpoint over its real address with the cluster's real key, and the cluster for what it was told. */
 export const healthOf = async (
-  targets: Pick<Targets, "stage" | "file" | "deployer"> & Partial<Pick<Targets, "config">>,
+  targets: Pick<Targets, "stage" | "file" | "deployer"> & Partial<Pick<Targets, "config" | "catalogue">>,
   name: string,
   release: Release,
 ): Promise<ClusterHealth | undefined> => {
@@ -52,6 +52,8 @@ export const healthOf = async (
   try {
     const found = await drift(await accessTo({ ...targets, config }, name), wanted, configurationName);
     health.drift = found.map(({ sentence }) => sentence);
+    const { catalogue = [] } = targets;
+    health.drift.push(...(await outgrownIn({ ...targets, config, catalogue }, name, webhooksIn(told.manifests))));
   } catch (error) {
     health.unknown.push(sentenceOf(error));
   }

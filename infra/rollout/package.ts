@@ -18,6 +18,8 @@ export interface Part {
   share: Share;
   /** Whether it asks a cluster, which takes it longer to start. */
   asks: boolean;
+  /** Whether it can run scripts. */
+  scripts: boolean;
 }
 
 /** What the working tree makes of a stage. */
@@ -49,10 +51,10 @@ export const pack = async (
 };
 
 const partOf = (bundle: Bundle, stage: string, publicKeys: string, zip: Uint8Array) => {
-  const { name, logic, asks, codeSha256, hash } = bundle;
+  const { name, logic, asks, scripts, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
   const wanted = { zip, codeSha256, description, ...surroundingsOf(bundle, publicKeys, stage) };
-  return { name, logic, asks, wanted };
+  return { name, logic, asks, scripts, wanted };
 };
 
 /** How a stack would differ from what is there, by the logical ids of what it is made of. */

@@ -29,7 +29,13 @@ const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10
 const settled = (settings: object, mode: "enforce" | "warn" = "enforce") => ({ keyVersions: [1], mode, settings });
 
 const partOf = (name: string, more: Partial<Part> = {}): Part => ({
-  ...{ name, listed: { name, folder: "", phases: ["validate"], rule: made }, asks: false, logic: "logic" },
+  ...{
+    name,
+    listed: { name, folder: "", phases: ["validate"], rule: made },
+    asks: false,
+    scripts: false,
+    logic: "logic",
+  },
   wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
   share: { rule: name, clusters: { local: settled({}) } },
   ...more,

@@ -12,8 +12,10 @@ import { Complaint } from "../complaint.ts";
 import type { Cluster, Config } from "../config.ts";
 import { askingRules } from "../connections.ts";
 import { idOf } from "../endpoints.ts";
+import { entriesOf } from "../entry.ts";
 import { counted, type Progress } from "../progress.ts";
 import type { Listed } from "../registry.ts";
+import { surveyBy, surveyed, surveying } from "../surveys.ts";
 import { ruleOf, type Webhook } from "../webhooks.ts";
 import { configurationName, type Door, hardenable, manifestsOf, stageLabel, webhooksIn, withKey } from "./entries.ts";
 import type { Keyring } from "./keyring.ts";
@@ -106,6 +108,36 @@ export const mustBeOurs = async (api: ClusterApi, { name }: Pick<Stage, "name">)
   }
 };
 
+/** A cluster with what its rules' surveys found there, and what is worth saying of it. */
+const foundIn = (
+  targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
+  name: string,
+): ReturnType<typeof surveyed> =>
+  surveyed(targets.catalogue, clusterOf(targets, name), async () => surveyBy(await accessTo(targets, name)));
+
+/** Entries that follow from what is in a cluster, and were made when something else was in it; in sentences. */
+export const outgrownIn = async (
+  targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
+  name: string,
+  told: Webhook[],
+): Promise<string[]> => {
+  const { cluster } = await foundIn(targets, name);
+  return surveying(targets.catalogue, cluster).flatMap((listed) => {
+    const setup = cluster.rules.get(listed.name);
+    return listed.phases.flatMap((phase) => {
+      const match = setup ? entriesOf(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
+      const known = told.filter((one) => ruleOf(one) === listed.name && one.clientConfig.url.includes(`/${phase}`));
+      const wanted = match.map((one) => ({ scope: "*", ...one }));
+      const isSame = isDeepStrictEqual(
+        known.flatMap(({ rules }) => rules),
+        wanted,
+      );
+      const what = `what is in the cluster asks for other ${phase} entries of ${listed.name} than it has`;
+      return isSame ? [] : [`${what}; postern deploy renews them`];
+    });
+  });
+};
+
 /** What a cluster would be told, and what that changes there. */
 export const planCluster = async (
   targets: Targets,
@@ -114,9 +146,16 @@ export const planCluster = async (
   keyring: Keyring | undefined,
   outputs: Record<string, string>,
 ): Promise<ClusterPlan> => {
-  const cluster = clusterOf(targets, name);
+  const found = await foundIn(targets, name).catch((error: unknown) => {
+    if (error instanceof Complaint) return error;
+    throw error;
+  });
+  if (found instanceof Complaint)
+    return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
+  const { cluster } = found;
   const door = doorOf(targets, outputs);
-  const { hardened, notes } = await hardenedIn(targets, name, newest, door);
+  const { hardened, notes: open } = await hardenedIn(targets, [name, cluster], newest, door);
+  const notes = [...found.notes, ...open];
   const manifests = manifestsOf(targets.catalogue, [name, cluster], door, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
   const before = newest?.clusters[name];
@@ -142,12 +181,11 @@ export const planCluster = async (
 /** Which rules fail closed in a cluster: those that did before, and those that have now shown that they can. */
 const hardenedIn = async (
   targets: Targets,
-  name: string,
+  [name, cluster]: [string, Cluster],
   newest: Release | undefined,
   door: Door,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
   const { stage, catalogue, harden } = targets;
-  const cluster = clusterOf(targets, name);
   const candidates = hardenable(catalogue, [name, cluster], door);
   if (harden === true) return { hardened: candidates, notes: [] };
   const before = newest?.clusters[name];
@@ -215,7 +253,7 @@ export const tellCluster = async (
   record: (told: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
-  const cluster = clusterOf(targets, name);
+  const { cluster } = await foundIn(targets, name);
   const door = doorOf(targets, await stage.stack.outputs());
   const manifests = manifestsOf(catalogue, [name, cluster], door, new Set(hardened));
   const keyVersion = keyVersionOf(cluster);

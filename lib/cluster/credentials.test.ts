@@ -11,7 +11,7 @@ const soon = () => Date.now() + 1000;
 const aws = (answer: (count: number) => { status?: number; body: unknown }) => {
   const asked: { url: string; headers: Record<string, string>; body: unknown }[] = [];
   const ask: typeof exchange = async (url, { headers }, body = "") => {
-    asked.push({ url, headers: { ...Object(headers) }, body: JSON.parse(body) });
+    asked.push({ url, headers: { ...Object(headers) }, body: JSON.parse(String(body)) });
     const { status = 200, body: said } = answer(asked.length);
     return { status, body: typeof said === "string" ? said : JSON.stringify(said), retryAfter: undefined };
   };

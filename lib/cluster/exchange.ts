@@ -7,6 +7,9 @@ export interface Answer {
   body: string;
   /** Seconds, where the server says when to come again. */
   retryAfter: number | undefined;
+  /** By name in lower case. */
+  headers?: NodeJS.Dict<string[]>;
+  trailers?: NodeJS.Dict<string[]>;
 }
 
 /** A request that got no answer. `unsent` are those that never reached the server, on a connection that was dead. */
@@ -32,29 +35,35 @@ export const https = () => process.getBuiltinModule("node:https");
 const http = () => process.getBuiltinModule("node:http");
 const zlib = () => process.getBuiltinModule("node:zlib");
 
-/** One request and its whole answer, until `deadline` (as Date.now() has it). Whatever goes wrong is `Unanswered`. */
+/**
+ * One request and its whole answer of at most so many bytes, until `deadline` (as Date.now() has it). Whatever goes wrong
+ * is `Unanswered`. No redirect is followed.
+ */
 export const exchange = async (
   url: string,
   options: RequestOptions,
-  body: string | undefined,
+  body: string | Uint8Array | undefined,
   deadline: number,
+  most = longest,
 ): Promise<Answer> => {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const request = begun(url, options);
-  const late = () => request.destroy(new Unanswered("it did not answer in time"));
-  const timer = setTimeout(late, Math.max(0, deadline - Date.now()));
   const fail = (error: Error) => {
     const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
     reject(error instanceof Unanswered ? error : new Unanswered(error.message, unsent, { cause: error }));
     // What is left of an answer that is not wanted any more would keep its connection.
     request.destroy();
   };
+  // A request that was given up for another protocol would say nothing of its own any more.
+  const late = () => fail(new Unanswered("it did not answer in time"));
+  const timer = setTimeout(late, Math.max(0, deadline - Date.now()));
   request.on("error", fail);
   request.on("response", (response) => {
-    whole(response).then((text) => {
-      const { statusCode = 0, headers } = response;
-      const seconds = Number(headers["retry-after"]);
-      resolve({ status: statusCode, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined });
+    whole(response, most).then((text) => {
+      const { statusCode = 0, headersDistinct: headers, trailersDistinct: trailers } = response;
+      const seconds = Number(headers["retry-after"]?.[0]);
+      const retryAfter = Number.isFinite(seconds) ? seconds : undefined;
+      resolve({ status: statusCode, body: text, retryAfter, headers, trailers });
     }, fail);
   });
   request.end(body);
@@ -85,7 +94,7 @@ export const before = async <T>(deadline: number, answer: Promise<T>): Promise<T
   }
 };
 
-const whole = async (response: IncomingMessage): Promise<string> => {
+const whole = async (response: IncomingMessage, most: number): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -95,9 +104,9 @@ const whole = async (response: IncomingMessage): Promise<string> => {
   response.on("aborted", () => source.destroy(new Unanswered("it broke off its answer")));
   for await (const chunk of source) {
     bytes += chunk.length;
-    if (bytes > longest) {
+    if (bytes > most) {
       response.destroy();
-      throw new Unanswered(`its answer has more than ${longest} bytes`);
+      throw new Unanswered(`its answer has more than ${most} bytes`);
     }
     chunks.push(chunk);
   }

@@ -1,8 +1,11 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
+import { printCounts } from "../counts.ts";
+import { evaluate } from "../cue/engine.ts";
 import { Failure } from "../failure.ts";
 import { type Ledger, within } from "../ledger.ts";
 import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
+import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
@@ -28,31 +31,59 @@ const longestRead = 10_000;
 /** Between two looks for what isn't there yet, in milliseconds. */
 const glance = 150;
 
-/** The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another. */
-export const worlds = (connections: Record<string, Connection>, memory = memoryOf(), ledger = nowhere) => {
+/**
+ * The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another.
+ * `send` takes a request there and brings the answer.
+ */
+export const worlds = (
+  connections: Record<string, Connection>,
+  memory = memoryOf(),
+  ledger = nowhere,
+  tell = printCounts,
+  send: typeof exchange = exchange,
+) => {
   const known = Object.entries(connections).map(
-    ([name, connection]) => [name, live(name, connection, memory, ledger)] as const,
+    ([name, connection]) => [name, live(name, connection, memory, ledger, tell, send)] as const,
   );
   const byName = new Map(known);
   return (cluster: string, milliseconds: number): World =>
-    byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory, ledger);
+    byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory, ledger, tell);
 };
 
+/** Who waits for a script shall hear that it was the script. */
+const scripting = (deadline: number) => (source: string) => evaluate(source, deadline - 100);
+
 /** Services can be asked all the same. */
-const apart = (cluster: string, deadline: number, memory: Memory, ledger: Ledger, since?: number): World => {
+const apart = (
+  cluster: string,
+  deadline: number,
+  memory: Memory,
+  ledger: Ledger,
+  tell: typeof printCounts,
+  since?: number,
+): World => {
   const started = since ?? Date.now();
   const { isRemembered, ...services } = outside(cluster, memory, deadline, since);
-  const anew = () => (isRemembered() ? apart(cluster, deadline, memory, ledger, started) : undefined);
+  const anew = () => (isRemembered() ? apart(cluster, deadline, memory, ledger, tell, started) : undefined);
   return {
     ...unconnected(cluster),
     ...services,
+    cue: scripting(deadline),
     ledger: (rule) => within(ledger, `${cluster} ${rule}`),
+    count: (counts) => tell(cluster, counts),
     ...(since === undefined && { anew }),
   };
 };
 
 /** A cluster's API for one review at a time, for so many milliseconds. */
-const live = (cluster: string, connection: Connection, memory: Memory, ledger: Ledger) => {
+const live = (
+  cluster: string,
+  connection: Connection,
+  memory: Memory,
+  ledger: Ledger,
+  tell: typeof printCounts,
+  send: typeof exchange,
+) => {
   const { server, ca, credentials } = connection;
   const { token, refused } = tokens(credentials);
   let agent: Agent | undefined;
@@ -75,7 +106,7 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
         ...(body && { "content-type": "application/json" }),
       };
-      const answer = await exchange(
+      const answer = await send(
         `${server}${path}`,
         { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : kept()) },
         body && JSON.stringify(body),
@@ -139,13 +170,13 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
       return found ?? { content: undefined, bytes: undefined };
     };
 
-    const all = async (path: string, most: number): Promise<Found> => {
+    const all = async (path: string, most: number, selection: string): Promise<Found> => {
       const end = Date.now() + longestRead;
       const items: object[] = [];
       let bytes = 0;
       for (let next = ""; ; ) {
         const limit = Math.min(page, most - items.length);
-        const query = `?limit=${limit}${next && `&continue=${encodeURIComponent(next)}`}`;
+        const query = `?limit=${limit}${selection}${next && `&continue=${encodeURIComponent(next)}`}`;
         const found = parsed(await call(`${path}${query}`, deadline));
         const { items: listed, metadata, apiVersion, kind } = Object(found?.content);
         // Go writes a list without elements as null.
@@ -180,8 +211,12 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         if (namespace !== undefined && !isName(namespace)) return [];
         const path = pathOf(kind, namespace);
         const what = `${kind.resource}${namespace === undefined ? "" : ` in namespace "${namespace}"`}`;
-        const { maxAge = usualAge, most = Number.POSITIVE_INFINITY } = freshness ?? {};
-        return read(what, `${path}/${most}`, maxAge, () => all(path, most)) as Promise<KubernetesObject[]>;
+        const { maxAge = usualAge, most = Number.POSITIVE_INFINITY, labels } = freshness ?? {};
+        const text = labels && selectionOf(labels);
+        if (labels && text === undefined) return [];
+        const selection = text ? `&labelSelector=${encodeURIComponent(text)}` : "";
+        const search = () => all(path, most, selection);
+        return read(what, `${path}/${most}${selection}`, maxAge, search) as Promise<KubernetesObject[]>;
       },
       discover: async (groupVersion) => {
         const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;
@@ -224,7 +259,9 @@ const live = (cluster: string, connection: Connection, memory: Memory, ledger: L
         return before(deadline, made).catch(failing(`create ${kind.resource} "${name}" in`));
       },
       ...services,
+      cue: scripting(deadline),
       ledger: (rule) => within(ledger, `${cluster} ${rule}`),
+      count: (counts) => tell(cluster, counts),
       ...(since === undefined && {
         anew: () => (isRemembered || isOutsideRemembered() ? world(deadline, started) : undefined),
       }),

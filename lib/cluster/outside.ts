@@ -15,19 +15,23 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
   const started = since ?? Date.now();
   let isRemembered = false;
 
-  const call = async ({ keep, ...request }: HttpsRequest, schemes = ["https:"]): Promise<HttpsResponse> => {
+  const call = async (
+    { keep, isLasting, milliseconds = Number.POSITIVE_INFINITY, connect, ...request }: HttpsRequest,
+    schemes = ["https:"],
+  ): Promise<HttpsResponse> => {
     const { protocol = "", host = request.url } = URL.canParse(request.url) ? new URL(request.url) : {};
     if (!schemes.includes(protocol))
       throw new Failure(500, `could not ask ${host}: its address must begin with ${schemes.join("// or ")}//`);
     const failing = (error: Error) => {
       throw new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error });
     };
-    if (keep === undefined) return asSomebody(request, deadline - margin).catch(failing);
+    const until = Math.min(deadline - margin, Date.now() + milliseconds);
+    const asked = () => asSomebody({ ...request, ...(connect && { connect }) }, until);
+    if (keep === undefined) return asked().catch(failing);
 
     const key = JSON.stringify(["https", cluster, request]);
-    const until = deadline - margin;
     const search = async () => {
-      const content = await asSomebody(request, until);
+      const content = await asked();
       return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
     };
     const recall = async (earliest: number) => {
@@ -39,9 +43,9 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
       // What isn't worth keeping holds for who asked it.
       return { ...told, answer, isOurs: told.isOurs || (seconds > 0 && !isOver) };
     };
-    const known = await recall(since ?? 0);
+    const known = await recall(isLasting ? 0 : (since ?? 0));
     const found = known.isOurs ? known : await recall(Math.max(started, known.since + 1));
-    if (found.since < started) isRemembered = true;
+    if (found.since < started && !isLasting) isRemembered = true;
     return found.answer;
   };
   const either = ["https:", "http:"];
@@ -66,7 +70,7 @@ const attempted = <T>(make: () => T): T => {
 };
 
 /** With the token that the request names; a token that is refused may have been exchanged for another since. */
-const asSomebody = async ({ bearer, ...request }: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
+const asSomebody = async ({ bearer, username, ...request }: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
   if (bearer === undefined) return ask(request, deadline);
   const place = JSON.stringify(bearer);
   const { token, refused } = holders.get(place) ?? tokens(bearer);
@@ -75,12 +79,18 @@ const asSomebody = async ({ bearer, ...request }: HttpsRequest, deadline: number
     const value = await before(deadline, token(Date.now() + longestWait)).catch((error: Error) => {
       throw error instanceof Unanswered ? error : new Error("its token could not be read", { cause: error });
     });
-    const headers = { ...request.headers, authorization: `Bearer ${value}` };
+    const authorization = username === undefined ? `Bearer ${value}` : basic(username, String(value));
+    const headers = { ...request.headers, authorization };
     const answer = await ask({ ...request, headers }, deadline);
     if (answer.status !== 401 || isAgain) return answer;
     await refused(String(value));
   }
 };
+
+/** A name and a password as a header carries them. */
+export const basic = (username: string, password: string): string =>
+  `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
+
 /** In milliseconds: others may wait for a token, too, and have more time. */
 const longestWait = 10_000;
 /** Of this environment: settings name few. */
@@ -88,15 +98,18 @@ const holders = new Map<string, ReturnType<typeof tokens>>();
 
 /** Asks until there is no use in asking again; of several answers the last one counts, also where another try is cut off. */
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
-  const { url, method = "GET", headers = {}, body, ca, tries = 1, pause = 0 } = request;
-  const options = { method, headers, ...(ca && { ca }) };
+  const { url, method = "GET", headers = {}, body, ca, connect, most, isWhole, tries = 1, pause = 0 } = request;
+  const options = { method, headers, ...(ca && { ca }), ...connect };
   let last: Answer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
-    const answer = await exchange(url, options, body, deadline).catch(unanswered);
+    const answer = await exchange(url, options, body, deadline, most).catch(unanswered);
     if (!(answer instanceof Unanswered)) last = answer;
     if (attempt < tries && mayBeBetter(answer) && Date.now() + delay < deadline) await wait(delay);
     else if (last === undefined || (answer instanceof Unanswered && Date.now() < deadline)) throw answer;
-    else return { status: last.status, body: last.body };
+    else {
+      const { status, body, headers, trailers } = last;
+      return { status, body, ...(isWhole && { headers, trailers }) };
+    }
   }
 };
 

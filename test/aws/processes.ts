@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { unzip } from "../../infra/zip.ts";
+import { contentsOf, unzip } from "../../infra/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 
 // Where versions of functions run: each has a few environments, and those that nobody has used for long end first.
@@ -129,7 +129,7 @@ const crash = (message: string, { timeout }: Program) =>
 const unpack = async (code: Buffer, task: string): Promise<string> => {
   for (const [file, contents] of Object.entries(unzip(code) ?? {})) {
     await mkdir(dirname(join(task, file)), { recursive: true });
-    await writeFile(join(task, file), contents);
+    await writeFile(join(task, file), contentsOf(contents));
   }
   return task;
 };

@@ -1,0 +1,34 @@
+import type { Served } from "#lib/needs.ts";
+import { uncovered } from "#lib/policy/interception.ts";
+import type { Policy } from "#lib/policy/kinds.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import type { Match } from "#lib/rule.ts";
+
+/** Warns of requests that a policy concerns and no webhook entry of the rule sends that applies it. */
+export const unsent = async (
+  policy: Policy,
+  discover: (groupVersion: string) => Promise<Served[] | undefined>,
+  configurations: () => Promise<KubernetesObject[]>,
+): Promise<string[]> => {
+  const validates = policy.kind === "ClusterValidatePolicy";
+  const rule = validates ? "policy-validate" : "policy-override";
+  try {
+    const rows = rowsIn(await configurations(), `${rule}.postern.dev`);
+    const operations = ["CREATE", "UPDATE", ...(validates ? ["DELETE" as const] : [])] as const;
+    const missing = await uncovered(policy, operations, { discover }, rows);
+    return missing.map((what) => `no entry of ${rule} sends it ${what}: npx postern manifests renews them, or deploy`);
+  } catch (error) {
+    // A policy is as good without our knowing.
+    return [
+      `whether ${rule} is sent what this is about can't be said: ${error instanceof Error ? error.message : error}`,
+    ];
+  }
+};
+
+/** What the entries of that name send. They are read from a cluster, where anybody may have written them. */
+const rowsIn = (configurations: KubernetesObject[], name: string): Match[] =>
+  configurations
+    .flatMap((one): unknown => Object(one).webhooks ?? [])
+    .filter((entry) => Object(entry).name === name)
+    .flatMap((entry) => Object(entry).rules ?? [])
+    .filter((row) => [row?.apiGroups, row?.resources, row?.operations].every(Array.isArray));

@@ -1,0 +1,51 @@
+import { cue, discovery, list } from "#lib/needs.ts";
+import { isSame } from "#lib/objects/same.ts";
+import { completed, refusalOf } from "#lib/policy/admission.ts";
+import { warningsOf } from "#lib/policy/checks/warnings.ts";
+import { type Policy, policyGroup } from "#lib/policy/kinds.ts";
+import { hasScript } from "#lib/policy/referred.ts";
+import { renderedCondition } from "#lib/policy/rendering/condition.ts";
+import { renderedOverride } from "#lib/policy/rendering/override.ts";
+import { rule } from "#lib/rule.ts";
+import { unsent } from "./entries.ts";
+
+const settings = { scripts: true };
+
+/** As they are now: a policy often follows right after the entries that it needs. */
+const configurations = (resource: string) => list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
+
+export default rule({
+  summary: "Completes policies when they are written, and refuses those that could not do what they say.",
+  match: [
+    {
+      apiGroups: [policyGroup],
+      apiVersions: ["v1alpha1"],
+      resources: ["overridepolicies", "clusteroverridepolicies", "clustervalidatepolicies"],
+      operations: ["CREATE", "UPDATE"],
+    },
+  ],
+  guards: true,
+  timeoutSeconds: 5,
+  settings,
+  needs: {
+    cue: cue(({ scripts }: typeof settings) => scripts),
+    mutating: configurations("mutatingwebhookconfigurations"),
+    validating: configurations("validatingwebhookconfigurations"),
+    kinds: discovery(),
+  },
+
+  mutate(policy: Policy, { oldObject }) {
+    completed(policy, { renderedOverride, renderedCondition }, oldObject ?? undefined);
+  },
+
+  async validate(policy: Policy, { oldObject, settings, cue, mutating, validating, kinds }) {
+    if (oldObject && isSame(policy.spec, oldObject.spec)) return;
+    if (!settings.scripts && hasScript(policy)) return "it holds a script, and the setting scripts turns them off";
+    // Without CUE, nobody could compile what templates are in it; and nobody runs it.
+    const compile = settings.scripts ? cue : async () => "{}";
+    const refuse = await refusalOf(policy, compile, oldObject ?? undefined);
+    if (refuse !== undefined) return refuse;
+    const said = await unsent(policy, kinds, policy.kind === "ClusterValidatePolicy" ? validating : mutating);
+    return { warnings: [...warningsOf(policy), ...said] };
+  },
+});

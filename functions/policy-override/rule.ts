@@ -1,0 +1,47 @@
+import { bookOf } from "#lib/policy/book.ts";
+import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "#lib/policy/interception.ts";
+import { nameOf } from "#lib/policy/kinds.ts";
+import { type Applied, override } from "#lib/policy/override.ts";
+import {
+  isJudged,
+  overridePolicies,
+  policiesOf,
+  policyNeeds,
+  policySettings,
+  reachOf,
+  subjectOf,
+  tell,
+  telling,
+} from "#lib/policy/webhook.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+
+export default rule({
+  summary: "Changes objects as the override policies say that are in the cluster or in postern.yaml.",
+  match: interceptionOf("CREATE", "UPDATE"),
+  objectSelector: ({ objectSelector }) => objectSelector,
+  // A patch may add to a list, and would each time.
+  reinvocationPolicy: "Never",
+  timeoutSeconds: 5,
+  // Policies may have somebody else asked by POST.
+  sideEffects: "NoneOnDryRun",
+  settings: policySettings,
+  manifests: { policies: writtenPolicies("OverridePolicy", "ClusterOverridePolicy") },
+  survey: surveyOf(overridePolicies, "CREATE", "UPDATE"),
+  checkSettings: unfitSettings,
+  needs: policyNeeds(overridePolicies),
+
+  async mutate(object: KubernetesObject, around) {
+    if (!isJudged(around.request) || around.request.operation === "DELETE") return;
+    const policies = await policiesOf(overridePolicies, around);
+    const applied = await telling(around, () => override(bookOf(policies), subjectOf(object, around), reachOf(around)));
+    tell(around, applied.flatMap(happenings));
+  },
+});
+
+/** As upstream counts: what origin changes only matches. */
+const happenings = ({ policy, sources }: Applied) => {
+  const changing = sources.filter((source) => source !== "origin");
+  const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];
+  return metrics.map((metric) => ({ metric, policy: nameOf(policy) }));
+};

@@ -1,0 +1,229 @@
+import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
+import { settled } from "#lib/policy/checks/constants.ts";
+import type {
+  Condition,
+  Constant,
+  OriginOverrider,
+  OverrideRule,
+  OverrideTemplate,
+  Policy,
+  Reference,
+  Selector,
+  ValidateRule,
+} from "#lib/policy/kinds.ts";
+
+/** What a policy without faults does, rule by rule, in plain sentences. */
+export const wordsOf = (policy: Policy): string[] => {
+  const objects = objectsOf(policy);
+  if (policy.kind === "ClusterValidatePolicy")
+    return policy.spec.validateRules.map((rule) => sentence(rule, validated, objects, judgementsOf(rule)));
+  return policy.spec.overrideRules.map((rule) => sentence(rule, overridden, objects, effectsOf(rule)));
+};
+
+const overridden = ["CREATE", "UPDATE"];
+const validated = [...overridden, "DELETE"];
+
+const sentence = (
+  rule: { targetOperations?: string[] },
+  possible: string[],
+  objects: string,
+  acts: string[],
+): string => {
+  const { targetOperations: wanted = [] } = rule;
+  const operations = possible.filter((one) => wanted.length === 0 || wanted.includes("*") || wanted.includes(one));
+  const when = operations.length > 0 ? `On ${series(operations)} of` : "Never, of";
+  return `${when} ${objects}: ${acts.join("; then ") || "does nothing"}.`;
+};
+
+/** `a, b and c`. */
+const series = (words: string[], last = "and") =>
+  words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
+
+const quoted = (value: unknown) => JSON.stringify(value) ?? "null";
+
+/** Long values as the beginning of them. */
+const brief = (value: unknown) => {
+  const text = quoted(value);
+  return text.length > 120 ? `${text.slice(0, 117)}...` : text;
+};
+
+const objectsOf = (policy: Policy): string => {
+  const { resourceSelectors: selectors = [] } = policy.spec;
+  const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
+  const all = selectors.map((selector) => selected(selector, own));
+  return all.length > 0 ? series(all, "or") : `every object${own ? ` in namespace ${own}` : ""}`;
+};
+
+const selected = (selector: Selector, own?: string): string => {
+  const { apiVersion, kind, name, namespace = own, labelSelector, fieldSelector } = selector;
+  const labels = [
+    ...pairs(labelSelector?.matchLabels),
+    ...(labelSelector?.matchExpressions ?? []).map(({ key, operator, values }) => expression(key, operator, values)),
+  ];
+  const fields = [
+    ...pairs(fieldSelector?.matchFields),
+    ...(fieldSelector?.matchExpressions ?? []).map(({ field, operator, value, ...rest }) =>
+      expression(field, operator, value ?? Object(rest).values),
+    ),
+  ];
+  // A name decides alone.
+  const marks = name
+    ? [` named ${quoted(name)}`]
+    : [
+        labels.length > 0 && ` with labels ${labels.join(",")}`,
+        fields.length > 0 && ` with fields ${fields.join(",")}`,
+      ];
+  const beside = own && namespace !== own ? " (which is not the policy's own)" : "";
+  return [apiVersion, " ", kind, ...marks, namespace && ` in namespace ${namespace}`, beside].filter(Boolean).join("");
+};
+
+const pairs = (map: Readonly<Record<string, string>> = {}) =>
+  Object.entries(map).map(([key, value]) => `${key}=${value}`);
+
+/** As kubectl writes selectors. */
+const expression = (key: string, operator: string, values: string[] = []) =>
+  ({
+    In: `${key} in (${values.join(",")})`,
+    NotIn: `${key} notin (${values.join(",")})`,
+    Exists: key,
+    DoesNotExist: `!${key}`,
+  })[operator] ?? `${key} ${operator} (${values.join(",")})`;
+
+const effectsOf = ({ overriders: { template, cue, plaintext = [], origin = [] } }: OverrideRule): string[] => [
+  ...(template ? [ofTemplate(template)] : []),
+  ...(cue ? [`runs a CUE script of ${lines(cue)} and applies its patches`] : []),
+  ...plaintext.map(({ op, path, value }) =>
+    op === "remove" ? `removes ${path}` : `${op === "add" ? "adds" : "replaces"} ${path} with ${brief(value ?? null)}`,
+  ),
+  ...origin.map(ofOrigin),
+];
+
+const lines = (script: string) => {
+  const count = script.trim().split("\n").length;
+  return count === 1 ? "one line" : `${count} lines`;
+};
+
+const ofTemplate = (template: OverrideTemplate): string => {
+  const { type, operation, resources = {}, resourcesOversell = {}, tolerations = [], affinity = {} } = template;
+  const isRemoved = operation === "remove";
+  switch (type) {
+    case "annotations":
+    case "labels":
+      return ofMetadata(template, type.slice(0, -1));
+    case "resources": {
+      const amounts = (["requests", "limits"] as const).flatMap((list) =>
+        Object.entries(resources[list] ?? {}).map(
+          ([name, amount]) => `${list}.${name}${isRemoved ? "" : ` to ${amount}`}`,
+        ),
+      );
+      return isRemoved
+        ? `removes ${series(amounts)} of the first container`
+        : `sets ${series(amounts)} in the first container`;
+    }
+    case "resourcesOversell": {
+      const names = { cpuFactor: "cpu", memoryFactor: "memory", diskFactor: "ephemeral-storage" };
+      const given = (Object.keys(names) as (keyof typeof names)[]).filter((name) => resourcesOversell[name]);
+      if (isRemoved)
+        return `removes the requests of ${series(given.map((name) => names[name]))} of the first container`;
+      const shares = given.map((name) => `${names[name]} to ${resourcesOversell[name]} of its limit`);
+      return `sets in the first container the requests of ${series(shares)}`;
+    }
+    case "tolerations": {
+      const all = series(tolerations.map(ofToleration));
+      if (operation === "add") return `adds the tolerations ${all}, unless they are there`;
+      return isRemoved
+        ? `removes the tolerations that match ${all}`
+        : `puts the tolerations ${all} in place of those that match, or else adds them`;
+    }
+    case "affinity":
+      return `${{ add: "adds terms to", replace: "replaces", remove: "removes" }[operation]} ${series(listsOf(affinity))}`;
+  }
+};
+
+const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
+  const field = settled(value);
+  const key = path.replaceAll("~1", "/").replaceAll("~0", "~");
+  const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
+  if (operation === "remove") return `removes ${one} ${map.length > 0 ? series(map.map(([key]) => key)) : key}`;
+  if (map.length > 0) return `sets ${one} ${series(map.map(([key, text]) => `${key} to ${brief(text)}`))}`;
+  if (field) return `sets ${one} ${key} to ${brief(String(value?.[field]))}`;
+  return `sets ${one} ${key} to ${valueRef ? ofReference(valueRef) : "nothing"}, where that exists`;
+};
+
+const ofToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
+  `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
+
+const listsOf = (affinity: Affinity): string[] =>
+  Object.entries(affinity).flatMap(([part, lists]) =>
+    Object.keys(lists ?? {}).map((list) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
+  );
+
+const ofOrigin = (origin: OriginOverrider): string => {
+  const { type, operation, containerCount = 0 } = origin;
+  const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
+  const isMap = type === "annotations" || type === "labels" || type === "nodeSelector";
+  if (type === "resourceOversell") return `multiplies ${ofFactors(payload)} of container ${containerCount}`;
+  if (type === "resourceRequirements")
+    return `sets the resources of container ${containerCount} to ${brief(payload ?? null)}`;
+  if (!isMap && type !== "tolerations") return `sets ${type} to ${brief(payload ?? null)}`;
+  const what = isMap ? series(pairs(origin[type])) : series((origin.tolerations ?? []).map(ofToleration));
+  if (operation === "remove") return `removes ${type} ${isMap ? series(Object.keys(payload ?? {})) : what}`;
+  return origin.replace ? `makes ${type} ${what || "empty"} and nothing else` : `sets ${type} ${what}`;
+};
+
+const ofFactors = (factors: unknown): string =>
+  series(
+    Object.entries(Object(factors)).flatMap(([list, amounts]) =>
+      Object.entries(Object(amounts)).map(([name, factor]) => `${list}.${name} by ${factor}`),
+    ),
+  );
+
+const judgementsOf = ({ template, cue }: ValidateRule): string[] => [
+  ...(template ? [ofCondition(template.condition)] : []),
+  ...(cue ? [`runs a CUE script of ${lines(cue)} and denies where it says so`] : []),
+];
+
+const ofCondition = (condition: Condition): string => {
+  const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
+  const link = affectMode === "allow" ? "unless" : "if";
+  const compared = valueRef ? ofReference(valueRef) : ofConstant(value);
+  const reckoned = valueProcess ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
+  const data = dataRef ? ofReference(dataRef) : "nothing";
+  return `denies with ${brief(message)} ${link} ${data} ${comparisons[condition.cond]}`.replace("…", () => reckoned);
+};
+
+const comparisons: Record<Condition["cond"], string> = {
+  Exist: "exists",
+  NotExist: "doesn't exist",
+  Equal: "equals …",
+  NotEqual: "exists and differs from …",
+  In: "is one of …",
+  NotIn: "exists and is none of …",
+  Gt: "is greater than …",
+  Gte: "is at least …",
+  Lt: "is less than …",
+  Lte: "is at most …",
+};
+
+const ofConstant = (constant: Constant = {}): string => {
+  const field = settled(constant);
+  const value = field && constant[field];
+  const isBare = field === "float" || field === "floatSlice";
+  const listed = Array.isArray(value) ? value.map((one) => (isBare ? one : quoted(one))).join(", ") : undefined;
+  return listed ?? (isBare ? String(value) : brief(value));
+};
+
+const ofReference = ({ from, path, k8s, http }: Reference): string => {
+  switch (from) {
+    case "current":
+      return `${path} of the object`;
+    case "old":
+      return `${path} of the object as it was`;
+    case "owner":
+      return `${path} of the object's owner`;
+    case "k8s":
+      return `${path} of ${k8s ? selected(k8s) : "nothing"}`;
+    case "http":
+      return `${path} of what ${http?.method?.toUpperCase() || "GET"} ${http?.url} answers`;
+  }
+};

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { countLines } from "./counts.ts";
+
+const of = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
+
+describe("counts", () => {
+  it("are one line for each set of labels, with the cluster among its dimensions", () => {
+    const lines = countLines(
+      "prod",
+      [of("matched", "a"), of("matched", "a"), of("changed", "a"), of("matched", "b")],
+      7,
+    );
+    assert.deepEqual(
+      lines.map((one) => JSON.parse(one)),
+      [
+        {
+          _aws: {
+            Timestamp: 7,
+            CloudWatchMetrics: [
+              {
+                Namespace: "Postern",
+                Dimensions: [["cluster", "name", "resource_type"]],
+                Metrics: [
+                  { Name: "matched", Unit: "Count" },
+                  { Name: "changed", Unit: "Count" },
+                ],
+              },
+            ],
+          },
+          ...{ cluster: "prod", name: "a", resource_type: "/v1/Pod", matched: 2, changed: 1 },
+        },
+        {
+          _aws: {
+            Timestamp: 7,
+            CloudWatchMetrics: [
+              {
+                Namespace: "Postern",
+                Dimensions: [["cluster", "name", "resource_type"]],
+                Metrics: [{ Name: "matched", Unit: "Count" }],
+              },
+            ],
+          },
+          ...{ cluster: "prod", name: "b", resource_type: "/v1/Pod", matched: 1 },
+        },
+      ],
+    );
+  });
+
+  it("of nothing are no lines", () => assert.deepEqual(countLines("prod", [], 7), []));
+});

@@ -1,0 +1,28 @@
+import { print } from "./print.ts";
+
+/** Something that happened in a review, as a metric of its own: how often, under which labels. */
+export interface Count {
+  metric: string;
+  labels: Readonly<Record<string, string>>;
+}
+
+/** As lines of JSON that CloudWatch reads as metrics: one for each set of labels, by which it also counts clusters apart. */
+export const countLines = (cluster: string, counts: readonly Count[], time: number): string[] => {
+  const bySet = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
+  return [...bySet].map((same) => {
+    const labels = { cluster, ...same[0]?.labels };
+    const sums = [...Map.groupBy(same, ({ metric }) => metric)].map(([metric, all]) => [metric, all.length] as const);
+    const Metrics = sums.map(([Name]) => ({ Name, Unit: "Count" }));
+    const directive = { Namespace: "Postern", Dimensions: [Object.keys(labels)], Metrics };
+    return JSON.stringify({
+      _aws: { Timestamp: time, CloudWatchMetrics: [directive] },
+      ...labels,
+      ...Object.fromEntries(sums),
+    });
+  });
+};
+
+/** Has CloudWatch count, by what a Lambda prints. */
+export const printCounts = (cluster: string, counts: readonly Count[]): void => {
+  for (const one of countLines(cluster, counts, Date.now())) print(`${one}\n`);
+};

@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { describe, it } from "node:test";
+import { Failure } from "../failure.ts";
+import { type Engine, engine, evaluate, warm } from "./engine.ts";
+
+const soon = (milliseconds: number) => Date.now() + milliseconds;
+const patient = () => soon(60_000);
+/** The value, or why there is none. */
+const outcome = (own: Engine, source: string, deadline = patient()) =>
+  own.evaluate(source, deadline).catch((error: Error) => error.message);
+
+const nested = (depth: number, open = "[", close = "]") => `a: ${open.repeat(depth)}${close.repeat(depth)}`;
+const doubling = Array.from({ length: 40 }, (_, index) =>
+  index === 0 ? 'a0: "xx"' : `a${index}: "\\(a${index - 1})\\(a${index - 1})"`,
+).join("\n");
+const endless = `import "list"
+a: len([for i in list.Range(0, 10000, 1) for j in list.Range(0, 10000, 1) for k in list.Range(0, 10000, 1) {i+j+k}])`;
+const late = "the script did not end in time";
+const memory = "the script needs more than 128 MiB of memory";
+
+describe("engine", () => {
+  it("is shared by a process, and may be started early", async () => {
+    warm();
+    assert.equal(await evaluate("a: 1 + 1"), '{"a":2}');
+  });
+
+  it("says what CUE says", async () => {
+    await assert.rejects(evaluate("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
+    await assert.rejects(evaluate("a: b"), { message: 'a: reference "b" not found' });
+    await assert.rejects(evaluate("a: {"), { message: "expected '}', found 'EOF'" });
+  });
+
+  const small = engine(128);
+  const hostile: [what: string, source: string, message: string | RegExp][] = [
+    ["nests lists too deeply", nested(100_000), "the script nests too deeply"],
+    ["nests brackets too deeply", nested(1_000_000, "(", ")"), "the script nests too deeply"],
+    ["repeats a text for ever", 'import "strings"\na: len(strings.Repeat("x", 1000000000))', memory],
+    ["doubles a text again and again", doubling, memory],
+    [
+      "has a value that is too long",
+      'import "strings"\na: strings.Repeat("x", 5000000)',
+      /^its value has more than 4194304/,
+    ],
+    ["is too long itself", `a: "${"é".repeat(2 ** 21)}"`, /^the script and its object have more than 4194304 bytes$/],
+    ["goes round in circles", "#L: {n: #L}\na: #L", /structural cycle/],
+    [
+      "has an expression that would be slow elsewhere",
+      `import "regexp"\na: regexp.Match("(x+x+)+y", "${"x".repeat(99)}")`,
+      '{"a":false}',
+    ],
+    [
+      "reaches for the machine",
+      'import "tool/exec"\na: exec.Run & {cmd: "ls", stdout: string}',
+      /cannot convert incomplete/,
+    ],
+  ];
+  for (const [what, source, message] of hostile)
+    it(`gets over a script that ${what}`, async () => {
+      const said = await outcome(small, source);
+      if (typeof message === "string") assert.equal(said, message);
+      else assert.match(said, message);
+      assert.equal(await outcome(small, "a: 1"), '{"a":1}');
+    });
+
+  it("ends a script that doesn't end, in time, and goes on with the others", async () => {
+    const own = engine();
+    await own.evaluate("a: 0");
+    const all = [
+      outcome(own, endless, soon(700)),
+      ...Array.from({ length: 19 }, (_, index) => outcome(own, `a: ${index}`)),
+      outcome(own, "a: 1", soon(-1)),
+    ];
+    const wanted = [late, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), late];
+    assert.deepEqual(await Promise.all(all), wanted);
+    await assert.rejects(own.evaluate(endless, soon(300)), (error) => error instanceof Failure && error.code === 504);
+    assert.equal(await outcome(own, "a: 1"), '{"a":1}');
+  });
+
+  it("lets those that were asked behind a fatal one have their values", async () => {
+    const own = engine(128);
+    const all = [nested(100_000), "a: 1", doubling, "a: 2"].map((source) => outcome(own, source));
+    assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
+  });
+
+  it("takes an object as large as the API server's largest", async () => {
+    const items = Array.from({ length: 9000 }, (_, index) => ({
+      name: `item-${index}`,
+      value: { text: "of some length that values of objects have, more or less".repeat(2), number: index },
+    }));
+    const json = JSON.stringify({ items });
+    assert.ok(json.length > 1.4e6);
+    assert.equal(await outcome(engine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
+  });
+
+  it("doesn't keep a process alive, but as long as something is evaluated", async () => {
+    const module = new URL("engine.ts", import.meta.url).href;
+    const program = `import { evaluate } from ${JSON.stringify(module)}; evaluate("a: 1").then(console.log);`;
+    const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let said = "";
+    child.stdout.on("data", (data) => {
+      said += data;
+    });
+    const [code] = await once(child, "exit", { signal: AbortSignal.timeout(60_000) });
+    assert.deepEqual([code, said], [0, '{"a":1}\n']);
+  });
+});

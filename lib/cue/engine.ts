@@ -1,0 +1,154 @@
+import type { Worker } from "node:worker_threads";
+import { Failure } from "../failure.ts";
+import { place } from "./place.ts";
+
+/** What a thread is started with. */
+export interface Orders {
+  wasm: string;
+  glue: string;
+  /** The most memory that CUE takes; a multiple of a page of WebAssembly's memory. */
+  megabytes: number;
+  /** Of what a value may have, in characters. */
+  longest: number;
+}
+
+/** What a thread tells: that it may be asked, what came of what it was asked, or why it ends. */
+export interface Message {
+  ready?: true;
+  value?: string;
+  error?: string;
+  fatal?: string;
+  /** Of bytes, how many CUE holds. */
+  memory?: number;
+}
+
+export interface Engine {
+  /** The value of a CUE text, as JSON; rejects with CUE's message where it has none, or at a time as `Date.now()` tells it. */
+  evaluate(source: string, deadline?: number): Promise<string>;
+  /** Starts it, so that the first evaluation needn't. */
+  warm(): void;
+}
+
+interface Job {
+  source: string;
+  resolve(value: string): void;
+  reject(error: Error): void;
+  timer?: NodeJS.Timeout;
+}
+
+/** A thread on its way or at work. */
+interface Thread {
+  worker?: Worker;
+  isReady: boolean;
+}
+
+/** Bytes of source and characters of value; a megabyte of object takes CUE some 200 MiB. */
+const longest = 4 * 2 ** 20;
+/** The longest that a cluster waits for an answer, in milliseconds; who says nothing waits as long. */
+const patience = 30_000;
+
+/**
+ * CUE in a thread of its own, for an evaluation can only be ended together with its thread. One is evaluated at a time;
+ * who made the thread end is told so, and those behind it get a new one. An idle thread doesn't keep the process alive.
+ */
+export const engine = (megabytes = 512): Engine => {
+  const waiting: Job[] = [];
+  let current: Job | undefined;
+  let thread: Thread | undefined;
+
+  const start = (): Thread => {
+    const own: Thread = { isReady: false };
+    const over = (sentence: string) => lost(own, new Failure(500, sentence));
+    place()
+      .then(({ worker: file, wasm, glue }) => {
+        if (thread !== own) return;
+        const workerData: Orders = { wasm, glue, megabytes, longest };
+        // Loaded where a script is evaluated, and not at every cold start.
+        const { Worker } = process.getBuiltinModule("node:worker_threads");
+        // Neither our environment nor our flags concern it.
+        const worker = new Worker(file, { workerData, env: {}, execArgv: [] });
+        own.worker = worker;
+        worker.on("message", (message: Message) => heard(own, message));
+        worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
+        worker.on("exit", () => over("CUE ended before it had a value"));
+        // After the listeners, which would undo it.
+        worker.unref();
+      })
+      .catch((error) => over(`CUE can't be started: ${error instanceof Error ? error.message : error}`));
+    return own;
+  };
+
+  const drop = () => {
+    thread?.worker?.terminate();
+    thread = undefined;
+  };
+
+  const heard = (from: Thread, { ready, value, error, fatal, memory = 0 }: Message) => {
+    if (from !== thread) return;
+    if (fatal !== undefined) return lost(from, new Error(fatal));
+    if (ready) from.isReady = true;
+    else if (current) {
+      const job = finished(current);
+      if (value === undefined) job.reject(new Error(error ?? "CUE has no value"));
+      else job.resolve(value);
+      // Go never gives memory back.
+      if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) {
+        drop();
+        thread = start();
+      }
+    }
+    next();
+  };
+
+  /** Without its thread, one evaluation fails: the one that it was about, or would have been. */
+  const lost = (from: Thread, why: Error) => {
+    if (from !== thread) return;
+    drop();
+    const job = current ?? waiting.shift();
+    if (job) finished(job).reject(why);
+    next();
+  };
+
+  const finished = (job: Job): Job => {
+    clearTimeout(job.timer);
+    if (job === current) current = undefined;
+    return job;
+  };
+
+  const late = (job: Job) => {
+    if (job === current) drop();
+    else waiting.splice(waiting.indexOf(job), 1);
+    finished(job).reject(new Failure(504, "the script did not end in time"));
+    next();
+  };
+
+  const next = () => {
+    if (current || waiting.length === 0) return;
+    thread ??= start();
+    if (!thread.isReady) return;
+    current = waiting.shift();
+    if (current === undefined) return;
+    thread.worker?.postMessage(current.source);
+  };
+
+  return {
+    evaluate: (source, deadline = Date.now() + patience) =>
+      new Promise((resolve, reject) => {
+        if (Buffer.byteLength(source) > longest)
+          return reject(new Error(`the script and its object have more than ${longest} bytes`));
+        const job: Job = { source, resolve, reject };
+        // Timers take no more than 31 bits.
+        job.timer = setTimeout(late, Math.min(Math.max(deadline - Date.now(), 0), 2 ** 31 - 1), job);
+        waiting.push(job);
+        next();
+      }),
+    warm: () => {
+      thread ??= start();
+    },
+  };
+};
+
+const shared = engine();
+
+/** The process's own engine; see there. */
+export const { evaluate, warm } = shared;

@@ -1,0 +1,61 @@
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+
+/** One page of WebAssembly's memory, in bytes. */
+export const page = 65_536;
+
+/** Reads a WebAssembly program, and gives its memory an end: so many pages. */
+export const limited = (file: string, pages: number): Uint8Array => {
+  const descriptor = openSync(file, "r");
+  try {
+    const { size } = fstatSync(descriptor);
+    const head = Buffer.alloc(Math.min(size, page));
+    readSync(descriptor, head, 0, head.length, 0);
+    const { start, end, least } = memoryIn(head);
+    // One memory, which has a least and a most.
+    const body = [1, 1, ...number(least), ...number(pages)];
+    const section = Buffer.from([memory, body.length, ...body]);
+    // What follows is read to where it belongs: a copy of it all would take longer than the reading.
+    const program = Buffer.allocUnsafe(size - (end - start) + section.length);
+    head.copy(program, 0, 0, start);
+    section.copy(program, start);
+    for (let at = end, to = start + section.length; at < size; ) {
+      const read = readSync(descriptor, program, to, size - at, at);
+      if (read === 0) throw new Error(`${file} ends too early`);
+      at += read;
+      to += read;
+    }
+    return program;
+  } finally {
+    closeSync(descriptor);
+  }
+};
+
+/** The section's number. */
+const memory = 5;
+
+const memoryIn = (program: Buffer): { start: number; end: number; least: number } => {
+  let at = 8;
+  const next = () => {
+    let value = 0;
+    for (let shift = 0; ; shift += 7) {
+      const byte = program[at++] ?? 0;
+      value |= (byte & 127) << shift;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < program.length) {
+    const start = at;
+    const id = next();
+    const length = next();
+    const end = at + length;
+    if (id === memory) {
+      at += 2;
+      return { start, end, least: next() };
+    }
+    at = end;
+  }
+  throw new Error("the program says nothing of its memory");
+};
+
+/** As WebAssembly writes numbers: seven bits a byte, the least first. */
+const number = (value: number): number[] => (value < 128 ? [value] : [(value & 127) | 128, ...number(value >>> 7)]);

@@ -1,0 +1,67 @@
+import { access, mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { inflateRawSync } from "node:zlib";
+
+/** The files that CUE runs from. */
+export interface Place {
+  worker: string;
+  wasm: string;
+  /** Go's half of it in JavaScript. */
+  glue: string;
+}
+
+/** CUE's program as its package brings it: as one stream that zip files hold as well. */
+export interface Packed {
+  deflated: Uint8Array;
+  crc: number;
+  size: number;
+}
+
+const home = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
+const cache = fileURLToPath(new URL("../../node_modules/.cache/postern/", import.meta.url));
+/** With a hash in its name. */
+const program = /^cue\.wasm\.full\.inline-.*\.js$/;
+const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
+
+/** The program's halves, in the package. */
+export const packed = async (): Promise<{ wasm: Packed; glue: Uint8Array }> => {
+  const text = await readFile(await inPackage(program), "latin1");
+  const start = text.indexOf('"H4sI') + 1;
+  const gzip = Buffer.from(text.slice(start, text.indexOf('"', start)), "base64");
+  // Ten bytes in front, for its header says that it has neither name nor comment.
+  if (start === 0 || gzip[3] !== 0) throw new Error("cue-wasm doesn't hold its program as one gzip");
+  const wasm = {
+    deflated: gzip.subarray(10, -8),
+    crc: gzip.readUInt32LE(gzip.length - 8),
+    size: gzip.readUInt32LE(gzip.length - 4),
+  };
+  return { wasm, glue: await readFile(await inPackage(/^wasm_exec\.full-.*\.js$/)) };
+};
+
+const inPackage = async (name: RegExp): Promise<string> => {
+  const found = (await readdir(home)).filter((file) => name.test(file)).sort();
+  if (found[0] === undefined) throw new Error(`cue-wasm has no file such as ${name.source}`);
+  return join(home, found[0]);
+};
+
+/** Unpacks CUE beside its package, once for all; in a bundle its files are at hand (infra/cue.ts). */
+export const place = async (): Promise<Place> => {
+  const folder = join(cache, basename(await inPackage(program), ".js"));
+  const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
+  const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);
+  if (isThere === undefined) {
+    const { wasm, glue } = await packed();
+    await mkdir(folder, { recursive: true });
+    await settle(files.wasm, inflateRawSync(wasm.deflated));
+    await settle(files.glue, glue);
+  }
+  return { worker, ...files };
+};
+
+/** Nobody ever finds half a file, though several may unpack at once. */
+const settle = async (file: string, contents: Uint8Array): Promise<void> => {
+  const own = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}`;
+  await writeFile(own, contents);
+  await rename(own, file);
+};

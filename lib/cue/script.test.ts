@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { evaluate } from "./engine.ts";
+import { parted } from "./script.ts";
+
+const pieces = [
+  ...[
+    "a: 1",
+    'b: "c"',
+    "d: 'e'",
+    "f: _ @tag(g)",
+    'h: #"i"#',
+    'j: """\n  k\n  """',
+    'l: "\\(1)"',
+    "m: [1, {n: 2}]",
+    "// o\n",
+  ],
+  ...[
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    '"',
+    "'",
+    '"""',
+    "\\(",
+    "\\",
+    "#",
+    '#"',
+    '"#',
+    "@x(",
+    ",",
+    "\n",
+    " ",
+    ":",
+    "//",
+    "_",
+  ],
+  ...["package p\n", "import ", '"list"', "import (\n", "p: list.Max([1])\n"],
+];
+
+describe("parted", () => {
+  it("agrees with CUE on what is a script, and on nothing else than a script is put between braces", () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
+        const script = parts.join("");
+        const verdict = (source: string) =>
+          // What isn't concrete is a script all the same.
+          evaluate(source).then(
+            () => true,
+            ({ message }: Error) => /^cue: marshal error/.test(message),
+          );
+        const between = () => {
+          const { imports, declarations } = parted(script);
+          return `${imports}\n_u: {\n${declarations}\n}\n`;
+        };
+        let wrapped: string | undefined;
+        try {
+          wrapped = between();
+        } catch (error) {
+          assert.equal((error as Error).constructor, Error);
+        }
+        assert.equal(wrapped !== undefined && (await verdict(wrapped)), await verdict(script), wrapped);
+      }),
+      { numRuns: 500 },
+    ));
+
+  it("takes no longer for what is long", () => {
+    const deep = `a: ${'"\\('.repeat(300_000)}1${')"'.repeat(300_000)}\n`;
+    assert.equal(parted(deep).declarations, deep);
+    const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;
+    assert.equal(parted(wide).imports, 'import "list"');
+  });
+});

@@ -1,0 +1,167 @@
+/** A script whose imports and declarations can be put in different places. */
+export interface Script {
+  imports: string;
+  declarations: string;
+}
+
+/**
+ * Takes a script apart, as it stands: its `package` clause goes, its imports come out. An `Error` says what would let it
+ * out of the braces that are put around it, or what it may not import.
+ */
+export const parted = (script: string): Script => {
+  const tokens = tokensOf(script);
+  const isName = (token: Token | undefined) => token?.kind === "word";
+  let at = 0;
+  const cuts: [start: number, end: number][] = [];
+  const skip = () => {
+    while (tokens[at]?.kind === "attribute" || tokens[at]?.text === ",") at++;
+  };
+  const cut = (last: number) => {
+    const [start, end] = [tokens[at]?.start ?? 0, tokens[last]?.end ?? script.length];
+    const behind = tokens[last + 1];
+    if (behind && behind.text !== "," && !script.slice(end, behind.start).includes("\n"))
+      throw new Error(`a comma or a new line must follow ${script.slice(start, end)}`);
+    // The comma behind it goes along.
+    at = behind?.text === "," ? last + 2 : last + 1;
+    cuts.push([start, tokens[at - 1]?.end ?? end]);
+    skip();
+  };
+  skip();
+  if (tokens[at]?.text === "package") {
+    if (!isName(tokens[at + 1])) throw new Error("package must be followed by a name");
+    cut(at + 1);
+  }
+  const imports: string[] = [];
+  while (tokens[at]?.text === "import") {
+    const first = tokens[at + 1];
+    const last =
+      first?.text === "("
+        ? tokens.findIndex(({ text }, index) => index > at && text === ")")
+        : at + (isName(first) ? 2 : 1);
+    const found = tokens.slice(at, last + 1);
+    const paths = found.filter(({ kind }) => kind === "string");
+    if (paths.length === 0 && first?.text !== "(") throw new Error("import must be followed by a path");
+    for (const { text } of paths) check(text);
+    imports.push(script.slice(found[0]?.start, found.at(-1)?.end));
+    cut(last);
+  }
+
+  let declarations = "";
+  let rest = 0;
+  for (const [start, end] of cuts) {
+    declarations += script.slice(rest, start);
+    rest = end;
+  }
+  return { imports: imports.join("\n"), declarations: declarations + script.slice(rest) };
+};
+
+const check = (path: string): void => {
+  if (path.includes("\\")) throw new Error(`the import ${path} must be written without escapes`);
+  if (/^[#"']*tool(?![^/:"'#])/.test(path)) throw new Error(`${path} can't be imported: scripts have no tools here`);
+};
+
+interface Token {
+  kind: "word" | "string" | "attribute" | "other";
+  text: string;
+  start: number;
+  end: number;
+}
+
+/** In front of what each pattern takes, in this order. */
+const patterns = {
+  blank: /(?:\s|\uFEFF|\/\/[^\n]*)+/y,
+  quote: /(#*)("""|'''|"|')/y,
+  attribute: /@[\p{L}\d_$]*(?=\()/uy,
+  word: /[\p{L}\d_$#]+/uy,
+};
+const closing: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
+
+/** What is open: a bracket, or a string of which an interpolation is. */
+interface Open {
+  text: string;
+  closes: string;
+  string?: Quote;
+}
+interface Quote {
+  hashes: string;
+  quote: string;
+  start: number;
+}
+
+/**
+ * The script's words, strings and signs outside of brackets, but for those in the brackets of an import. Nothing is
+ * called by itself here, however deep it nests.
+ */
+const tokensOf = (script: string): Token[] => {
+  const tokens: Token[] = [];
+  const open: Open[] = [];
+  let at = 0;
+  const matched = (pattern: RegExp): RegExpExecArray | null => {
+    pattern.lastIndex = at;
+    return pattern.exec(script);
+  };
+  const isHead = () => open.length === 0 || (open.length === 1 && open[0]?.text === "import");
+  const add = (kind: Token["kind"], start: number) => {
+    if (isHead()) tokens.push({ kind, text: script.slice(start, at), start, end: at });
+  };
+
+  /** Goes on inside a string, to its end or into an interpolation. */
+  const inString = (string: Quote) => {
+    const { hashes, quote, start } = string;
+    const [end, escaping] = [quote + hashes, `\\${hashes}`];
+    for (; at < script.length; at++) {
+      if (script.startsWith(end, at)) {
+        at += end.length;
+        return add("string", start);
+      }
+      if (script.startsWith(escaping, at)) {
+        at += escaping.length;
+        if (script[at] === "(") {
+          at++;
+          return open.push({ text: "(", closes: ")", string });
+        }
+      } else if (script[at] === "\n" && quote.length === 1) break;
+    }
+    throw new Error(`the text that begins in line ${lineOf(script, start)} has no end`);
+  };
+
+  while (at < script.length) {
+    const start = at;
+    const blank = matched(patterns.blank);
+    if (blank) {
+      at += blank[0].length;
+      continue;
+    }
+    const quote = matched(patterns.quote);
+    if (quote) {
+      at += quote[0].length;
+      inString({ hashes: quote[1] ?? "", quote: quote[2] ?? "", start });
+      continue;
+    }
+    const attribute = matched(patterns.attribute);
+    const word = attribute ?? matched(patterns.word);
+    const sign = script[at] ?? "";
+    at += word?.[0].length ?? 1;
+    const closes = word ? undefined : closing[sign];
+    if (attribute) {
+      add("attribute", start);
+      // Its brackets are nobody's declarations.
+      open.push({ text: "@", closes: ")" });
+      at++;
+    } else if (closes !== undefined) {
+      const isImport = sign === "(" && tokens.at(-1)?.text === "import";
+      add("other", start);
+      open.push({ text: isImport ? "import" : sign, closes });
+    } else if (!word && /[)\]}]/.test(sign)) {
+      const last = open.pop();
+      if (last?.closes !== sign) throw new Error(`the "${sign}" in line ${lineOf(script, start)} closes nothing`);
+      if (last.string) inString(last.string);
+      else if (last.text !== "@") add("other", start);
+    } else add(word ? "word" : "other", start);
+  }
+  const last = open.at(-1);
+  if (last) throw new Error(`a bracket has no end: "${last.closes}" is missing`);
+  return tokens;
+};
+
+const lineOf = (script: string, at: number) => script.slice(0, at).split("\n").length;

@@ -1,0 +1,76 @@
+import { createRequire } from "node:module";
+import { parentPort, workerData } from "node:worker_threads";
+import type { Message, Orders } from "./engine.ts";
+import { limited, page } from "./memory.ts";
+
+// What Go's half in JavaScript and CUE leave in the global scope, which is this thread's alone.
+declare global {
+  var fs: { writeSync(file: number, bytes: Uint8Array): number };
+  var Go: new () => {
+    importObject: object;
+    exit(code: number): void;
+    run(instance: Instance): Promise<void>;
+  };
+  var CueWasmAPI: { _toJSONImpl?(source: string): { value: string; error: string | null } | undefined };
+}
+
+// Of WebAssembly, which the types of Node leave out, what is used here.
+interface Instance {
+  exports: { mem: { buffer: ArrayBuffer } };
+}
+interface WebAssembly {
+  instantiate(program: Uint8Array, imports: object): Promise<{ instance: Instance }>;
+}
+
+const { wasm, glue, megabytes, longest } = workerData as Orders;
+const tell = (message: Message) => parentPort?.postMessage(message);
+
+/** The beginning of what Go writes before it dies. */
+let said = "";
+let isOver = false;
+
+globalThis.CueWasmAPI = {};
+createRequire(glue)(glue);
+globalThis.fs.writeSync = (_, bytes) => {
+  if (said.length < 1000) said += Buffer.from(bytes).toString();
+  return bytes.length;
+};
+
+const go = new globalThis.Go();
+go.exit = () => {
+  isOver = true;
+};
+/** What CUE makes of a text. It doesn't survive everything; then this thread ends as well. */
+const answer = (source: string, { mem }: Instance["exports"]): Message => {
+  try {
+    const result = globalThis.CueWasmAPI._toJSONImpl?.(source);
+    if (!isOver && result !== undefined) {
+      const memory = mem.buffer.byteLength;
+      if (result.error) return { error: result.error, memory };
+      if (result.value.length > longest) return { error: `its value has more than ${longest} characters`, memory };
+      return { value: result.value, memory };
+    }
+  } catch (error) {
+    said += String(error);
+  }
+  return { fatal: causeOf(said) };
+};
+
+const causeOf = (text: string): string => {
+  if (/out of memory|cannot allocate|failed to allocate/i.test(text))
+    return `the script needs more than ${megabytes} MiB of memory`;
+  if (/stack overflow|stack exceeds|call stack size/i.test(text)) return "the script nests too deeply";
+  return `the script made CUE fail: ${text.trim().split("\n")[0]?.slice(0, 300)}`;
+};
+
+const program = limited(wasm, (megabytes * 2 ** 20) / page);
+const { instantiate } = Reflect.get(globalThis, "WebAssembly") as WebAssembly;
+instantiate(program, go.importObject).then(({ instance }) => {
+  go.run(instance).catch(() => {});
+  parentPort?.on("message", (source: string) => {
+    const message = answer(source, instance.exports);
+    tell(message);
+    if (message.fatal !== undefined) parentPort?.close();
+  });
+  tell({ ready: true });
+});

@@ -1,0 +1,35 @@
+import type { LabelSelector } from "../rule.ts";
+import type { Labels } from "./label.ts";
+
+type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
+
+/** What a key and a value may be made of; whatever else is in one, no object has it. */
+const part = /^[-A-Za-z0-9_./]{0,317}$/;
+
+const requirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [
+  ...Object.entries(matchLabels).map(([key, value]): Requirement => ({ key, operator: "In", values: [value] })),
+  ...matchExpressions,
+];
+
+/** A label selector as a request's query has it; undefined where no object can have such labels. */
+export const selectionOf = (selector: LabelSelector): string | undefined => {
+  const terms = requirements(selector).map(({ key, operator, values = [] }) => {
+    if (!part.test(key)) return operator === "DoesNotExist" || operator === "NotIn" ? "" : undefined;
+    if (operator === "Exists") return key;
+    if (operator === "DoesNotExist") return `!${key}`;
+    const possible = values.filter((value) => part.test(value));
+    if (operator === "NotIn") return possible.length > 0 ? `${key} notin (${possible.join()})` : "";
+    return operator === "In" && possible.length > 0 ? `${key} in (${possible.join()})` : undefined;
+  });
+  return terms.includes(undefined) ? undefined : terms.filter(Boolean).join();
+};
+
+/** Whether a label selector takes an object with these labels. */
+export const isSelected = (selector: LabelSelector, labels: Labels = {}): boolean =>
+  requirements(selector).every(({ key, operator, values = [] }) => {
+    const value = Object.hasOwn(labels, key) ? labels[key] : undefined;
+    if (operator === "Exists") return value !== undefined;
+    if (operator === "DoesNotExist") return value === undefined;
+    const isAmong = value !== undefined && values.includes(value);
+    return operator === "NotIn" ? !isAmong : operator === "In" && isAmong;
+  });

@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { policyCases } from "../../test/policies.ts";
+import { evaluate } from "../cue/engine.ts";
+import { draft } from "../patch.ts";
+import { completed, refusalOf } from "./admission.ts";
+
+const cue = (source: string) => evaluate(source);
+
+test("it lets in the measured policies that are to be let in, scripts compiled", async () => {
+  const judged = policyCases.filter(({ expect }) => expect.policy !== undefined);
+  for (const { id, policies, expect } of judged) {
+    const refusals = await Promise.all(policies.map((policy) => refusalOf(policy, cue)));
+    const refused = refusals.some((refusal) => refusal !== undefined);
+    assert.equal(refused, expect.policy === "rejected", `${id}: ${refusals.join()}`);
+  }
+  assert.ok(judged.length > 270);
+});
+
+const override = (overriders: object) => ({
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterOverridePolicy",
+  metadata: { name: "p" },
+  spec: { overrideRules: [{ overriders }] },
+});
+const validate = (rule: object) => ({
+  ...override({}),
+  kind: "ClusterValidatePolicy",
+  spec: { validateRules: [rule] },
+});
+const over = "spec.overrideRules[0].overriders";
+
+test("it names all faults of a policy before it compiles anything", async () => {
+  const wrong = override({ cue: "a: b", plaintext: [{ op: "move", path: "/a" }, { op: "add" }] });
+  assert.equal(
+    await refusalOf(wrong, cue),
+    `${over}.plaintext[0].op must be add, replace or remove, not "move"; ${over}.plaintext[1].path is missing`,
+  );
+});
+
+const scripts: [name: string, policy: unknown, refusal: RegExp | undefined][] = [
+  [
+    "a script that names what isn't there",
+    override({ cue: "a: b" }),
+    /^spec.overrideRules\[0\].overriders.cue does not compile: .*reference "b" not found/,
+  ],
+  [
+    "a validate script that contradicts itself",
+    validate({ cue: "a: 1 & 2" }),
+    /^spec.validateRules\[0\].cue does not compile: /,
+  ],
+  ["a tool package", override({ cue: 'import "tool/exec"\npatches: []' }), /tool/],
+  [
+    "a rendering of its template",
+    validate({
+      renderedCue: "a: b",
+      template: { type: "condition", condition: { cond: "Exist", dataRef: { from: "old", path: "a" } } },
+    }),
+    /^spec.validateRules\[0\].renderedCue does not compile: /,
+  ],
+];
+for (const [name, policy, refusal] of scripts)
+  test(`it refuses ${name}`, async () => assert.match((await refusalOf(policy, cue)) ?? "", refusal ?? /^$/));
+
+test("it leaves alone a rendering without a template, which never runs", async () => {
+  assert.equal(await refusalOf(override({ renderedCue: "a: b" }), cue), undefined);
+});
+
+test("it refuses scripts, and no renderings, where there is no CUE", async () => {
+  assert.equal(
+    await refusalOf(override({ cue: "patches: []" }), undefined),
+    `${over}.cue is a script, and scripts are turned off here`,
+  );
+  const template = { type: "labels", operation: "remove", path: "a" };
+  assert.equal(await refusalOf(override({ template, renderedCue: "a: b" }), undefined), undefined);
+});
+
+test("it judges no update anew that leaves the spec as it was", async () => {
+  const wrong = override({ cue: "a: b" });
+  assert.equal(await refusalOf({ ...wrong, metadata: { name: "p", finalizers: [] } }, cue, wrong), undefined);
+  assert.notEqual(await refusalOf(wrong, cue, override({ cue: "a: c" })), undefined);
+});
+
+const render = {
+  renderedOverride: ({ type }: { type: string }) => `override ${type}`,
+  renderedCondition: ({ cond, affectMode }: { cond: string; affectMode?: string }) => `${affectMode} ${cond}`,
+};
+const after = (policy: object, before?: object) => {
+  const { value, changes } = draft(policy);
+  completed(value, render, before);
+  return changes();
+};
+const template = { type: "labels", operation: "remove", path: "a" };
+
+test("it renders templates, and says of a condition what its mode is", () => {
+  assert.deepEqual(after(override({ template })), [
+    { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: "override labels" },
+  ]);
+  const condition = { cond: "Exist" };
+  assert.deepEqual(after(validate({ renderedCue: "old", template: { type: "condition", condition } })), [
+    { op: "add", path: "/spec/validateRules/0/template/condition/affectMode", value: "reject" },
+    { op: "replace", path: "/spec/validateRules/0/renderedCue", value: "reject Exist" },
+  ]);
+});
+
+test("it changes nothing where all is there", () => {
+  assert.deepEqual(after(override({ template, renderedCue: "override labels" })), []);
+  assert.deepEqual(after(override({ template }), override({ template })), []);
+});
+
+test("it removes a rendering that has no template, or none that can be rendered", () => {
+  const removal = [{ op: "remove", path: "/spec/overrideRules/0/overriders/renderedCue" }];
+  assert.deepEqual(after(override({ renderedCue: "a" })), removal);
+  assert.deepEqual(after(override({ renderedCue: "a", template: null })), removal);
+});
+
+test("it leaves whatever is no policy to be refused", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (spec) => {
+      const policy = { ...override({}), spec };
+      after(policy);
+      after({
+        ...policy,
+        spec: { overrideRules: [spec, { overriders: spec }], validateRules: [spec, { template: spec }] },
+      });
+    }),
+  );
+  const nested = JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
+  assert.deepEqual(after(override({ template: nested, renderedCue: "a" })), []);
+});

@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { Failure } from "../failure.ts";
+import { blamed, blamedIn, rulesOf, shown } from "./blame.ts";
+import type { Policy } from "./kinds.ts";
+
+const policy: Policy = {
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "OverridePolicy",
+  metadata: { namespace: "team", name: "caps" },
+  spec: { overrideRules: [] },
+};
+
+suite("a failure of a policy", () => {
+  test("names it and the rule, and keeps what was thrown", () => {
+    const cause = new Error("there is no path");
+    const failure = blamed(policy, "overrideRules", 2, cause);
+    assert.ok(failure instanceof Failure);
+    assert.equal(failure.message, "OverridePolicy team/caps, overrideRules[2]: there is no path");
+    assert.deepEqual([failure.code, failure.cause], [500, cause]);
+    assert.equal(blamedIn(failure), policy);
+  });
+
+  test("keeps the code of a failure", () => {
+    assert.equal(blamed(policy, "overrideRules", 0, new Failure(503, "it does not answer")).code, 503);
+  });
+
+  test("can be of a policy without a name, and of whatever was thrown", () => {
+    const nameless = { kind: "ClusterValidatePolicy", metadata: { name: 5 } } as unknown as Policy;
+    const { message } = blamed(nameless, "validateRules", 0, "a text");
+    assert.equal(message, "ClusterValidatePolicy without a name, validateRules[0]: a text");
+    const bare = { kind: "ClusterValidatePolicy" } as Policy;
+    assert.equal(
+      blamed(bare, "validateRules", 0, null).message,
+      "ClusterValidatePolicy without a name, validateRules[0]: null",
+    );
+  });
+
+  test("is told from others", () => {
+    for (const other of [new Failure(500, "a"), new Error("a"), "a", null]) assert.equal(blamedIn(other), undefined);
+  });
+
+  test("is told where its rules can't be read", () => {
+    const odd = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as Policy;
+    try {
+      rulesOf(odd, "overrideRules");
+      assert.fail("they can be read");
+    } catch (error) {
+      assert.equal(String(error), "Error: OverridePolicy team/caps: spec.overrideRules[1] must be an object");
+      assert.equal(blamedIn(error), odd);
+    }
+  });
+});
+
+suite("a value in a sentence", () => {
+  const values: [value: unknown, text: string][] = [
+    ["web", '"web"'],
+    ['a"b', '"a\\"b"'],
+    ["a".repeat(100), `"${"a".repeat(80)}"…`],
+    [5, "5"],
+    [true, "true"],
+    [undefined, "undefined"],
+    [null, "null"],
+    [["a"], "a list"],
+    [{ a: 1 }, "an object"],
+  ];
+  for (const [value, text] of values) test(`is shown as ${text.slice(0, 20)}`, () => assert.equal(shown(value), text));
+});

@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import fc from "fast-check";
+import { bookOf, overriding, validating } from "./book.ts";
+import { nameOf, type OverridePolicy, type Policy, type Selector, type Subject, type ValidatePolicy } from "./kinds.ts";
+import { selects } from "./selectors.ts";
+
+const apiVersion = "policy.kcloudlabs.io/v1alpha1";
+const anyPod: Selector = { apiVersion: "v1", kind: "Pod" };
+
+const wide = (name: string, ...resourceSelectors: Selector[]): OverridePolicy => {
+  return {
+    apiVersion,
+    kind: "ClusterOverridePolicy",
+    metadata: { name },
+    spec: { resourceSelectors, overrideRules: [] },
+  };
+};
+const narrow = (namespace: string, name: string, ...resourceSelectors: Selector[]): OverridePolicy => {
+  const spec = { resourceSelectors, overrideRules: [] };
+  return { apiVersion, kind: "OverridePolicy", metadata: { namespace, name }, spec };
+};
+const refusing = (name: string, ...resourceSelectors: Selector[]): ValidatePolicy => {
+  const spec = { resourceSelectors, validateRules: [] };
+  return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec };
+};
+const about = (object: Subject["object"], namespace?: string): Subject => {
+  return { operation: "CREATE", object, ...(namespace !== undefined && { namespace }) };
+};
+const pod = (namespace?: string) => ({ ...anyPod, metadata: { name: "p", ...(namespace && { namespace }) } });
+
+const names = (policies: readonly Policy[], subject: Subject) => overriding(bookOf(policies), subject).map(nameOf);
+
+suite("a book of policies", () => {
+  test("has those of the cluster first, and sorts by name byte by byte, then by namespace", () => {
+    const policies = [
+      narrow("b", "x"),
+      wide("z"),
+      wide("\u{10000}"),
+      wide("\uffff"),
+      wide("a-b"),
+      wide("a"),
+      wide("B"),
+      narrow("b", "a"),
+    ];
+    assert.deepEqual(names(policies, about(pod("b"))), ["B", "a", "a-b", "z", "\uffff", "\u{10000}", "b/a", "b/x"]);
+  });
+
+  test("keeps the order of those with the same name", () => {
+    const twins = [refusing("a", anyPod), refusing("a"), refusing("a", anyPod)];
+    const found = validating(bookOf(twins), about(pod("b")));
+    assert.deepEqual(found, twins);
+    assert.ok(found.every((policy, index) => policy === twins[index]));
+  });
+
+  test("finds those whose selectors take the object, and those without any", () => {
+    const node = { apiVersion: "v1", kind: "Node" };
+    const policies = [wide("all"), wide("pods", anyPod), wide("nodes", node), wide("both", node, anyPod)];
+    assert.deepEqual(names(policies, about(pod("b"))), ["all", "both", "pods"]);
+    assert.deepEqual(names(policies, about({ ...node, metadata: { name: "n" } })), ["all", "both", "nodes"]);
+    assert.deepEqual(names(policies, about({ apiVersion: "v1", kind: "Secret" })), ["all"]);
+  });
+
+  test("names a policy once, however many of its selectors take the object", () => {
+    assert.deepEqual(names([wide("a", anyPod, { ...anyPod, name: "p" })], about(pod("b"))), ["a"]);
+  });
+
+  const scopes: [name: string, policy: OverridePolicy, subject: Subject, concerns: boolean][] = [
+    ["of the object's namespace", narrow("b", "a"), about(pod("b"), "b"), true],
+    ["of another namespace", narrow("a", "a"), about(pod("b"), "b"), false],
+    [
+      "of another namespace that names the object's",
+      narrow("a", "a", { ...anyPod, namespace: "b" }),
+      about(pod("b"), "b"),
+      false,
+    ],
+    ["of the request's namespace, where the object says none", narrow("b", "a"), about(pod(), "b"), true],
+    ["of the namespace that the object says, not the request", narrow("b", "a"), about(pod("c"), "b"), false],
+    [
+      "of another namespace that names the request's, where the object says none",
+      narrow("a", "a", { ...anyPod, namespace: "b" }),
+      about(pod(), "b"),
+      true,
+    ],
+    [
+      "of another namespace that names the request's for other objects",
+      narrow("a", "a", anyPod, { ...anyPod, name: "x", namespace: "b" }),
+      about(pod(), "b"),
+      false,
+    ],
+    [
+      "of a namespace, for an object of the cluster",
+      narrow("b", "a"),
+      about({ apiVersion: "v1", kind: "Node", metadata: { name: "n" } }),
+      false,
+    ],
+    [
+      "of a namespace, for that Namespace itself",
+      narrow("b", "a"),
+      about({ apiVersion: "v1", kind: "Namespace", metadata: { name: "b" } }, "b"),
+      false,
+    ],
+    [
+      "of the cluster that names the request's namespace, where the object says none",
+      wide("a", { ...anyPod, namespace: "b" }),
+      about(pod(), "b"),
+      true,
+    ],
+    [
+      "of the cluster that names a namespace, for that Namespace itself",
+      wide("a", { apiVersion: "v1", kind: "Namespace", namespace: "b" }),
+      about({ apiVersion: "v1", kind: "Namespace", metadata: { name: "b" } }, "b"),
+      false,
+    ],
+  ];
+  for (const [name, policy, subject, concerns] of scopes)
+    test(`${concerns ? "finds" : "leaves out"} a policy ${name}`, () =>
+      assert.equal(names([policy], subject).length, concerns ? 1 : 0));
+
+  test("has no policies for policies, of whatever version", () => {
+    for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])
+      for (const version of ["v1alpha1", "v1"]) {
+        const subject = about({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
+        assert.deepEqual(names([wide("a")], subject), []);
+        assert.deepEqual(validating(bookOf([refusing("a")]), subject), []);
+      }
+    const another = about({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
+    assert.deepEqual(names([wide("a")], another), ["a"]);
+  });
+
+  test("leaves out what is no policy, and keeps policies that can't be read", () => {
+    const odd: unknown[] = [
+      null,
+      "policy",
+      {},
+      { kind: "ConfigMap", metadata: { name: "c" } },
+      { kind: { toString: 1 } },
+      { kind: "ClusterOverridePolicy" },
+      { kind: "ClusterOverridePolicy", metadata: { name: "b" }, spec: { resourceSelectors: "Pod" } },
+      {
+        kind: "ClusterOverridePolicy",
+        metadata: { name: "c" },
+        spec: { resourceSelectors: [null, 1, { apiVersion: {}, kind: [] }] },
+      },
+    ];
+    const found = overriding(bookOf(odd as Policy[]), about({ ...pod("b"), apiVersion: { toString: 1 } as never }));
+    assert.deepEqual(found, [odd[5], odd[6]]);
+  });
+
+  test("is made once for a list", () => {
+    const policies = [wide("a")];
+    assert.equal(bookOf(policies), bookOf(policies));
+    assert.notEqual(bookOf(policies), bookOf([...policies]));
+  });
+
+  test("finds what somebody finds who looks at every policy", () => {
+    const one = (...texts: string[]) => fc.constantFrom(...texts);
+    const kind = { apiVersion: one("v1", "apps/v1"), kind: one("Pod", "Node", "Job") };
+    const namespace = fc.option(one("a", "b"), { nil: undefined });
+    const selector = fc.record({ ...kind, namespace, name: fc.option(one("p", "q"), { nil: undefined }) });
+    const policies = fc.array(fc.tuple(one("a", "b", "c", "d"), fc.array(selector, { maxLength: 3 })));
+    fc.assert(
+      fc.property(policies, fc.record(kind), namespace, (given, object, namespace) => {
+        const all = given.map(([name, selectors]) => refusing(name, ...(selectors as Selector[])));
+        const subject = about({ ...object, metadata: { name: "p" } }, namespace);
+        const expected = all
+          .filter(({ spec }) => selects(spec.resourceSelectors, subject.object, namespace))
+          .toSorted((one, other) =>
+            one.metadata.name < other.metadata.name ? -1 : Number(one.metadata.name > other.metadata.name),
+          );
+        const found = validating(bookOf(all), subject);
+        assert.equal(found.length, expected.length);
+        assert.ok(found.every((policy, index) => policy === expected[index]));
+      }),
+    );
+  });
+
+  test("looks only at policies that may concern a request", () => {
+    let asked = 0;
+    const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
+      const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };
+      const policy = wide(`p${String(index).padStart(4, "0")}`);
+      const spec = { overrideRules: [] };
+      Object.defineProperty(spec, "resourceSelectors", {
+        enumerable: true,
+        get: () => {
+          asked++;
+          return [selector];
+        },
+      });
+      return { ...policy, spec };
+    });
+    const book = bookOf(counted);
+    asked = 0;
+    assert.deepEqual(overriding(book, about(pod("b"))).map(nameOf), ["p0000", "p0001", "p0002"]);
+    assert.ok(asked <= 10);
+  });
+});

@@ -1,0 +1,105 @@
+import type { Condition, Constant } from "../kinds.ts";
+import { isDecimal } from "./numbers.ts";
+import { reference } from "./references.ts";
+import {
+  type Across,
+  type Check,
+  fields,
+  listOf,
+  oneOf,
+  required,
+  shown,
+  text,
+  textMap,
+  texts,
+  textThat,
+  truth,
+  whole,
+} from "./shape.ts";
+
+const decimal: Check = textThat((value) =>
+  isDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,
+);
+
+/** A value that is written out. */
+export const constant: Check = fields<Constant>({
+  string: text,
+  integer: whole,
+  float: decimal,
+  boolean: truth,
+  stringSlice: texts,
+  integerSlice: listOf(whole),
+  floatSlice: listOf(decimal),
+  stringMap: textMap,
+});
+
+const order = [
+  "string",
+  "integer",
+  "float",
+  "boolean",
+  "stringSlice",
+  "integerSlice",
+  "floatSlice",
+  "stringMap",
+] as const;
+
+/** Which field of a constant counts: the first that is set, where an empty list or map is not. */
+export const settled = (constant: Constant | undefined): keyof Constant | undefined =>
+  order.find((field) => {
+    const value = constant?.[field];
+    return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
+  });
+
+const orders = ["Gt", "Gte", "Lt", "Lte"];
+const memberships = ["In", "NotIn"];
+const existences = ["Exist", "NotExist"];
+
+/** Whether a condition only asks for existence, so that what it compares with is ignored. */
+export const asksExistence = ({ cond }: Condition): boolean => existences.includes(cond);
+
+/** A fraction, or a percentage of one: what a value is reckoned with. */
+const operandFault = ({ operation, operationWith }: NonNullable<Condition["valueProcess"]>): string | undefined => {
+  if (operationWith === undefined || operationWith === "") return "is missing";
+  const number = String(operationWith).replace(/%$/, "");
+  if (!isDecimal(number)) return `must be a number or a percentage such as "50%", not ${shown(operationWith)}`;
+  return operation === "/" && Number(number) === 0 && !/[1-9]/.test(number)
+    ? "must not be 0: nothing can be divided by it"
+    : undefined;
+};
+
+const wordOrNumber: Check = (value, at, faults) => (typeof value === "string" ? text : whole)(value, at, faults);
+
+const valueProcess: Check = fields<NonNullable<Condition["valueProcess"]>>(
+  { operation: required(oneOf("+", "-", "*", "/")), operationWith: wordOrNumber },
+  (given, blame) => {
+    const fault = operandFault(given);
+    if (fault) blame("operationWith", fault);
+  },
+);
+
+const comparison: Across<Condition> = (condition, blame) => {
+  const { cond, value, valueRef } = condition;
+  if (asksExistence(condition) || valueRef !== undefined) return;
+  const field = settled(value);
+  const isList = field?.endsWith("Slice");
+  if (field === undefined) blame("value", `is missing; ${cond} needs value or valueRef`);
+  else if (memberships.includes(cond) && !isList)
+    blame("value", `must be a list (stringSlice, integerSlice or floatSlice) for ${cond}, not ${field}`);
+  else if (orders.includes(cond) && (isList || field === "stringMap"))
+    blame("value", `must be a number or a text for ${cond}, not ${field}`);
+};
+
+/** When a validate rule refuses. */
+export const condition: Check = fields<Condition>(
+  {
+    affectMode: (value, at, faults) => (value === "" ? undefined : oneOf("reject", "allow")(value, at, faults)),
+    cond: required(oneOf("Equal", "NotEqual", ...existences, ...memberships, ...orders)),
+    dataRef: required(reference),
+    valueRef: reference,
+    value: constant,
+    valueProcess,
+    message: text,
+  },
+  comparison,
+);

@@ -1,0 +1,164 @@
+import type { OriginOverrider, OverrideTemplate } from "../kinds.ts";
+import { constant, settled } from "./constants.ts";
+import { factor, fractionFault } from "./numbers.ts";
+import {
+  affinity,
+  affinityLists,
+  resources,
+  tolerationFaults,
+  tolerations,
+  topologySpreadConstraints,
+} from "./pods.ts";
+import { reference } from "./references.ts";
+import { labelKeyFault, labelValueFault } from "./selectors.ts";
+import {
+  type Across,
+  anything,
+  type Check,
+  count,
+  fields,
+  listOf,
+  mapOf,
+  oneOf,
+  required,
+  shown,
+  text,
+  textMap,
+  textThat,
+  truth,
+} from "./shape.ts";
+
+const operation: Check = required(oneOf("add", "replace", "remove"));
+
+export const plaintext: Check = listOf(
+  fields({
+    path: required(
+      textThat((value) =>
+        value.startsWith("/") ? undefined : `must be a JSON pointer, which begins with a slash, not ${shown(value)}`,
+      ),
+    ),
+    op: operation,
+    value: anything,
+  }),
+);
+
+type Blame = Parameters<Across<OverrideTemplate>>[1];
+
+const metadata = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: Blame) => {
+  const kind = settled(value);
+  if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
+  // Where nobody reads the key, it need not be one.
+  if (kind !== "stringMap") {
+    if (!path) blame("path", `is missing; it is the key among the ${type}`);
+    else {
+      const fault = labelKeyFault(path.replaceAll("~1", "/").replaceAll("~0", "~"));
+      if (fault) blame("path", fault);
+    }
+  }
+  if (kind === undefined && valueRef === undefined && operation !== "remove")
+    blame("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
+  if (type !== "labels") return;
+  const pairs = kind === "stringMap" ? Object.entries(value?.stringMap ?? {}) : [];
+  for (const [key, given] of pairs.slice(0, 1000)) {
+    const fault = labelValueFault(given);
+    if (fault) blame(`value.stringMap[${shown(key)}]`, fault);
+  }
+  const fault = kind === "string" && labelValueFault(value?.string ?? "");
+  if (fault) blame("value.string", fault);
+};
+
+const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, blame: Blame) => void> = {
+  annotations: metadata,
+  labels: metadata,
+  resources({ resources }, blame) {
+    const names = [resources?.requests, resources?.limits].flatMap((amounts) => Object.keys(amounts ?? {}));
+    if (names.length === 0) blame("resources", "is missing; it lists the requests and limits that are meant");
+  },
+  resourcesOversell({ operation, resourcesOversell: factors = {} }, blame) {
+    const given = Object.entries(factors).filter(([, factor]) => factor !== "");
+    if (given.length === 0)
+      blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
+    // What is removed has no factor: there it only names the resource.
+    if (operation === "remove") return;
+    for (const [name, factor] of given) {
+      const fault = fractionFault(factor);
+      if (fault) blame(`resourcesOversell.${name}`, fault);
+    }
+  },
+  tolerations({ operation, tolerations = [] }, blame) {
+    if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations that are meant");
+    if (operation === "remove") return;
+    for (const fault of tolerationFaults(tolerations, "tolerations")) {
+      const [field = "", ...rest] = fault.split(": ");
+      blame(field, `is wrong: ${rest.join(": ")}`);
+    }
+  },
+  affinity({ operation, affinity = {} }, blame) {
+    const terms = affinityLists(affinity).filter((terms) => terms > 0 || operation === "remove");
+    if (terms.length === 0) blame("affinity", "is missing; at least one of its lists must have a term");
+  },
+};
+
+export const template: Check = fields<OverrideTemplate>(
+  {
+    type: required(oneOf(...Object.keys(payload))),
+    operation,
+    path: text,
+    value: constant,
+    valueRef: reference,
+    resources,
+    resourcesOversell: fields({ cpuFactor: text, memoryFactor: text, diskFactor: text }),
+    tolerations,
+    affinity,
+  },
+  (given, blame) => payload[given.type](given, blame),
+);
+
+const overrider: Check = fields<OriginOverrider>({
+  type: required(
+    oneOf(
+      "annotations",
+      "labels",
+      "nodeSelector",
+      "hostNetwork",
+      "schedulerName",
+      "resourceRequirements",
+      "resourceOversell",
+      "affinity",
+      "tolerations",
+      "topologySpreadConstraints",
+    ),
+  ),
+  operation,
+  replace: truth,
+  containerCount: count,
+  annotations: textMap,
+  labels: textMap,
+  nodeSelector: textMap,
+  hostNetwork: truth,
+  schedulerName: text,
+  resourceRequirements: resources,
+  resourcesOversell: fields({ requests: mapOf(factor), limits: mapOf(factor) }),
+  affinity,
+  tolerations,
+  topologySpreadConstraints,
+});
+
+/** Origin overriders, and what upstream refuses of them, in its words. */
+export const origin: Check = (value, at, faults) => {
+  const before = faults.length;
+  listOf(overrider)(value, at, faults);
+  if (!Array.isArray(value) || faults.length > before) return;
+  // The shape was checked.
+  const given = value as OriginOverrider[];
+  const containersOf = (type: OriginOverrider["type"]) =>
+    new Set(given.filter((one) => one.type === type).map(({ containerCount = 0 }) => containerCount));
+  const required = containersOf("resourceRequirements");
+  if ([...containersOf("resourceOversell")].some((container) => required.has(container)))
+    faults.push(
+      "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
+    );
+  for (const { type, tolerations = [] } of given)
+    if (type === "tolerations" && faults.length < 100)
+      faults.push(...tolerationFaults(tolerations, "spec.affinity.toleration"));
+};

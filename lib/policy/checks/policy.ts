@@ -1,0 +1,71 @@
+import { policyGroup } from "../kinds.ts";
+import { condition } from "./constants.ts";
+import { origin, plaintext, template } from "./overriders.ts";
+import { selector } from "./selectors.ts";
+import {
+  anything,
+  atLeast,
+  type Check,
+  fields,
+  isMap,
+  isTooDeep,
+  listOf,
+  oneOf,
+  own,
+  required,
+  text,
+  texts,
+} from "./shape.ts";
+
+const resourceSelectors = listOf(selector);
+
+const overrideRule = fields({
+  targetOperations: texts,
+  overriders: required(fields({ template, renderedCue: text, cue: text, plaintext, origin })),
+});
+
+const validateRule = fields({
+  targetOperations: texts,
+  template: fields({ type: required(oneOf("condition")), condition: required(condition) }),
+  renderedCue: text,
+  cue: text,
+});
+
+const override = fields({ resourceSelectors, overrideRules: required(listOf(overrideRule)) });
+const validate = fields({ resourceSelectors, validateRules: required(listOf(validateRule)) });
+
+const specs: Record<string, Check> = {
+  OverridePolicy: override,
+  ClusterOverridePolicy: override,
+  ClusterValidatePolicy: validate,
+};
+
+const named = atLeast<{ name?: string; generateName?: string }>(
+  { name: text, generateName: text, namespace: text },
+  ({ name, generateName }, blame) => {
+    if (!name && !generateName) blame("name", "is missing");
+  },
+);
+
+/** The version that policies have. */
+export const policyVersion = `${policyGroup}/v1alpha1`;
+
+/** The kinds that hold policies. */
+export const policyKinds: readonly string[] = Object.keys(specs);
+
+/** Everything that is wrong with a policy, each in a sentence that begins with the field; scripts are not compiled. */
+export const faultsOf = (policy: unknown): string[] => {
+  const faults: string[] = [];
+  if (!isMap(policy)) return ["a policy must be a map"];
+  if (isTooDeep(policy)) return ["the policy is nested too deeply"];
+  const kind = own(policy, "kind");
+  atLeast({
+    apiVersion: required(oneOf(policyVersion)),
+    kind: required(oneOf(...policyKinds)),
+    metadata: required(named),
+    spec: required(typeof kind === "string" && Object.hasOwn(specs, kind) ? (specs[kind] ?? anything) : anything),
+  })(policy, "", faults);
+  if (kind === "OverridePolicy" && faults.length === 0 && !own(Object(policy.metadata), "namespace"))
+    faults.push("metadata.namespace is missing; an OverridePolicy concerns its own namespace alone");
+  return faults;
+};

@@ -1,0 +1,83 @@
+import type { HttpAuth, Reference } from "../kinds.ts";
+import { parsePath } from "../paths.ts";
+import { referred, template } from "./selectors.ts";
+import { anything, type Check, fields, mapOf, oneOf, required, shown, text, textThat } from "./shape.ts";
+
+const path: Check = textThat((value) => {
+  try {
+    parsePath(value);
+    return undefined;
+  } catch (error) {
+    return String(Object(error).message).replace(/^path /, "");
+  }
+});
+
+const isAddress = (text: string) => {
+  const parsed = URL.parse(text);
+  return parsed !== null && /^https?:$/.test(parsed.protocol);
+};
+
+const url: Check = (value, at, faults) => {
+  if (typeof value === "string") template(value, at, faults);
+  textThat((given) =>
+    // Whatever is filled in, scheme and host must stand there in a form that some value makes right.
+    given.length < 10_000 && /^https?:\/\//i.test(given) && isAddress(given.replace(/\{\{[^{}]*\}\}/g, "1"))
+      ? undefined
+      : `must be an address that begins with http:// or https://, not ${shown(given)}`,
+  )(value, at, faults);
+};
+
+// As Go's ParseDuration takes it. A sequence has at most as many parts as there are units, and a few to spare.
+const duration = /^[+-]?(0|(\d{1,20}(\.\d{0,20})?(ns|us|µs|μs|ms|s|m|h)){1,16})$/;
+const moment = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,20})?([Zz]|[+-]\d\d:\d\d)$/;
+
+const headerValue: Check = textThat((value) =>
+  /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? undefined : "must not hold line breaks or control characters",
+);
+
+const header: Check = (value, at, faults) => {
+  mapOf(headerValue)(value, at, faults);
+  for (const name of Object.keys(Object(value)).slice(0, 1000))
+    textThat((given) =>
+      /^[\w!#$%&'*+.^`|~-]+$/.test(given) ? undefined : `is ${shown(given)}, which is no name of a header`,
+    )(name, `${at}: a name`, faults);
+};
+
+const auth: Check = fields<HttpAuth>({
+  staticToken: text,
+  username: text,
+  password: text,
+  authUrl: (value, at, faults) => (value === "" ? undefined : url(value, at, faults)),
+  token: text,
+  expireDuration: textThat((value) =>
+    value === "" || duration.test(value) ? undefined : `must be a duration such as 30m or 1h30m, not ${shown(value)}`,
+  ),
+  expireAt: textThat((value) =>
+    moment.test(value) && !Number.isNaN(Date.parse(value))
+      ? undefined
+      : `must be a time such as 2030-01-31T12:00:00Z, not ${shown(value)}`,
+  ),
+});
+
+const http: Check = fields({
+  url: required(url),
+  method: textThat((value) => (/^(GET|POST)?$/i.test(value) ? undefined : `must be GET or POST, not ${shown(value)}`)),
+  header,
+  params: mapOf(template),
+  body: anything,
+  auth,
+});
+
+/** Where a value stands: `valueRef` and `dataRef`. */
+export const reference: Check = fields<Reference>(
+  {
+    from: required(oneOf("current", "old", "k8s", "owner", "http")),
+    path: required(path),
+    k8s: referred,
+    http,
+  },
+  ({ from, ...given }, blame) => {
+    if ((from === "k8s" || from === "http") && given[from] === undefined)
+      blame(from, `is missing; a reference from ${from} needs it`);
+  },
+);

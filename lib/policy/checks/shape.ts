@@ -1,0 +1,146 @@
+/** A small language for what JSON must look like: each check adds a sentence for what is wrong, beginning with the field. */
+export type Check = (value: unknown, at: string, faults: string[]) => void;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Nobody mends more at once, and a hostile object must not be answered with megabytes. */
+const most = 50;
+
+/** Adds a fault unless there are enough. */
+export const blame = (faults: string[], at: string, sentence: string): void => {
+  if (faults.length < most) faults.push(`${at} ${sentence}`);
+};
+
+const isFull = (faults: string[]) => faults.length >= most;
+
+/** A value as a sentence shows it: in short. */
+export const shown = (value: unknown): string => {
+  const text = typeof value === "string" && value.length > 60 ? `${value.slice(0, 57)}...` : value;
+  return JSON.stringify(text);
+};
+
+const naming = (value: unknown): string => {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object") return "a map";
+  return typeof value === "string" ? "a text" : `${value}`;
+};
+
+/** Whether a value is a map of JSON. */
+export const isMap = (value: unknown): value is Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** What a map has under a key, and nothing of its prototype. */
+export const own = (map: Fields, key: string): unknown => (Object.hasOwn(map, key) ? map[key] : undefined);
+
+const typed =
+  (name: string, isRight: (value: unknown) => boolean): Check =>
+  (value, at, faults) => {
+    if (value !== undefined && !isRight(value)) blame(faults, at, `must be ${name}, not ${naming(value)}`);
+  };
+
+export const text: Check = typed("a text", (value) => typeof value === "string");
+export const truth: Check = typed("true or false", (value) => typeof value === "boolean");
+export const whole: Check = typed("a whole number", Number.isInteger);
+export const count: Check = typed("a whole number from 0 on", (value) => Number.isInteger(value) && Number(value) >= 0);
+export const anything: Check = () => {};
+
+/** One of a few words. */
+export const oneOf =
+  (...words: string[]): Check =>
+  (value, at, faults) => {
+    if (value === undefined || (typeof value === "string" && words.includes(value))) return;
+    blame(faults, at, `must be ${listed(words)}, not ${typeof value === "string" ? shown(value) : naming(value)}`);
+  };
+
+/** `a, b or c`. */
+export const listed = (words: readonly string[]): string =>
+  words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+
+/** A text that holds, where it is given; `fault` says what is wrong with it. */
+export const textThat =
+  (fault: (value: string) => string | undefined): Check =>
+  (value, at, faults) => {
+    if (typeof value !== "string") return text(value, at, faults);
+    const found = fault(value);
+    if (found !== undefined) blame(faults, at, found);
+  };
+
+/** What can't be left out; an empty text is left out, as Go has it. */
+export const required =
+  (check: Check): Check =>
+  (value, at, faults) => {
+    if (value === undefined || value === "") blame(faults, at, "is missing");
+    else check(value, at, faults);
+  };
+
+export const listOf =
+  (check: Check): Check =>
+  (value, at, faults) => {
+    if (value === undefined) return;
+    if (!Array.isArray(value)) return blame(faults, at, `must be a list, not ${naming(value)}`);
+    for (const [index, element] of value.entries()) {
+      if (isFull(faults)) return;
+      // Absent is what a field can be, and an element can't.
+      check(element ?? null, `${at}[${index}]`, faults);
+    }
+  };
+
+export const mapOf =
+  (check: Check): Check =>
+  (value, at, faults) => {
+    if (value === undefined) return;
+    if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
+    for (const key of Object.keys(value)) {
+      if (isFull(faults)) return;
+      check(own(value, key) ?? null, `${at}[${shown(key)}]`, faults);
+    }
+  };
+
+export const texts: Check = listOf(text);
+export const textMap: Check = mapOf(text);
+
+/** What is wrong between the fields of a map, each of which is right by itself; names the field it adds a sentence for. */
+export type Across<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
+
+const check = <T>(shape: Record<string, Check>, isOpen: boolean, across?: Across<T>): Check => {
+  const known = Object.keys(shape);
+  return (value, at, faults) => {
+    if (value === undefined || isFull(faults)) return;
+    if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
+    const before = faults.length;
+    const below = (field: string) => (at === "" ? field : `${at}.${field}`);
+    for (const field of known) shape[field]?.(own(value, field), below(field), faults);
+    if (!isOpen)
+      for (const field of Object.keys(value)) {
+        if (isFull(faults)) return;
+        if (!known.includes(field))
+          blame(faults, `${at}${at && "."}${field.slice(0, 60)}`, `is unknown; ${at} has ${known.join(", ")}`);
+      }
+    // Every field of T was checked.
+    if (faults.length === before) across?.(value as T, (field, sentence) => blame(faults, below(field), sentence), at);
+  };
+};
+
+/** A map with these fields and no others. */
+export const fields = <T>(shape: Record<string, Check>, across?: Across<T>): Check => check(shape, false, across);
+
+/** A map with these fields and whatever others: a kind of Kubernetes' own, which grows from version to version. */
+export const atLeast = <T>(shape: Record<string, Check>, across?: Across<T>): Check => check(shape, true, across);
+
+/** Deeper than anything that means something; what walks JSON by recursion gets that far. */
+const deepest = 300;
+
+/** Whether JSON is nested deeper than anybody means it. */
+export const isTooDeep = (value: unknown): boolean => {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > deepest) return true;
+    const next: unknown[] = [];
+    for (const one of level)
+      if (typeof one === "object" && one !== null)
+        for (const inner of Object.values(one)) if (typeof inner === "object") next.push(inner);
+    level = next;
+  }
+  return false;
+};

@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Served } from "../needs.ts";
+import type { KubernetesObject } from "../review.ts";
+import type { Match } from "../rule.ts";
+import { httpSettings } from "./http.ts";
+import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./interception.ts";
+import type { Policy } from "./kinds.ts";
+import { kindsIn } from "./referred.ts";
+import type { PolicySettings } from "./webhook.ts";
+
+const usual: PolicySettings = {
+  ...{ policies: [], inCluster: true, intercept: [], objectSelector: {}, reads: [], scripts: true, metrics: false },
+  http: httpSettings,
+};
+const pod = { apiVersion: "v1", kind: "Pod" };
+const deployment = { apiVersion: "apps/v1", kind: "Deployment" };
+const policy = (resourceSelectors: object[] | undefined, ...operations: (string[] | undefined)[]): Policy =>
+  ({
+    apiVersion: "policy.kcloudlabs.io/v1alpha1",
+    kind: "ClusterOverridePolicy",
+    metadata: { name: "cap" },
+    spec: {
+      ...(resourceSelectors && { resourceSelectors }),
+      overrideRules: operations.map((targetOperations) => ({ targetOperations, overriders: {} })),
+    },
+  }) as unknown as Policy;
+const ofNamespace = (one: Policy) => ({ ...one, kind: "OverridePolicy" }) as Policy;
+const row = (group: string, version: string, resources: string[], operations: string[], more = {}): Match =>
+  ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as Match;
+const [create, update] = ["CREATE", "UPDATE"];
+const both = [create, update];
+const everything = row("*", "*", ["*"], both);
+
+const match = interceptionOf("CREATE", "UPDATE");
+const table: [name: string, settings: Partial<PolicySettings>, rows: Match[]][] = [
+  ["is nothing without policies", {}, []],
+  [
+    "is the kinds and operations of policies",
+    { policies: [policy([pod], [create])] },
+    [row("", "v1", ["pods"], [create])],
+  ],
+  [
+    "is one row for kinds of one group and version",
+    { policies: [policy([deployment, { ...deployment, kind: "StatefulSet" }], undefined)] },
+    [row("apps", "v1", ["deployments", "statefulsets"], both)],
+  ],
+  [
+    "is what any rule of any policy is about",
+    { policies: [policy([pod], [create]), policy([pod], ["DELETE"], [update])] },
+    [row("", "v1", ["pods"], both)],
+  ],
+  ["is nothing for what policies of its kind can't concern", { policies: [policy([pod], ["DELETE"])] }, []],
+  [
+    "is everything for a policy without selectors",
+    { policies: [policy(undefined, ["*"]), policy([pod], [create])] },
+    [everything],
+  ],
+  [
+    "is everything in namespaces for one of a namespace",
+    { policies: [ofNamespace(policy([], [create]))] },
+    [row("*", "*", ["*"], [create], { scope: "Namespaced" })],
+  ],
+  [
+    "keeps what everything doesn't cover",
+    { policies: [policy([], [create]), policy([pod], [update])] },
+    [row("", "v1", ["pods"], [update]), row("*", "*", ["*"], [create])],
+  ],
+  [
+    "is what is intercepted in advance",
+    { intercept: [{ apiGroups: ["batch"], apiVersions: ["v1"], resources: ["jobs"] }] },
+    [row("batch", "v1", ["jobs"], both)],
+  ],
+  [
+    "never is policies",
+    { policies: [policy([{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "OverridePolicy" }], [])] },
+    [],
+  ],
+  ["is nothing for a policy that can't be read", { policies: [{ ...policy([]), spec: 1 } as unknown as Policy] }, []],
+];
+
+describe("what policies intercept", () => {
+  for (const [name, settings, rows] of table) it(name, () => assert.deepEqual(match({ ...usual, ...settings }), rows));
+});
+
+const served: Record<string, Served[]> = {
+  v1: [
+    { resource: "pods", kind: "Pod", namespaced: true },
+    { resource: "pods/status", kind: "Pod", namespaced: true },
+  ],
+  "example.io/v1": [{ resource: "geese", kind: "Goose", namespaced: true }],
+  "policy.kcloudlabs.io/v1alpha1": [
+    { resource: "clusteroverridepolicies", kind: "ClusterOverridePolicy", namespaced: false },
+  ],
+};
+const cluster = (policies: Policy[], discovery = served) => ({
+  list: async () => policies as unknown as KubernetesObject[],
+  discover: async (groupVersion: string) => discovery[groupVersion],
+});
+const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
+const survey = surveyOf(places, "CREATE", "UPDATE");
+const goose = { apiVersion: "example.io/v1", kind: "Goose" };
+
+describe("a survey for policies", () => {
+  it("finds those in the cluster, by the plurals that it serves", async () => {
+    const { settings, notes } = await survey(
+      { ...usual, policies: [policy([pod], [create])] },
+      cluster([policy([goose], [])]),
+    );
+    assert.deepEqual(match(settings), [row("", "v1", ["pods"], [create]), row("example.io", "v1", ["geese"], both)]);
+    assert.deepEqual(notes, []);
+  });
+
+  it("leaves out what isn't served, and says so", async () => {
+    const { settings, notes } = await survey(usual, cluster([policy([deployment, pod], [])]));
+    assert.deepEqual(match(settings), [row("", "v1", ["pods"], both)]);
+    assert.deepEqual(notes, [
+      "ClusterOverridePolicy cap selects Deployment of apps/v1, which the cluster doesn't serve",
+    ]);
+  });
+
+  it("finds the kinds that references read, and no Secrets", async () => {
+    const valueRef = { from: "k8s", path: "x", k8s: { ...goose, name: "g" } };
+    const secret = { from: "k8s", path: "x", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } };
+    const given = policy([pod], []);
+    Object.assign(given.spec, {
+      overrideRules: [{ overriders: { template: { valueRef } } }, { overriders: { template: { valueRef: secret } } }],
+    });
+    const { settings } = await survey(usual, cluster([given]));
+    assert.deepEqual(settings.reads, [{ group: "example.io", version: "v1", resource: "geese" }]);
+    Object.assign(given.spec, { overrideRules: [{ overriders: { template: { valueRef: { from: "owner" } } } }] });
+    assert.deepEqual(
+      kindsIn(given).map(({ kind }) => kind),
+      ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"],
+    );
+  });
+
+  it("says where the cluster has no kinds for policies", async () => {
+    const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
+    const { settings, notes } = await survey(usual, cluster([policy([pod], [])], others));
+    assert.deepEqual(match(settings), []);
+    assert.match(notes.join(), /functions\/policy-admission\/crds holds them/);
+  });
+
+  it("takes kinds to be called as they usually are, where nobody says how", async () => {
+    const { list } = cluster([policy([deployment], [])]);
+    assert.deepEqual(match((await survey(usual, { list })).settings), [row("apps", "v1", ["deployments"], both)]);
+  });
+});
+
+describe("what no entry sends", () => {
+  const of = (one: Policy, ...rows: Match[]) => uncovered(one, ["CREATE", "UPDATE"], cluster([]), rows);
+  it("is nothing where an entry has it", async () => {
+    assert.deepEqual(await of(policy([pod], []), everything), []);
+    assert.deepEqual(await of(policy([pod], [create]), row("", "v1", ["pods"], both)), []);
+  });
+  it("is said by operation and kind", async () => {
+    assert.deepEqual(await of(policy([goose], []), row("", "v1", ["pods"], both)), [
+      "CREATE, UPDATE of geese.example.io",
+    ]);
+    assert.deepEqual(await of(policy([pod], []), row("", "v1", ["pods"], [create])), ["UPDATE of pods"]);
+    assert.deepEqual(await of(policy([], [create]), row("", "v1", ["pods"], both)), [
+      "CREATE of objects of every kind",
+    ]);
+  });
+});
+
+const faults: [name: string, settings: object, sentence: RegExp][] = [
+  ["two policies of one name", { policies: [policy([]), policy([])] }, /must have one ClusterOverridePolicy cap/],
+  ["an interception without resources", { intercept: [{ apiGroups: [""], apiVersions: ["v1"] }] }, /in intercept\[0\]/],
+  ["an operation that there isn't", { intercept: [{ ...everything, operations: ["PATCH"] }] }, /in intercept\[0\]/],
+  ["a selector that is none", { objectSelector: { matchLabels: 1 } }, /as objectSelector/],
+  ["a resource without a group", { reads: [{ resource: "pods" }] }, /in reads\[0\]/],
+  ["a host that is none", { http: { ...httpSettings, hosts: ["*"] } }, /http\.hosts/],
+];
+
+describe("settings for policies", () => {
+  it("are fit as they are", () => assert.equal(unfitSettings(usual), undefined));
+  for (const [name, settings, sentence] of faults)
+    it(`are unfit with ${name}`, () => assert.match(unfitSettings({ ...usual, ...settings }) ?? "", sentence));
+});

@@ -1,0 +1,223 @@
+import type { Resource, Served } from "../needs.ts";
+import { plural } from "../recorded.ts";
+import type { Operation } from "../review.ts";
+import type { Match, Survey, Surveyed, Written } from "../rule.ts";
+import { unfitHttp } from "./http.ts";
+import { nameOf, type Policy, policyGroup } from "./kinds.ts";
+import { policiesIn } from "./loaded.ts";
+import { isKind, type Kind, kindsIn } from "./referred.ts";
+import { isLabelSelector } from "./selectors.ts";
+import { isMap } from "./tree.ts";
+import type { Interception, PolicySettings } from "./webhook.ts";
+
+/** What an apiVersion and a kind are served as; undefined where they aren't. */
+type Plurals = (kind: Kind) => (Pick<Resource, "group" | "resource"> & { version: string }) | undefined;
+
+const split = (apiVersion: string) => {
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  return { group, version };
+};
+
+/** As Kubernetes forms them for its own kinds, and most others do. */
+const guessed: Plurals = ({ apiVersion, kind }) => ({ ...split(apiVersion), resource: plural(kind) });
+
+/** What can come of one request: what a policy concerns, of the operations that it can concern at all. */
+const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): Match[] => {
+  const { resourceSelectors, overrideRules, validateRules } = fieldsOf(policy.spec);
+  const rules = [overrideRules, validateRules].flatMap(listOf);
+  const wanted = rules.map((rule) => listOf(fieldsOf(rule).targetOperations));
+  const isAny = wanted.some((operations) => operations.length === 0 || operations.includes("*"));
+  const operations = possible.filter((one) => isAny || wanted.some((some) => some.includes(one)));
+  if (operations.length === 0) return [];
+  const selectors = listOf(resourceSelectors);
+  if (selectors.length === 0) {
+    const scope = policy.kind === "OverridePolicy" ? ("Namespaced" as const) : undefined;
+    return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
+  }
+  return selectors.filter(isKind).flatMap((selector) => {
+    const { group, version, resource } = plurals(selector) ?? {};
+    return group === undefined || group === policyGroup
+      ? []
+      : [{ apiGroups: [group], apiVersions: [String(version)], resources: [String(resource)], operations }];
+  });
+};
+
+const fieldsOf = (value: unknown): Record<string, unknown> => (isMap(value) ? value : {});
+const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+/** The same requests in few rows, always in the same order. */
+const together = (rows: readonly Match[], possible: readonly Operation[]): Match[] => {
+  const operations = new Map<string, { row: Match; all: Set<string> }>();
+  for (const row of rows)
+    for (const resource of row.resources) {
+      const { operations: own, ...rest } = { ...row, resources: [resource] };
+      const key = JSON.stringify(rest);
+      const known = operations.get(key) ?? { row: { ...rest, operations: [] }, all: new Set<string>() };
+      for (const one of own.includes("*") ? possible : own) known.all.add(one);
+      operations.set(key, known);
+    }
+  const each = [...operations.values()].map(({ row, all }) => ({
+    ...row,
+    operations: possible.filter((one) => all.has(one)),
+  }));
+  const isEverything = ({ apiGroups, apiVersions, resources, scope }: Match) =>
+    scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
+  const whole = each.filter(isEverything);
+  const others = each.filter(
+    (row) =>
+      whole.includes(row) ||
+      !row.operations.every((one) => whole.some((all) => all.operations.includes(one))) ||
+      row.resources.some((path) => path.includes("/")),
+  );
+  const alike = Map.groupBy(others, ({ resources: _, ...row }) => JSON.stringify(row));
+  return [...alike.values()]
+    .map((some) => ({
+      ...(some[0] as Match),
+      resources: [...new Set(some.flatMap(({ resources }) => resources))].sort(),
+    }))
+    .sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+};
+
+/** Which requests must be sent for these settings' policies to hold; `possible` are those that policies of this kind can concern. */
+export const interceptionOf =
+  (...possible: Operation[]) =>
+  ({ policies, intercept }: PolicySettings): Match[] =>
+    together(
+      [...intercept.map((one) => rowOf(one, possible)), ...policies.flatMap((one) => rowsOf(one, possible, guessed))],
+      possible,
+    );
+
+const rowOf = ({ operations = ["*"], ...row }: Interception, possible: readonly Operation[]): Match => {
+  return { ...row, operations: possible.filter((one) => operations.includes("*") || operations.includes(one)) };
+};
+
+/**
+ * The settings with every policy in the form of what it intercepts and what it reads: their own, and those that the cluster
+ * keeps in these places, by the plurals under which it serves them.
+ */
+export const surveyOf =
+  (places: readonly Resource[], ...possible: Operation[]) =>
+  async (settings: PolicySettings, cluster: Surveyed): Promise<Survey<PolicySettings>> => {
+    const notes: string[] = [];
+    const found = settings.inCluster ? await keptIn(cluster, places, notes) : [];
+    const policies = [...settings.policies, ...found];
+    const kinds = policies.flatMap((policy) => [
+      ...listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind),
+      ...kindsIn(policy),
+    ]);
+    const plurals = await servedBy(cluster, kinds);
+    for (const policy of policies)
+      for (const kind of listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind))
+        if (plurals(kind) === undefined)
+          notes.push(
+            `${policy.kind} ${nameOf(policy)} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`,
+          );
+    const rows = policies.flatMap((policy) => rowsOf(policy, possible, plurals));
+    const reads = policies.flatMap(kindsIn).flatMap((kind) => plurals(kind) ?? []);
+    return {
+      settings: {
+        ...settings,
+        policies: [],
+        intercept: [...settings.intercept, ...rows],
+        reads: [...settings.reads, ...unique(reads)],
+      },
+      notes: [...new Set(notes)],
+    };
+  };
+
+/** What the cluster serves a policy's kinds as, where it can be asked; as they are usually called otherwise. */
+const servedBy = async ({ discover }: Pick<Surveyed, "discover">, kinds: readonly Kind[]): Promise<Plurals> => {
+  if (discover === undefined) return guessed;
+  const versions = [...new Set(kinds.map(({ apiVersion }) => apiVersion))];
+  const known = new Map<string, Served[] | undefined>();
+  for (const version of versions) known.set(version, await discover(version));
+  return ({ apiVersion, kind }) => {
+    const served = known.get(apiVersion)?.find((one) => one.kind === kind && !one.resource.includes("/"));
+    return served && { ...split(apiVersion), resource: served.resource };
+  };
+};
+
+const keptIn = async (
+  { list, discover }: Surveyed,
+  places: readonly Resource[],
+  notes: string[],
+): Promise<Policy[]> => {
+  if (discover !== undefined && (await discover(`${policyGroup}/v1alpha1`)) === undefined) {
+    notes.push("the cluster has no kinds for policies; functions/policy-admission/crds holds them");
+    return [];
+  }
+  const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));
+  // Of those kinds; whatever is in one, it is looked at with care.
+  return lists.flat() as unknown as Policy[];
+};
+
+const unique = <T>(values: readonly T[]): T[] => [...new Map(values.map((one) => [JSON.stringify(one), one])).values()];
+
+/** What a policy concerns that no entry with these rows sends, in words. */
+export const uncovered = async (
+  policy: Policy,
+  possible: readonly Operation[],
+  cluster: Pick<Surveyed, "discover">,
+  rows: readonly Match[],
+): Promise<string[]> => {
+  const plurals = await servedBy(cluster, listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind));
+  const covers = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
+  return rowsOf(policy, possible, plurals).flatMap(({ apiGroups: [group], resources: [resource], operations }) => {
+    const missing = operations.filter(
+      (operation) =>
+        !rows.some(
+          (row) => covers(row.apiGroups, group) && covers(row.resources, resource) && covers(row.operations, operation),
+        ),
+    );
+    const what = resource === "*" ? "objects of every kind" : [resource, group].filter(Boolean).join(".");
+    return missing.length === 0 ? [] : [`${missing.join(", ")} of ${what}`];
+  });
+};
+
+/** Reads the policies of these kinds in files; those of others that stand beside them are another rule's. */
+export const writtenPolicies =
+  (...kinds: Policy["kind"][]) =>
+  (documents: readonly unknown[]): Written => {
+    const { policies, faults } = policiesIn(documents);
+    return { objects: policies.filter(({ kind }) => kinds.includes(kind)), faults };
+  };
+
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
+const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
+
+/** What is wrong with settings of the right shape, in a sentence. */
+export const unfitSettings = ({
+  policies,
+  intercept,
+  objectSelector,
+  reads,
+  http,
+}: PolicySettings): string | undefined => {
+  const names = policies.map((one) => `${one.kind} ${nameOf(one)}`);
+  const twice = names.find((name, index) => names.indexOf(name) < index);
+  if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
+  const odd = intercept.findIndex((row: unknown) => {
+    const { apiGroups, apiVersions, resources, operations: own, scope, ...others } = fieldsOf(row);
+    const isFit = [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTexts) && Object.keys(others).length === 0;
+    return (
+      !isFit ||
+      !listOf(own ?? []).every((one) => operations.includes(String(one))) ||
+      ![undefined, "*", "Cluster", "Namespaced"].includes(scope as undefined)
+    );
+  });
+  if (odd >= 0)
+    return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${odd}], and perhaps operations and scope, as a webhook's rules have them`;
+  if (!isLabelSelector(objectSelector)) return "must have a label selector, as Kubernetes has them, as objectSelector";
+  const unread = reads.findIndex((one: unknown) => {
+    const { group, resource, version = "v1", ...others } = fieldsOf(one);
+    return (
+      [group, resource, version].some((text) => typeof text !== "string") ||
+      resource === "" ||
+      Object.keys(others).length > 0
+    );
+  });
+  if (unread >= 0)
+    return `must name a group, a resource and perhaps a version in reads[${unread}], for instance apps, deployments, v1`;
+  return unfitHttp(http);
+};

@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Application, applyPolicies } from "#lib/policy/applied.ts";
+import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/kinds.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { needsCue, normalised, policyCases, reachOver, subjectOf } from "../../test/policies.ts";
+import { Failure } from "../failure.ts";
+import { applied as patched } from "../patch.ts";
+
+const frozen = <T>(value: T): T => {
+  if (typeof value === "object" && value !== null) Object.values(value).forEach(frozen);
+  return Object.freeze(value);
+};
+
+const apply = (application: Omit<Application, "reach"> & Partial<Application>) =>
+  applyPolicies({ reach: reachOver(), ...application });
+
+const policy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterOverridePolicy",
+  metadata: { name },
+  spec: { overrideRules: rules },
+  ...rest,
+});
+
+const label = (key: string, value: string): OverrideRule => ({
+  overriders: { template: { type: "labels", operation: "add", path: key, value: { string: value } } },
+});
+
+const pod: KubernetesObject = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "default" } };
+
+describe("override policies, as measured", () => {
+  const cases = policyCases.filter(
+    (one) => one.expect.policy !== "rejected" && one.policies.some(({ kind }) => kind !== "ClusterValidatePolicy"),
+  );
+  for (const one of cases.filter((one) => !needsCue(one)))
+    it(`does what it should in ${one.id}`, async () => {
+      const { expect, policies, cluster, http } = one;
+      const request = frozen(subjectOf(one));
+      const reach = reachOver({ cluster, http });
+      const result = applyPolicies({ ...request, policies: frozen(structuredClone(policies)), reach });
+      if (expect.error) {
+        await assert.rejects(
+          result,
+          (error) => error instanceof Failure && error.message.includes(policies[0]?.kind ?? ""),
+        );
+        return;
+      }
+      const { object, patch, applied } = await result;
+      if (expect.object) assert.deepEqual(normalised(object), normalised(expect.object));
+      if (one.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
+      assert.deepEqual(patched(request.object, patch), object);
+      // A rule that nothing is said of changed nothing.
+      assert.equal(applied.some(({ sources }) => sources.length > 0) || patch.length === 0, true);
+    });
+});
+
+describe("override policies", () => {
+  it("says which rules were for a request, and what of them changed the object", async () => {
+    const rule: OverrideRule = {
+      overriders: {
+        template: { type: "labels", operation: "add", path: "a", value: { string: "1" } },
+        plaintext: [{ op: "add", path: "/metadata/labels/a", value: "1" }],
+        origin: [{ type: "annotations", operation: "add", annotations: { b: "2" } }],
+      },
+    };
+    const first = policy("first", [{ ...label("x", "1"), targetOperations: ["DELETE"] }, rule]);
+    const { applied, patch } = await apply({ policies: [first], object: pod, operation: "CREATE" });
+    assert.deepEqual(applied, [{ policy: first, rule: 1, sources: ["template", "origin"] }]);
+    assert.deepEqual(patch, [
+      { op: "add", path: "/metadata/labels", value: { a: "1" } },
+      { op: "add", path: "/metadata/annotations", value: { b: "2" } },
+    ]);
+  });
+
+  it("sends no patch for what is so already", async () => {
+    const object = { ...pod, metadata: { ...pod.metadata, labels: { a: "1" } } };
+    const policies = [policy("a", [label("a", "1")])];
+    const { patch, applied } = await apply({ policies, object, operation: "UPDATE" });
+    assert.deepEqual(patch, []);
+    assert.deepEqual(
+      applied.map(({ sources }) => sources),
+      [[]],
+    );
+  });
+
+  it("lets policies of the cluster decide which of a namespace concern the object", async () => {
+    const spec = {
+      resourceSelectors: [{ apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { a: "1" } } }],
+      overrideRules: [label("b", "2")],
+    };
+    const metadata = { name: "late", namespace: "default" };
+    const policies: Policy[] = [
+      policy("late", [], { kind: "OverridePolicy", metadata, spec }),
+      policy("a", [label("a", "1")]),
+    ];
+    const { object } = await apply({ policies, object: pod, operation: "CREATE" });
+    assert.deepEqual(object.metadata?.labels, { a: "1", b: "2" });
+  });
+
+  it("lets every rule see what those before it did, by the names of their policies", async () => {
+    const reference: OverrideRule = {
+      overriders: {
+        template: {
+          type: "annotations",
+          operation: "add",
+          path: "seen",
+          valueRef: { from: "current", path: "/metadata/labels/a" },
+        },
+      },
+    };
+    const policies = [policy("b", [reference]), policy("a", [label("a", "1"), label("a", "2")])];
+    const { object } = await apply({ policies, object: pod, operation: "CREATE" });
+    assert.deepEqual(object.metadata?.annotations, { seen: "2" });
+  });
+
+  it("asks for no reference where a constant is given or a key is removed", async () => {
+    const valueRef = { from: "owner" as const, path: "/metadata/name" };
+    const object = {
+      ...pod,
+      metadata: { ...pod.metadata, ownerReferences: [{ apiVersion: "v1", kind: "X", name: "gone" }] },
+    };
+    const rules: OverrideRule[] = [
+      {
+        overriders: { template: { type: "labels", operation: "add", path: "a", value: { boolean: false }, valueRef } },
+      },
+      { overriders: { template: { type: "labels", operation: "remove", path: "b", valueRef } } },
+    ];
+    const { patch } = await apply({ policies: [policy("a", rules)], object, operation: "CREATE" });
+    assert.deepEqual(patch, [{ op: "add", path: "/metadata/labels", value: { a: "false" } }]);
+  });
+
+  it("takes keys of a prototype for keys like others", async () => {
+    const rules = ["__proto__", "constructor", "toString"].map((key) => label(key, "x"));
+    const { object, patch } = await apply({ policies: [policy("a", rules)], object: pod, operation: "CREATE" });
+    assert.deepEqual(Object.entries(object.metadata?.labels ?? {}), [
+      ["__proto__", "x"],
+      ["constructor", "x"],
+      ["toString", "x"],
+    ]);
+    assert.equal(
+      JSON.stringify(patch),
+      '[{"op":"add","path":"/metadata/labels","value":{"__proto__":"x","constructor":"x","toString":"x"}}]',
+    );
+  });
+
+  const wrong: [why: string, spec: unknown, message: string][] = [
+    ["rules are no list", { overrideRules: {} }, "ClusterOverridePolicy p: spec.overrideRules must be a list of rules"],
+    ["overriders are a list", { overrideRules: [{ overriders: [] }] }, "overriders must be a map"],
+    ["a template is a text", { overrideRules: [{ overriders: { template: "x" } }] }, "template must be a map"],
+    [
+      "a template has no type",
+      { overrideRules: [{ overriders: { template: { operation: "add" } } }] },
+      "template.type must be annotations, labels, resources, resourcesOversell, tolerations, affinity",
+    ],
+    [
+      "a template has a type of a prototype",
+      { overrideRules: [{ overriders: { template: { operation: "add", type: "constructor" } } }] },
+      "template.type must be annotations",
+    ],
+    [
+      "a template has no operation",
+      { overrideRules: [{ overriders: { template: { type: "labels" } } }] },
+      "template.operation must be add, replace or remove",
+    ],
+    [
+      "a template has no value",
+      { overrideRules: [{ overriders: { template: { type: "labels", operation: "add", path: "a" } } }] },
+      "template needs value or valueRef",
+    ],
+    ["a script is a map", { overrideRules: [{ overriders: { cue: {} } }] }, "cue must be a text"],
+    ["a patch is a map", { overrideRules: [{ overriders: { plaintext: {} } }] }, "plaintext must be a list"],
+    [
+      "an operation is null",
+      { overrideRules: [{ overriders: { plaintext: [null] } }] },
+      "an operation of a patch must be a map with op, path and value",
+    ],
+    ["origin is a text", { overrideRules: [{ overriders: { origin: "x" } }] }, "origin must be a list"],
+    [
+      "an origin is null",
+      { overrideRules: [{ overriders: { origin: [null] } }] },
+      "origin[0]: an overrider must be a map",
+    ],
+  ];
+  for (const [why, spec, message] of wrong)
+    it(`names a policy whose ${why}`, async () => {
+      const policies = [{ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec } as unknown as Policy];
+      const result = apply({ policies, object: pod, operation: "CREATE" });
+      await assert.rejects(
+        result,
+        (error) =>
+          (error instanceof Failure &&
+            error.code === 500 &&
+            error.message.includes("ClusterOverridePolicy p") &&
+            error.message.includes(message)) ||
+          assert.fail(String(error)),
+      );
+    });
+
+  it("has nothing to do where a policy has no spec, no rules or no overriders", async () => {
+    const policies = [
+      undefined,
+      {},
+      { overrideRules: null },
+      { overrideRules: [{}, { overriders: { template: null, plaintext: null, origin: null, cue: "" } }] },
+    ].map((spec) => ({ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec }) as unknown as Policy);
+    assert.deepEqual((await apply({ policies, object: pod, operation: "CREATE" })).patch, []);
+  });
+
+  for (const operation of ["DELETE", "CONNECT"] as const)
+    it(`leaves an object alone on ${operation}`, async () => {
+      const { patch, applied } = await apply({ policies: [policy("a", [label("a", "1")])], object: pod, operation });
+      assert.deepEqual([patch, applied], [[], []]);
+    });
+});

@@ -1,0 +1,79 @@
+import type { OverrideTemplate } from "../kinds.ts";
+import { lookUp } from "../tree.ts";
+import { below, inputs, listOrEmpty, made, patchesIf, podSpec } from "./pods.ts";
+import { insertion, listed, literals, nullable, operation, script } from "./text.ts";
+
+const required = "requiredDuringSchedulingIgnoredDuringExecution";
+const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/** The six lists: what they are called here, and where they are. */
+const lists = ["node", "pod", "podAnti"].flatMap((part) => {
+  const parent = ["affinity", `${part}Affinity`];
+  return [
+    { name: `${part}Required`, steps: [...parent, required, ...(part === "node" ? ["nodeSelectorTerms"] : [])] },
+    { name: `${part}Preferred`, steps: [...parent, preferred] },
+  ];
+});
+
+/** A map in which lists are, under the last of its steps, and the name of the one that it is in. */
+interface Parent {
+  name: string;
+  steps: string[];
+  within: string;
+}
+
+interface List extends Parent {
+  terms: unknown[];
+}
+
+/** What adds to lists of an affinity, replaces or removes them. */
+export const renderedAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
+  const given = lists.flatMap(({ name, steps }): List[] => {
+    const terms = lookUp({ affinity }, steps)?.value;
+    return Array.isArray(terms) ? [{ name, steps, terms, within: nameOf(steps.at(-2)) }] : [];
+  });
+  const parents = [
+    ...new Map(given.flatMap(({ steps }) => parentsOf(steps)).map((parent) => [parent.name, parent])).values(),
+  ];
+  const present = parents.map(({ name, steps, within }) => nullable(name, `${within}.${steps.at(-1)}`, "{...}"));
+  const parts = act === "remove" ? removal(given, parents) : setting(given, parents, act === "add");
+  return script(inputs, [podSpec, present.join("\n"), ...parts]);
+};
+
+const parentsOf = (steps: readonly string[]): Parent[] =>
+  steps.slice(0, -1).map((step, index) => {
+    return { name: nameOf(step), steps: steps.slice(0, index + 1), within: nameOf(steps[index - 1]) };
+  });
+
+/** Of the field that is a map. There is but one map of required terms. */
+const nameOf = (step = "podSpec") => (step === required ? "required" : step);
+
+const setting = (given: List[], parents: Parent[], adds: boolean) => {
+  const existing = given.map(({ name, steps, within }) => listOrEmpty(name, `${within}.${steps.at(-1)}`));
+  const operations = given.flatMap(({ name, steps, terms }) => {
+    const [path, wanted] = [below(...steps), `${name}Wanted`];
+    if (!adds) return [operation("add", path, wanted)];
+    return [operation("add", path, wanted, `if len(${name}) == 0`), insertion(path, name, terms, wanted)];
+  });
+  return [
+    adds ? existing.join("\n") : "",
+    given.map(({ name, terms }) => `${name}Wanted: ${literals(terms)}`).join("\n"),
+    patchesIf("podSpec", listed([...parents.map(({ name, steps }) => made(name, below(...steps))), ...operations])),
+  ];
+};
+
+const removal = (given: List[], parents: Parent[]) => {
+  const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
+  const gone = maps.map(({ name }) => {
+    const isIn = ({ within }: Parent) => within === name;
+    const ofLists = given.filter(isIn).map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
+    const ofMaps = parents
+      .filter(isIn)
+      .map(({ name: map, steps }) => `if len(${map}Gone) > 0 if len(${map}Gone) == len(${map}) {"${steps.at(-1)}"}`);
+    return `${name}Gone: ${listed([...ofLists, ...ofMaps])}`;
+  });
+  const operations = maps.map(({ name, steps }) =>
+    operation("remove", below(...steps, "\\(key)"), undefined, `for key in ${name}Gone`),
+  );
+  return [`// a map in which nothing is left goes, too\n${gone.join("\n")}`, patchesIf("podSpec", listed(operations))];
+};

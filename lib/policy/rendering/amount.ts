@@ -1,0 +1,67 @@
+import type { Decimal } from "../decimals.ts";
+import { literal } from "./text.ts";
+
+const decimal = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const binary = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
+
+const scales = Object.fromEntries([
+  ...Object.entries(decimal).map(([suffix, tens]) => [suffix, [tens, 0]]),
+  ...Object.entries(binary).map(([suffix, twos]) => [suffix, [0, twos]]),
+]);
+
+/** A fraction as CUE writes decimals; undefined where it isn't one. */
+export const decimalText = ({ numerator, denominator }: Decimal): string | undefined => {
+  const size = numerator < 0n ? -numerator : numerator;
+  // A denominator of so many binary digits has no more factors, so that this many decimals suffice.
+  const most = denominator.toString(2).length;
+  for (let places = 0, scale = 1n; places <= most; places++, scale *= 10n) {
+    if ((size * scale) % denominator !== 0n) continue;
+    const digits = ((size * scale) / denominator).toString().padStart(places + 1, "0");
+    const fraction = digits.slice(digits.length - places);
+    return `${numerator < 0n ? "-" : ""}${digits.slice(0, digits.length - places)}${fraction && `.${fraction}`}`;
+  }
+  return undefined;
+};
+
+/** CUE reckons with so many digits, and rounds what has more. */
+const precision = 24;
+
+/** Texts of numbers that can be multiplied by one of so many digits, and the product has all of its own. */
+export const multipliable = (digits: number): string =>
+  digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : never;
+
+/** Likewise for adding a number; only what is neither large nor small can be. */
+export const addable = (text: string): string => (new RegExp(small).test(text) ? small : never);
+
+const small = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3]|[0-9]))$";
+const never = "^$";
+
+/**
+ * The CUE that says what a number amounts to, or a text that is a decimal or a quantity. It fails where it could not say
+ * so exactly: of texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and where the number isn't of `shape`.
+ */
+export const amountDefinition = (
+  shape?: string,
+): string => `// what a number amounts to, or a text such as 0.5, 500m or 1.5Gi, if it does
+_amount: {
+	of: _
+	parts: [if (of & string) != _|_ if of =~ _quantity {regexp.FindSubmatch(_quantity, of)}]
+	texts: [for part in parts {
+		let point = strings.Split(part[2] + ".", ".")
+		let digits = strconv.Atoi("0" + point[0] + point[1])
+		let scale = _scales[part[3]]
+		let tens = >=-9 & scale[0]+[if part[4] != "" {strconv.Atoi(part[4])}, 0][0]-len(point[1])
+		"\\(strings.TrimPrefix(part[1], "+"))\\(bits.Lsh(digits, scale[1]))e\\(tens)"
+	}]
+	out: [
+		if (of & number) != _|_ {of},
+		for text in texts {>=-_largest & <=_largest & json.Unmarshal(text)},
+	]${shape === undefined ? "" : `\n\t// beyond, it would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${literal(shape)}}]`}
+}
+_quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,9}))?$"#
+// tens and twos
+_scales: ${literal(scales)}
+_largest: 9223372036854775807`;
+
+/** What a value amounts to: a list of one, or an empty one. */
+export const amountOf = (value: string): string => `(_amount & {of: ${value}}).out`;

@@ -1,0 +1,205 @@
+import { constantOf } from "../constants.ts";
+import { calculated, type Decimal, isDecimal, numberOf, parsePercentage } from "../decimals.ts";
+import type { Condition } from "../kinds.ts";
+import { addable, amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
+import { literal, placeOf, script } from "./text.ts";
+
+/**
+ * What a condition is in CUE, for whoever reads the policy; the condition must have passed its checks. Evaluated, it
+ * decides as the condition does, or fails where CUE reckons less exactly: texts of numbers with 19 digits or more, finer
+ * than a billionth or beyond 2^63-1, and what is calculated with more than 24 digits; and where two lists or maps that are
+ * referred to differ, and have both numbers and texts that are numbers in them.
+ */
+export const renderedCondition = (condition: Condition): string => {
+  const { affectMode, message, dataRef } = condition;
+  if (!dataRef) throw new Error("condition.dataRef is missing");
+  const data = placeOf(dataRef, "_d");
+  const { inputs, parts, hit, definitions } = condition.cond.endsWith("Exist")
+    ? existence(condition)
+    : comparison(condition);
+  const [valid, isDenied] = affectMode === "allow" ? ["hit", "!hit"] : ["!hit", "hit"];
+  return script(
+    [data.input, ...inputs],
+    [
+      `// what is looked at, if it is there\nfound: [if ${data.place} != _|_ {${data.place}}]`,
+      ...parts,
+      `hit: ${hit}`,
+      `validate: {\n\tvalid: ${valid}\n\tif ${isDenied} {reason: ${literal(message ?? "")}}\n}`,
+      ...definitions,
+    ],
+  );
+};
+
+/** When a condition holds, and what is needed to say so. */
+interface Rendering {
+  inputs: string[];
+  parts: string[];
+  hit: string;
+  definitions: string[];
+}
+
+const existence = ({ cond }: Condition): Rendering => {
+  return { inputs: [], parts: [], hit: `len(found) ${cond === "Exist" ? ">" : "=="} 0`, definitions: [] };
+};
+
+const comparison = (condition: Condition): Rendering => {
+  const { cond, valueRef } = condition;
+  const place = valueRef && placeOf(valueRef);
+  const value = place ? undefined : constantOf(condition.value);
+  if (!place && !value) throw new Error("condition needs value or valueRef");
+  const given = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${written(value?.value)}]`;
+  const isProcessed = condition.valueProcess && !cond.endsWith("In");
+  const { test, shape } = isProcessed ? processedTest(condition, value) : plainTest(cond, value);
+  return {
+    inputs: place ? [place.input] : [],
+    parts: [`// what it is compared with${place ? ", if it is there" : ""}\ngiven: ${given}`],
+    hit: `list.Contains([for one in found for other in given {${test}}], true)`,
+    definitions: [
+      ...(test.includes("_same") ? [sameDefinition] : []),
+      ...(test.includes("_ordered") ? [orderedDefinition(signs[cond] ?? "")] : []),
+      ...(/_same|_ordered|_amount/.test(test) ? [amountDefinition(shape)] : []),
+    ],
+  };
+};
+
+/** A constant of a condition, whose floats are exact numbers, in CUE. */
+const written = (value: unknown): string => {
+  if (isDecimal(value)) return decimalText(value) ?? "";
+  return Array.isArray(value) ? `[${value.map(written).join(", ")}]` : literal(value);
+};
+
+type Value = { value: unknown } | undefined;
+
+const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" };
+
+interface Test {
+  test: string;
+  /** Of the numbers that it can reckon with. */
+  shape?: string | undefined;
+}
+
+const plainTest = (cond: Condition["cond"], value: Value): Test => {
+  const sign = signs[cond];
+  if (sign !== undefined) return { test: order(sign, value) };
+  const test = cond.endsWith("In") ? membership(value) : equality(value);
+  return { test: cond.startsWith("Not") ? `!${test}` : test };
+};
+
+const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
+const number = "[:[,]-?[0-9]";
+
+const sameDefinition = `// whether two values are the same; a number and a text by what they amount to
+_same: {
+	one: _
+	other: _
+	isNumber: (one & number) != _|_ || (other & number) != _|_
+	isSame: list.Contains([one], other)
+	// only what has numbers, and texts that are numbers, may be the same all the same
+	text: json.Marshal([one, other])
+	areLists: (one & [...]) != _|_ && (other & [...]) != _|_
+	areMaps: (one & {...}) != _|_ && (other & {...}) != _|_
+	out: [
+		if isNumber {list.Contains([for amount in (_amount & {of: one}).out for wanted in (_amount & {of: other}).out {amount == wanted}], true)},
+		if !isSame if areLists || areMaps {false & (text =~ #"${quotedNumber}"# && text =~ #"${number}"#)},
+		isSame,
+	][0]
+}`;
+
+const same = (one: string, other: string) => `(_same & {"one": ${one}, "other": ${other}}).out`;
+
+/** Whether `one` equals `other`. */
+const equality = (value: Value): string => {
+  if (value === undefined) return same("one", "other");
+  const { value: constant } = value;
+  if (Array.isArray(constant)) return all("[...]", `for index, member in other {${same("one[index]", "member")}}`);
+  if (typeof constant === "object" && constant !== null && !isDecimal(constant))
+    return all("{...}", `for key, member in other {[if one[key] != _|_ {${same("one[key]", "member")}}, false][0]}`);
+  return single("other", [constant]);
+};
+
+/** Whether it is a list or a map of so many members, and each as it should be. */
+const all = (shape: string, members: string) =>
+  `[if (one & ${shape}) != _|_ if len(one) == len(other) {!list.Contains([${members}], false)}, false][0]`;
+
+/** Whether `one` is among `other`. */
+const membership = (value: Value): string => {
+  const members = Array.isArray(value?.value) ? value.value : undefined;
+  return `list.Contains([for member in other & [...] {${members ? single("member", members) : same("one", "member")}}], true)`;
+};
+
+/** Whether `one` is as a constant of which it is known what it may be. */
+const single = (name: string, constants: unknown[]): string => {
+  if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
+    return `list.Contains([for amount in ${amountOf("one")} {amount == ${name}}], true)`;
+  return constants.some((constant) => numberOf(constant) !== undefined)
+    ? same("one", name)
+    : `list.Contains([one], ${name})`;
+};
+
+/** Whether `one` stands before `other`, or after it. */
+const order = (sign: string, value: Value): string => {
+  const constant = value?.value;
+  if (typeof constant === "number" || isDecimal(constant)) return `${amountOf("one")}[0] ${sign} other`;
+  const ofTexts = `(one & string) ${sign} (other & string)`;
+  if (value !== undefined && numberOf(constant) === undefined) return ofTexts;
+  return `(_ordered & {"one": one, "other": other}).out`;
+};
+
+const orderedDefinition = (
+  sign: string,
+) => `// numbers, and texts that are numbers, by what they amount to; other texts as they are
+_ordered: {
+	one: _
+	other: _
+	amounts: [for amount in ${amountOf("one")} for wanted in ${amountOf("other")} {amount ${sign} wanted}]
+	out: [
+		for isSo in amounts {isSo},
+		if len(amounts) == 0 {(one & string) ${sign} (other & string)},
+	][0]
+}`;
+
+/** Against a value that is calculated first, as far as it is known at once. */
+const processedTest = ({ cond, valueProcess }: Condition, value: Value): Test => {
+  const { operation, operationWith = "" } = valueProcess ?? {};
+  const operand = parsePercentage(operationWith);
+  if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
+  const number = value && numberOf(value.value);
+  const { amount, wanted, shape } =
+    value === undefined
+      ? ofReference(String(operation), operand)
+      : ofConstant(number && calculated(number, operation, operand));
+  const sign = signs[cond];
+  if (sign !== undefined) return { test: `${amountOf("one")}[0]${amount} ${sign} ${wanted}`, shape };
+  const isEqual = `list.Contains([for amount in ${amountOf("one")} {amount${amount} == ${wanted}}], true)`;
+  // What isn't a number is an error, whatever it is compared with.
+  const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
+  return { test: cond === "NotEqual" ? `!${test}` : test, shape };
+};
+
+/** Both sides of a comparison: what the one is multiplied by, and the other. */
+interface Sides {
+  amount: string;
+  wanted: string;
+  shape?: string | undefined;
+}
+
+const ofConstant = (wanted: Decimal | undefined): Sides => {
+  // Not a number: an error, as soon as there is something to compare with it.
+  if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
+  const text = decimalText(wanted);
+  if (text !== undefined) return { amount: "", wanted: text };
+  const { numerator, denominator } = wanted;
+  return { amount: ` * ${denominator}`, wanted: String(numerator), shape: multipliable(String(denominator).length) };
+};
+
+const ofReference = (sign: string, operand: Decimal): Sides => {
+  const other = `${amountOf("other")}[0]`;
+  const text = decimalText(operand) ?? "";
+  if (sign === "+" || sign === "-") return { amount: "", wanted: `${other} ${sign} (${text})`, shape: addable(text) };
+  const shape = multipliable(text.replace(/[-.]/g, "").length);
+  if (sign === "*") return { amount: "", wanted: `${other} * (${text})`, shape };
+  // Multiplying the one side is exact where dividing the other might not be.
+  return text.startsWith("-")
+    ? { amount: ` * ${text.slice(1)}`, wanted: `-(${other})`, shape }
+    : { amount: ` * ${text}`, wanted: other, shape };
+};

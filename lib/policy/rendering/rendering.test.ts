@@ -1,0 +1,366 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { KubernetesObject } from "#lib/review.ts";
+import { normalised, policyCases, reachOver, subjectOf } from "../../../test/policies.ts";
+import { applyPolicies } from "../applied.ts";
+import { bookOf } from "../book.ts";
+import type { Condition, OverrideTemplate, Reach, Reference, Subject } from "../kinds.ts";
+import { parsePath, type Step } from "../paths.ts";
+import { patchWith } from "../plaintext.ts";
+import { resolve } from "../references.ts";
+import { faultOfScript, renderedOutcome } from "../scripts.ts";
+import { validate } from "../validate.ts";
+import { renderedCondition } from "./condition.ts";
+import { renderedOverride } from "./override.ts";
+
+const runs = 200;
+const apiVersion = "policy.kcloudlabs.io/v1alpha1";
+
+/** What came of it; of errors only that there was one. */
+const settled = async (result: Promise<unknown>) =>
+  result.then(
+    (value) => ({ value: normalised(value) }),
+    (error: Error) => ({ error: true, message: error.message }),
+  );
+
+const same = (one: Awaited<ReturnType<typeof settled>>, other: typeof one, what: string) => {
+  if ("message" in one && "message" in other) return;
+  assert.deepEqual(other, one, what);
+};
+
+/** A value where a path looks for it. */
+const planted = ([step, ...rest]: Step[], value: unknown): unknown => {
+  if (step === undefined) return value;
+  return typeof step === "number"
+    ? [...Array(step).fill(null), planted(rest, value)]
+    : { [step]: planted(rest, value) };
+};
+
+/** What a rendering is given for a reference that something has to be fetched for. */
+const fetched = async (reference: Reference | undefined, suffix: string, subject: Subject, reach: Reach) => {
+  if (reference === undefined || reference.from === "current" || reference.from === "old") return {};
+  const found = await resolve(reference, subject, reach);
+  const steps = parsePath(reference.path);
+  if (reference.from !== "http") return { [`otherObject${suffix}`]: found ? planted(steps, found.value) : {} };
+  const isPart = ["body", "header", "trailer"].includes(String(steps[0]));
+  return { [`http${suffix}`]: found ? planted(isPart ? steps : ["body", ...steps], found.value) : {} };
+};
+
+const natively = async (template: OverrideTemplate, subject: Subject, reach: Reach) => {
+  const policies = [
+    {
+      apiVersion,
+      kind: "ClusterOverridePolicy" as const,
+      metadata: { name: "p" },
+      spec: { overrideRules: [{ overriders: { template } }] },
+    },
+  ];
+  return (await applyPolicies({ ...subject, policies, reach })).object;
+};
+
+const rendered = async (template: OverrideTemplate, subject: Subject, reach: Reach) => {
+  const extraParams = await fetched(template.valueRef, "", subject, reach);
+  const data = { object: subject.object, oldObject: subject.oldObject ?? {}, extraParams };
+  const patches = await renderedOutcome(renderedOverride(template), data, "patches", reach);
+  const object = structuredClone(subject.object);
+  patchWith(object, patches);
+  return object;
+};
+
+const decided = async (condition: Condition, subject: Subject, reach: Reach) => {
+  const policies = [
+    {
+      apiVersion,
+      kind: "ClusterValidatePolicy" as const,
+      metadata: { name: "p" },
+      spec: { validateRules: [{ template: { type: "condition" as const, condition } }] },
+    },
+  ];
+  const { denied } = await validate(bookOf(policies), subject, reach);
+  return { valid: denied === undefined, reason: denied?.reason ?? "" };
+};
+
+const renderedDecision = async (condition: Condition, subject: Subject, reach: Reach) => {
+  const { dataRef, valueRef } = condition;
+  const compared = ["Exist", "NotExist"].includes(condition.cond) ? undefined : valueRef;
+  const extraParams = {
+    ...(await fetched(dataRef, "_d", subject, reach)),
+    ...(await fetched(compared, "", subject, reach)),
+  };
+  const data = { object: subject.object, oldObject: subject.oldObject ?? null, extraParams };
+  return renderedOutcome(renderedCondition(condition), data, "validate", reach);
+};
+
+describe("renderings, of what was measured", () => {
+  for (const one of policyCases) {
+    if (one.expect.policy === "rejected") continue;
+    const subject = subjectOf(one);
+    const reach = reachOver(one);
+    for (const policy of one.policies) {
+      if (policy.kind === "ClusterValidatePolicy") {
+        for (const [index, { template }] of policy.spec.validateRules.entries())
+          if (template)
+            it(`decides as validateRules[${index}] of ${one.id}`, async () => {
+              const { condition } = template;
+              const expected = await settled(decided(condition, subject, reach));
+              assert.equal(await faultOfScript(renderedCondition(condition), reach.cue), undefined);
+              same(expected, await settled(renderedDecision(condition, subject, reach)), renderedCondition(condition));
+            });
+      } else if (one.operation !== "DELETE")
+        for (const [index, { overriders }] of policy.spec.overrideRules.entries()) {
+          const { template } = overriders;
+          if (template)
+            it(`makes the same of an object as overrideRules[${index}] of ${one.id}`, async () => {
+              const expected = await settled(natively(template, subject, reach));
+              assert.equal(await faultOfScript(renderedOverride(template), reach.cue), undefined);
+              same(expected, await settled(rendered(template, subject, reach)), renderedOverride(template));
+            });
+        }
+    }
+  }
+});
+
+const some = <T>(values: readonly T[]) => fc.constantFrom(...values);
+const maybe = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined });
+const listOf = <T>(of: fc.Arbitrary<T>) => fc.array(of, { minLength: 1, maxLength: 3 });
+
+/** Without what is undefined, which JSON doesn't have. */
+const json = <T>(value: T): T => JSON.parse(JSON.stringify(value));
+
+const required = "requiredDuringSchedulingIgnoredDuringExecution";
+const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+const keys = ["a", "b.c/d", "x~1y", "__proto__", "_h", "if", '"\\(object)\n'] as const;
+const texts = ["v", "", "5", "1Gi", 'a"\\(b)\n\u2028', "ä\uD83D\uDE00", "true"] as const;
+const amounts = ["0", "1", "500m", "1.5", "1Gi", "333Mi", "2k", "1e3", "12345678901", ".5", "0.001", 3] as const;
+const map = fc.dictionary(some(keys), some(texts), { maxKeys: 3 });
+const quantities = fc.dictionary(
+  some(["cpu", "memory", "ephemeral-storage", "x.io/gpu", 'x~"\\(kind)']),
+  some(amounts),
+  {
+    maxKeys: 3,
+  },
+);
+const toleration = fc.record(
+  {
+    key: some(["a", "b"]),
+    operator: some(["Exists", "Equal", ""]),
+    value: some(["1", "2"]),
+    effect: some(["NoExecute", "NoSchedule"]),
+    tolerationSeconds: some([0, 300]),
+  },
+  { requiredKeys: [] },
+);
+const term = fc.record({
+  weight: some([1, 2]),
+  term: maybe(fc.record({ keys: fc.array(some(["a", "b"]), { maxLength: 2 }) })),
+});
+const affinity = fc.record(
+  {
+    nodeAffinity: fc.record(
+      { [required]: fc.record({ nodeSelectorTerms: fc.array(term, { maxLength: 3 }) }), [preferred]: listOf(term) },
+      { requiredKeys: [] },
+    ),
+    podAffinity: fc.record({ [required]: listOf(term), [preferred]: listOf(term) }, { requiredKeys: [] }),
+    podAntiAffinity: fc.record({ [required]: listOf(term), [preferred]: listOf(term) }, { requiredKeys: [] }),
+  },
+  { requiredKeys: [] },
+);
+
+const podSpec = fc.record(
+  {
+    containers: fc.array(
+      fc.record(
+        { name: some(["c"]), resources: fc.record({ requests: quantities, limits: quantities }, { requiredKeys: [] }) },
+        { requiredKeys: ["name"] },
+      ),
+      { maxLength: 2 },
+    ),
+    tolerations: fc.array(toleration, { maxLength: 4 }),
+    affinity,
+    priority: some([0, 10, 0.5, -3]),
+    extreme: some([1e21, 1e-7, 1.5e300, Number.MAX_SAFE_INTEGER]),
+    hostNetwork: fc.boolean(),
+    nothing: fc.constant(null),
+    words: fc.array(fc.oneof(some(texts), some(amounts)), { maxLength: 3 }),
+  },
+  { requiredKeys: ["containers"] },
+);
+const kinds = {
+  "v1/Pod": (spec: unknown) => spec,
+  "apps/v1/Deployment": (spec: unknown) => ({ template: { spec } }),
+  "batch/v1/CronJob": (spec: unknown) => ({ jobTemplate: { spec: { template: { spec } } } }),
+  "apps/v1/Pod": (spec: unknown) => spec,
+  "v1/ConfigMap": (spec: unknown) => ({ template: { spec } }),
+};
+const object: fc.Arbitrary<KubernetesObject> = fc
+  .tuple(
+    fc.oneof(some(Object.entries(kinds)), some(Object.entries(kinds).slice(0, 2))),
+    fc.record({ annotations: map, labels: map }, { requiredKeys: [] }),
+    fc.option(podSpec, { nil: undefined, freq: 10 }),
+  )
+  .map(([[name, around], metadata, spec]) => {
+    const [, version = "", kind = ""] = /^(.*)\/(.*)$/.exec(name) ?? [];
+    return json({ apiVersion: version, kind, metadata: { name: "o", ...metadata }, spec: around(spec) });
+  });
+
+const paths = [
+  ...["/metadata/name", "/metadata/labels/a", 'metadata.annotations["b.c/d"]', "/metadata/labels", "/spec/priority"],
+  ...["/spec/hostNetwork", "spec.nothing", "/spec/words", "/spec/words/0", "spec.containers[0].resources.limits.cpu"],
+  ...["/spec/containers/0/resources/requests/memory", "/spec/template/spec/priority", "/spec/tolerations", "/nowhere"],
+];
+const from = some(["current", "old"] as const);
+const reference: fc.Arbitrary<Reference> = fc.record({ from, path: some(paths) });
+const constant = fc.oneof(
+  fc.record({ string: some(texts) }),
+  fc.record({ integer: some([0, 5, -3, 10]) }),
+  fc.record({ float: some(["0.5", "5.0", "1e3", "-0.25"]) }),
+  fc.record({ boolean: fc.boolean() }),
+);
+const operation = some(["add", "replace", "remove"] as const);
+const share = maybe(some(["0.5", "0.333", ".1", "0.99999"]));
+const template: fc.Arbitrary<OverrideTemplate> = fc
+  .oneof(
+    fc.record({ type: some(["annotations", "labels"]), path: some(keys), value: constant }),
+    fc.record({
+      type: some(["annotations", "labels"]),
+      path: some(keys),
+      valueRef: fc.record({ from, path: some([...paths, "/spec/extreme"]) }),
+    }),
+    fc.record({
+      type: fc.constant("annotations"),
+      path: fc.constant("a"),
+      value: fc.record({ stringMap: map.filter((value) => Object.keys(value).length > 0) }),
+    }),
+    fc.record({ type: fc.constant("resources"), resources: fc.record({ requests: quantities, limits: quantities }) }),
+    fc.record({
+      type: fc.constant("resourcesOversell"),
+      resourcesOversell: fc
+        .record({ cpuFactor: share, memoryFactor: share, diskFactor: share })
+        .filter((factors) => Object.keys(json(factors)).length > 0),
+    }),
+    fc.record({ type: fc.constant("tolerations"), tolerations: listOf(toleration) }),
+    fc.record({
+      type: fc.constant("affinity"),
+      affinity: affinity.filter((given) => JSON.stringify(given).includes("DuringExecution")),
+    }),
+  )
+  .chain((given) => operation.map((chosen) => json({ ...given, operation: chosen }) as OverrideTemplate));
+
+const ordering = some(["Gt", "Gte", "Lt", "Lte"] as const);
+const list = fc.oneof(
+  fc.record({ stringSlice: listOf(some(texts)) }),
+  fc.record({ integerSlice: listOf(some([0, 5, 10])) }),
+  fc.record({ floatSlice: listOf(some(["0.5", "10.0"])) }),
+);
+const processing = fc.record({
+  operation: some(["+", "-", "*", "/"]),
+  operationWith: some([2, 3, -7, "50%", "0.3", "-1.5"]),
+});
+const condition: fc.Arbitrary<Condition> = fc
+  .tuple(
+    fc.oneof(
+      fc.record({ cond: some(["Exist", "NotExist"]) }),
+      fc.record({
+        cond: some(["Equal", "NotEqual"]),
+        value: fc.oneof(constant, list, fc.record({ stringMap: fc.constant({ a: "5" }) })),
+      }),
+      fc.record({ cond: some(["Equal", "NotEqual", "In", "NotIn"]), valueRef: reference }),
+      fc.record({ cond: some(["In", "NotIn"]), value: list }),
+      fc.record({ cond: ordering, value: constant }),
+      fc.record({ cond: ordering, valueRef: reference }),
+      fc.record({
+        cond: fc.oneof(ordering, some(["Equal", "NotEqual"])),
+        valueRef: reference,
+        valueProcess: processing,
+      }),
+      fc.record({ cond: fc.oneof(ordering, some(["Equal", "NotEqual"])), value: constant, valueProcess: processing }),
+    ),
+    fc.record({ dataRef: reference, affectMode: some(["reject", "allow", ""]), message: some(texts) }),
+  )
+  .map(([one, other]) => json({ ...one, ...other }) as Condition);
+
+/** Where an object can be of another shape than it should. */
+const places = [
+  ...["/metadata/annotations", "/metadata/labels", "/spec", "/spec/containers", "/spec/containers/0"],
+  ...["/spec/containers/0/resources", "/spec/containers/0/resources/requests", "/spec/containers/0/resources/limits"],
+  ...["/spec/containers/0/resources/limits/cpu", "/spec/containers/0/resources/requests/cpu", "/spec/tolerations"],
+  ...["/spec/tolerations/0", "/spec/affinity", "/spec/affinity/nodeAffinity", "/spec/affinity/podAffinity"],
+  ...[`/spec/affinity/nodeAffinity/${required}`, `/spec/affinity/podAffinity/${required}`],
+];
+const misshapen = fc
+  .tuple(
+    object.filter(({ apiVersion, kind }) => apiVersion === "v1" && kind === "Pod"),
+    some(places),
+    some([null, "x", [], ["x"], {}, 5, false]),
+  )
+  .map(([object, path, value]) => {
+    const changed = structuredClone(object);
+    try {
+      patchWith(changed, [{ op: "replace", path, value }]);
+      return changed;
+    } catch {
+      return object;
+    }
+  });
+
+/** What CUE says where it can't tell whether two lists or maps are the same. */
+const mayBeSame = /conflicting values true and false/;
+
+const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
+const elsewhere: Reference = { from: "current", path: "other" };
+
+const subject: fc.Arbitrary<Subject> = fc.tuple(object, maybe(object)).map(([object, oldObject]) => {
+  return oldObject ? { operation: "UPDATE", object, oldObject } : { operation: "CREATE", object };
+});
+
+describe("renderings", () => {
+  const reach = reachOver();
+
+  it("make the same of any object as the template", async () => {
+    const law = fc.asyncProperty(template, subject, async (template, subject) => {
+      const expected = await settled(natively(template, subject, reach));
+      same(expected, await settled(rendered(template, subject, reach)), renderedOverride(template));
+    });
+    await fc.assert(law, { numRuns: runs });
+  });
+
+  it("make nothing else of an object of another shape than it should have", async () => {
+    const law = fc.asyncProperty(template, misshapen, async (template, object) => {
+      const subject: Subject = { operation: "CREATE", object };
+      const result = await settled(rendered(template, subject, reach));
+      if ("value" in result)
+        same(await settled(natively(template, subject, reach)), result, renderedOverride(template));
+    });
+    await fc.assert(law, { numRuns: runs });
+  });
+
+  it("decide as the condition", async () => {
+    const law = fc.asyncProperty(condition, subject, async (condition, subject) => {
+      const result = await settled(renderedDecision(condition, subject, reach));
+      if ("message" in result && mayBeSame.test(result.message)) return;
+      same(await settled(decided(condition, subject, reach)), result, renderedCondition(condition));
+    });
+    await fc.assert(law, { numRuns: runs });
+  });
+
+  it("are let in as scripts are", async () => {
+    const texts = fc.oneof(template.map(renderedOverride), condition.map(renderedCondition));
+    const law = fc.asyncProperty(texts, async (text) => assert.equal(await faultOfScript(text, reach.cue), undefined));
+    await fc.assert(law, { numRuns: 200 });
+  });
+
+  const beyond: Record<string, [data: unknown, condition: Partial<Condition>]> = {
+    "a text of more digits than CUE reads": ["12345678901234567890", { cond: "Gt", value: { integer: 5 } }],
+    "a text that is finer than a billionth": ["0.00000000001", { cond: "Gt", value: { integer: 5 } }],
+    "what would be rounded": [123456789012345, { cond: "Gt", value: { integer: 1 }, valueProcess: longDivision }],
+    "lists that are the same but for texts that are numbers": [[5], { cond: "Equal", valueRef: elsewhere }],
+  };
+  for (const [what, [data, given]] of Object.entries(beyond))
+    it(`fail rather than decide otherwise of ${what}`, async () => {
+      const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
+      const condition: Condition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...given };
+      await decided(condition, { operation: "CREATE", object }, reach);
+      await assert.rejects(renderedDecision(condition, { operation: "CREATE", object }, reach));
+    });
+});

@@ -1,0 +1,88 @@
+import type { OverrideTemplate } from "../kinds.ts";
+import { shareOf } from "../oversell.ts";
+import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
+import { below, firstContainer, inputs, made, patchesIf, podSpec } from "./pods.ts";
+import { escaped, listed, literal, operation, script, selector } from "./text.ts";
+
+const resourcesPath = ["containers", "0", "resources"];
+
+/** A JSON literal's inside: where a resource is, below the pod spec. */
+const pathOf = (list: string, name: string) => below(...resourcesPath, list, literal(escaped(name)).slice(1, -1));
+
+const removal = (list: string, name: string) =>
+  operation("remove", pathOf(list, name), undefined, `if ${selector(list, [name])} != _|_`);
+
+/** What sets or removes requests and limits of the first container. */
+export const renderedResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
+  const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
+  const operations = lists.flatMap((list) => {
+    const given = Object.entries(resources[list] ?? {});
+    if (act === "remove") return given.map(([name]) => removal(list, name));
+    const parent = made(list, below(...resourcesPath, list));
+    return [parent, ...given.map(([name, quantity]) => operation("add", pathOf(list, name), literal(quantity)))];
+  });
+  const parents = act === "remove" || lists.length === 0 ? [] : [made("resources", below(...resourcesPath))];
+  return script(inputs, [
+    podSpec,
+    firstContainer(...lists),
+    patchesIf("container", listed([...parents, ...operations])),
+  ]);
+};
+
+const sold = [
+  { factor: "cpuFactor", name: "cpu", field: "cpu" },
+  { factor: "memoryFactor", name: "memory", field: "memory" },
+  { factor: "diskFactor", name: "ephemeral-storage", field: "disk" },
+] as const;
+
+/** What makes requests of the first container a share of its limits, or removes them. */
+export const renderedOversell = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
+  const given = sold.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
+  if (act === "remove") {
+    const removals = listed(given.map(({ name }) => removal("requests", name)));
+    return script(inputs, [podSpec, firstContainer("requests"), patchesIf("container", removals)]);
+  }
+
+  const factors = given.map(({ factor, name, field }) => ({
+    name,
+    field,
+    times: factorOf(resourcesOversell[factor]),
+  }));
+  const digits = Math.max(...factors.map(({ times }) => times.length - "0.".length));
+  const shares = factors.map(({ name, field, times }) =>
+    operation(
+      "add",
+      pathOf("requests", name),
+      worth(field, times),
+      `for limit in ${field}${field === "disk" ? " if limit != 0" : ""}`,
+    ),
+  );
+  const parts = [
+    podSpec,
+    firstContainer("limits", "requests"),
+    `// the limits, of those that there are\n${factors.map(({ name, field }) => `${field}: ${amountAt("limits", name)}`).join("\n")}`,
+    factors[0]?.field === "cpu" &&
+      `// whoever asks for no CPU at all goes on doing so\nasked: ${amountAt("requests", "cpu")}\nisIdle: list.Contains([for request in asked {request == 0}], true)`,
+    `shares: ${listed(shares)}`,
+    patchesIf("container", `[if len(shares) > 0 ${made("requests", below(...resourcesPath, "requests"))}] + shares`),
+    amountDefinition(multipliable(digits)),
+  ];
+  return script(
+    inputs,
+    parts.filter((part) => part !== false),
+  );
+};
+
+const amountAt = (list: string, name: string): string => {
+  const place = selector(list, [name]);
+  return `[if ${place} != _|_ if ${place} != null {${amountOf(place)}[0]}]`;
+};
+
+/** In thousandths or whole, and halves away from zero. */
+const worth = (field: string, times: string) =>
+  field === "cpu"
+    ? `"\\(${`[if isIdle {0}, math.Round(limit * 1000 * ${times})][0]`})m"`
+    : `"\\(math.Round(limit * ${times}))"`;
+
+/** A factor as a number of CUE. */
+const factorOf = (written: unknown): string => decimalText(shareOf(written, "factor")) ?? "";

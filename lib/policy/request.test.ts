@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { addressOf, bodyOf, headersOf, methodOf } from "./request.ts";
+
+describe("an address", () => {
+  const addresses: [url: string, params: Record<string, string> | undefined, href: string][] = [
+    ["http://mock/x", undefined, "http://mock/x"],
+    ["http://mock/x", {}, "http://mock/x"],
+    ["http://mock/x", { q: "default", z: "a b" }, "http://mock/x?q=default&z=a+b"],
+    ["http://mock/x", { z: "1", a: "2" }, "http://mock/x?a=2&z=1"],
+    ["http://mock/x?b=1", { a: "2" }, "http://mock/x?b=1&a=2"],
+    ["http://mock/x?", { a: "2" }, "http://mock/x?a=2"],
+    ["http://mock/x#f", { a: "2" }, "http://mock/x?a=2#f"],
+    ["http://mock", { a: "&=/~*'()" }, "http://mock/?a=%26%3D%2F~%2A%27%28%29"],
+    ["http://mock/x?a={b}", undefined, "http://mock/x?a={b}"],
+  ];
+  for (const [url, params, href] of addresses)
+    it(`is ${href} of ${url} and ${JSON.stringify(params)}`, () =>
+      assert.equal(addressOf(url, "url", params).href, href));
+
+  it("has every parameter as it was given", () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" })), (params) => {
+        const { searchParams } = addressOf("http://mock/", "url", params);
+        assert.deepEqual(Object.fromEntries(searchParams), { ...params });
+      }),
+    );
+  });
+  for (const url of ["", "x", "/a", "ftp://a/", "javascript:1", "http://", undefined, null, 1, {}])
+    it(`is not ${JSON.stringify(url)}`, () =>
+      assert.throws(() => addressOf(url, "auth.authUrl"), /^Error: auth\.authUrl must be an address that begins with/));
+});
+
+describe("a request", () => {
+  it("has a method in capitals", () => {
+    assert.equal(methodOf("post", ["GET", "POST"]), "POST");
+    assert.equal(methodOf(undefined, ["POST"]), "GET");
+    assert.equal(methodOf("", ["POST"]), "GET");
+    for (const other of ["PUT", "CONNECT", 1, null, {}])
+      assert.throws(() => methodOf(other, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
+  });
+  it("has the body that is given", () => {
+    assert.deepEqual([0, "", false, {}].map(bodyOf), ["0", '""', "false", "{}"]);
+    assert.deepEqual([undefined, null].map(bodyOf), [undefined, undefined]);
+  });
+  it("has headers in lower case, and the length of its body", () => {
+    assert.deepEqual(headersOf({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
+    assert.deepEqual(headersOf({}, undefined), {});
+    assert.deepEqual(Object.keys(headersOf(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
+  });
+  it("has no header that says where it goes or how", () => {
+    for (const name of ["Host", "connection", "TE", "Upgrade", "Expect", "Proxy-Connection", "content-length"])
+      assert.throws(() => headersOf({ [name]: "x" }, undefined), /^Error: header must not have /);
+  });
+});

@@ -1,0 +1,261 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { parse } from "yaml";
+import { evaluate } from "../cue/engine.ts";
+import { draft } from "../patch.ts";
+import type { OverridePolicy, Policy, ProcessingRequest, Reach, Subject, ValidatePolicy } from "./kinds.ts";
+import { patchWith } from "./plaintext.ts";
+import { faultOfScript, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
+
+const fixtures = new URL("../../test/fixtures/", import.meta.url);
+const read = (file: string) => readFileSync(new URL(file, fixtures), "utf8");
+
+interface Case {
+  id: string;
+  operation: Subject["operation"];
+  policies?: Policy[];
+  policyFile?: string;
+  object?: Subject["object"];
+  oldObject?: Subject["object"];
+  http?: { path: string; status?: number; body?: Record<string, unknown>; raw?: string }[];
+  expect: { policy?: string; error?: true; object?: unknown; allowed?: boolean; reason?: string };
+}
+
+const unreachable = async () => assert.fail("a script asks nobody");
+/** CUE is the real one; what is asked by HTTP is what a case says, or an error. */
+const reachWith = (http: Case["http"] = [], sent: ProcessingRequest[] = []): Reach => ({
+  get: unreachable,
+  first: unreachable,
+  fetch: unreachable,
+  process: async (request) => {
+    sent.push(request);
+    const { status = 200, body } = http.find(({ path }) => new URL(request.url).pathname === path) ?? {};
+    if (status !== 200 || body === undefined) throw new Error("it answers no JSON object");
+    return body;
+  },
+  cue: (source) => evaluate(source, Date.now() + 30_000),
+});
+const reach = reachWith();
+
+const scriptsIn = ({ kind, spec }: Policy): string[] =>
+  kind === "ClusterValidatePolicy"
+    ? (spec as ValidatePolicy["spec"]).validateRules.flatMap(({ cue }) => cue ?? [])
+    : (spec as OverridePolicy["spec"]).overrideRules.flatMap(({ overriders: { cue } }) => cue ?? []);
+
+/** Of the recorded cases, those of scripts and nothing else. */
+const cases = [JSON.parse(read("kinitiras/cases.json")).cases, JSON.parse(read("kinitiras/examples.json")).cases]
+  .flat()
+  .map((one: Case) => ({ ...one, policies: one.policies ?? [parse(read(one.policyFile ?? ""))] }))
+  .filter(({ policies, id }) => {
+    const isScripted = policies.every(
+      ({ spec }) => Object.hasOwn(spec, "overrideRules") || Object.hasOwn(spec, "validateRules"),
+    );
+    return isScripted && policies.some((policy) => scriptsIn(policy).length > 0) && !/^tmpl-|not-/.test(id);
+  });
+
+describe("scripts of recorded cases", () => {
+  it("are all here", () => assert.ok(cases.length >= 37, `${cases.length}`));
+
+  for (const { id, operation, policies, object, oldObject, http, expect } of cases)
+    it(`${id} comes to what is recorded`, async () => {
+      const scripts = policies.flatMap(scriptsIn);
+      const faults = await Promise.all(scripts.map((script) => faultOfScript(script, reach.cue)));
+      if (expect.policy === "rejected") return assert.ok(faults.every(Boolean), String(faults));
+      assert.deepEqual(faults.filter(Boolean), []);
+      const own = operation === "DELETE" ? oldObject : object;
+      assert.ok(own);
+      const subject: Subject = { operation, object: own, ...(operation === "UPDATE" && oldObject && { oldObject }) };
+      const reached = reachWith(http);
+      const run = async () => {
+        const edited = draft(own);
+        const sorted = policies.toSorted((one, other) => (one.metadata.name < other.metadata.name ? -1 : 1));
+        for (const policy of sorted)
+          for (const script of scriptsIn(policy))
+            if (policy.kind === "ClusterValidatePolicy") {
+              const { valid, reason } = await verdictOf(script, subject, reached);
+              if (!valid) return { allowed: false, reason };
+            } else patchWith(edited.value, await patchesOf(script, edited.value, reached));
+        return expect.allowed === undefined ? { object: JSON.parse(JSON.stringify(edited.value)) } : { allowed: true };
+      };
+      if (expect.error) await assert.rejects(run, Error);
+      else {
+        const { policy: _, ...wanted } = expect;
+        assert.deepEqual(await run(), wanted);
+      }
+    });
+});
+
+/** CUE writes what looks alike alike. */
+const composed = (text: string) => text.normalize("NFC");
+
+describe("patchesOf", () => {
+  it("takes any JSON, and gives it back as it was", () =>
+    fc.assert(
+      fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(composed), async (json, text) => {
+        const value = { any: JSON.parse(json), [`_${text}`]: text, __proto__: { constructor: "x" } };
+        const own = JSON.parse(
+          `{"__proto__": {"constructor": [1]}, "#d": 1, "_h": 2, "__x": 3, "a\\u2028\\ufeff": "\\u0000"}`,
+        );
+        const object = { value, own };
+        const [patch] = await patchesOf('object: _\npatches: [{op: "add", path: "/a", value: object}]', object, reach);
+        assert.deepEqual(patch?.value, JSON.parse(JSON.stringify(object)));
+      }),
+      { numRuns: 60 },
+    ));
+
+  it("replaces halves of characters, and leaves what only looks like one", async () => {
+    const [patch] = await patchesOf(
+      'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
+      { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
+      reach,
+    );
+    assert.deepEqual(patch?.value, { half: "a\ufffdb", text: "\\ud800", pair: "😀", mark: "\ufeff" });
+  });
+
+  const odd: [what: string, script: string, message: RegExp][] = [
+    ["has no patches", "a: 1", /^the script has no patches$/],
+    ["has patches that are no list", "patches: {}", /^patches must be a list$/],
+    ["has a patch that is none", "patches: [1]", /^patches\[0\] must be a struct$/],
+    ["has a patch without path", 'patches: [{op: "add"}]', /^patches\[0\] must have op and path, both texts$/],
+    ["leaves a patch open", 'patches: [{op: "add", path: string}]', /^out\.0\.path: cannot convert incomplete/],
+    ["uses what it doesn't declare", "patches: [object]", /^patches: reference "object" not found$/],
+    [
+      "wants out of its braces",
+      'patches: []\n}\n"out": [{op: "add", path: "/a"}]\n_u: {',
+      /^the "}" in line 2 closes nothing$/,
+    ],
+    ["knows what is put around it", "_u: {patches: []}\npatches: _u.patches", /^$/],
+    ["repeats itself without end", "#L: {n: #L}\npatches: [#L]", /structural cycle/],
+    [
+      "imports a tool",
+      'import "tool/exec"\npatches: []',
+      /^"tool\/exec" can't be imported: scripts have no tools here$/,
+    ],
+    ["imports what isn't there", 'import "example.com/x"\npatches: []', /"example\.com\/x" imported but not defined/],
+  ];
+  for (const [what, script, message] of odd)
+    it(`says it of a script that ${what}`, async () => {
+      const said = await patchesOf(script, {}, reach).then(
+        () => "",
+        (error: Error) => error.message,
+      );
+      assert.match(said, message);
+    });
+
+  it("sends what a script describes, all of it", async () => {
+    const sent: ProcessingRequest[] = [];
+    const script = `processing: {
+      http: {
+        method: *"POST" | string, url: "http://mock/t"
+        request: {body: 'by\\x00tes', header: {A: "b"}, trailer: {C: "d"}}
+        tls_config: {ca: "x", client_crt: "y", client_key: "z"}
+      }
+      output: {n: int}
+    }
+    patches: [{op: "add", path: "/a", value: processing.output.n}]`;
+    const patches = await patchesOf(script, {}, reachWith([{ path: "/t", body: { n: 7 } }], sent));
+    assert.deepEqual(patches, [{ op: "add", path: "/a", value: 7 }]);
+    assert.deepEqual(sent, [
+      {
+        method: "POST",
+        url: "http://mock/t",
+        request: { body: "YnkAdGVz", bodyIsBytes: true, header: { A: "b" }, trailer: { C: "d" } },
+        tls_config: { ca: "x", client_crt: "y", client_key: "z" },
+      },
+    ]);
+    await assert.rejects(patchesOf(script, {}, reachWith([], sent), { dryRun: true }), {
+      message: "processing.http is a POST, which is not sent on dry run",
+    });
+    assert.equal(sent.length, 1);
+  });
+
+  for (const [what, http, message] of [
+    ["no method", 'url: "http://mock/"', "processing.http.method must be a text"],
+    ["a number as url", 'method: "GET", url: 1', "processing.http.url must be a text"],
+    [
+      "a list as header",
+      'method: "GET", url: "x", request: header: A: ["b"]',
+      "processing.http.request.header.A must be a text",
+    ],
+    ["a CA that is missing", 'method: "GET", url: "x", tls_config: {}', "processing.http.tls_config.ca must be a text"],
+  ])
+    it(`refuses a request with ${what}`, () =>
+      assert.rejects(patchesOf(`processing: http: {${http}}\npatches: []`, {}, reach), { message }));
+});
+
+describe("faultOfScript", () => {
+  const fine = [
+    "",
+    "package p",
+    '// a comment\n\n@if(x)\npackage p // another\nimport "strings"\na: strings.ToUpper("x")',
+    'import (\n  s "strings" // an import ")"\n  "list"\n)\nimport "math", a: s.ToUpper("x"), b: list.Max([1]), c: math.Pi',
+    '"import": 1\n"package": 2',
+    'a: "} \\("{\\("x")}") {"\nb: #"\\( } \\#(a)"#\nc: """\n  import "tool/exec"\n  }\n  """\nd: \'}\'\n// }',
+    'a: _ @tag(object) @x(y,"}")',
+  ];
+  for (const script of fine)
+    it(`finds none in ${JSON.stringify(script)}`, async () =>
+      assert.equal(await faultOfScript(script, reach.cue), undefined));
+
+  const faulty: [script: string, message: RegExp][] = [
+    ["a: b", /^a: reference "b" not found$/],
+    ["a: 1 & 2", /^a: conflicting values 2 and 1$/],
+    ["a: {", /^a bracket has no end: "}" is missing$/],
+    ["a: ]", /^the "\]" in line 1 closes nothing$/],
+    ["}\nb: {", /^the "}" in line 1 closes nothing$/],
+    ['a: "\\(}', /^the "}" in line 1 closes nothing$/],
+    ['a: "b\n"', /^the text that begins in line 1 has no end$/],
+    ['a: """\n  b', /^the text that begins in line 1 has no end$/],
+    ['import (\n  "strings"\n  e "tool/exec" // "fmt"\n)', /^"tool\/exec" can't be imported/],
+    ['import "t\\u006fol/exec"', /^the import "t\\u006fol\/exec" must be written without escapes$/],
+    ['a: 1\nimport "strings"', /./],
+    ["import: 1", /^import must be followed by a path$/],
+    ["package: 1", /^package must be followed by a name$/],
+    [`a: ${"[".repeat(200_000)}${"]".repeat(200_000)}`, /^the script nests too deeply$/],
+    [`a: ${'"\\('.repeat(200_000)}`, /has no end/],
+  ];
+  for (const [script, message] of faulty)
+    it(`finds one in ${JSON.stringify(script.slice(0, 60))}`, async () =>
+      assert.match((await faultOfScript(script, reach.cue)) ?? "", message));
+});
+
+describe("verdictOf", () => {
+  const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" } };
+  const script = "oldObject: _\nvalidate: {if oldObject.kind != _|_ {valid: false, reason: oldObject.kind}}";
+
+  it("knows the old object of an update, and of nothing else", async () => {
+    const verdict = (operation: Subject["operation"]) =>
+      verdictOf(script, { operation, object, oldObject: object }, reach);
+    assert.deepEqual(await verdict("UPDATE"), { valid: false, reason: "Pod" });
+    assert.deepEqual(await verdict("CREATE"), { valid: true, reason: "" });
+  });
+
+  for (const [what, validate, message] of [
+    ["is no struct", "true", "validate must be a struct"],
+    ["says maybe", '{valid: "maybe"}', "validate.valid must be true or false"],
+    ["has a number as reason", "{reason: 1}", "validate.reason must be a text"],
+  ])
+    it(`can't take a validate that ${what}`, () =>
+      assert.rejects(verdictOf(`validate: ${validate}`, { operation: "CREATE", object }, reach), { message }));
+});
+
+describe("renderedOutcome", () => {
+  const data = { object: { kind: "Pod" }, oldObject: null, extraParams: { otherObject: { a: 1 } } };
+  const header = "data: _ @tag(data)\nobject: data.object\nother: data.extraParams.otherObject\n";
+
+  it("gives patches", async () =>
+    assert.deepEqual(
+      await renderedOutcome(`${header}patches: [{op: "add", path: "/a", value: other.a}]`, data, "patches", reach),
+      [{ op: "add", path: "/a", value: 1 }],
+    ));
+  it("gives a verdict", async () =>
+    assert.deepEqual(
+      await renderedOutcome(`${header}validate: valid: object.kind == "Node"`, data, "validate", reach),
+      {
+        valid: false,
+        reason: "",
+      },
+    ));
+});

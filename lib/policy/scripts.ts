@@ -1,0 +1,224 @@
+import { parted } from "../cue/script.ts";
+import { Failure } from "../failure.ts";
+import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
+
+/** One operation of a script's `patches`. */
+export interface ScriptedPatch {
+  op: string;
+  path: string;
+  value?: unknown;
+}
+
+/** What a validating script decides. */
+export interface ScriptedVerdict {
+  valid: boolean;
+  reason: string;
+}
+
+/** What a template's rendering is given. */
+export interface RenderingData {
+  object: unknown;
+  oldObject: unknown;
+  extraParams: Record<string, unknown>;
+}
+
+/** What an overriding script wants to change in an object; nothing is sent on dry run that could change something. */
+export const patchesOf = async (
+  script: string,
+  object: unknown,
+  reach: Reach,
+  { dryRun = false }: { dryRun?: boolean } = {},
+): Promise<ScriptedPatch[]> => patchesIn(await outcome(script, { object }, "patches", reach, dryRun));
+
+/** What a validating script decides about a request. */
+export const verdictOf = async (
+  script: string,
+  { operation, object, oldObject, dryRun = false }: Subject,
+  reach: Reach,
+): Promise<ScriptedVerdict> => {
+  const inputs = { object, ...(operation === "UPDATE" && oldObject !== undefined && { oldObject }) };
+  return verdictIn(await outcome(script, inputs, "validate", reach, dryRun));
+};
+
+/** What the rendering of a template wants to change, or decides. */
+export const renderedOutcome = async <O extends Output>(
+  script: string,
+  data: RenderingData,
+  output: O,
+  reach: Pick<Reach, "cue">,
+): Promise<Outcomes[O]> => readers[output](await evaluated(around(script), { data }, output, reach));
+
+/** Why a script can't be a policy's: what CUE says against it before it is given anything; undefined where nothing. */
+export const faultOfScript = async (script: string, cue: Reach["cue"]): Promise<string | undefined> => {
+  try {
+    const { name, text } = around(script);
+    await asking(cue, name, text);
+    return undefined;
+  } catch (error) {
+    // That it could not be found out is no fault of the script.
+    if (error instanceof Failure || !(error instanceof Error)) throw error;
+    return error.message;
+  }
+};
+
+/** A script in a field that isn't part of the value, so that what it leaves open does no harm. */
+interface Wrapped {
+  /** The field's, which the script knows nothing of. */
+  name: string;
+  text: string;
+}
+
+const around = (script: string): Wrapped => {
+  const { imports, declarations } = parted(script);
+  let name = "_u";
+  while (script.includes(name)) name += "u";
+  return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
+};
+
+interface Outcomes {
+  patches: ScriptedPatch[];
+  validate: ScriptedVerdict;
+}
+type Output = keyof Outcomes;
+
+/** The output of a script, and on the way to it the one request that it may have sent. */
+const outcome = async (
+  script: string,
+  inputs: Record<string, unknown>,
+  output: Output,
+  reach: Reach,
+  dryRun: boolean,
+): Promise<unknown> => {
+  const wrapped = around(script);
+  // Most have none, and are spared an evaluation.
+  if (!script.includes("processing")) return evaluated(wrapped, inputs, output, reach);
+  const request = await requestOf(wrapped, inputs, reach.cue);
+  if (request === undefined) return evaluated(wrapped, inputs, output, reach);
+  const method = request.method.toUpperCase();
+  if (dryRun && method !== "GET" && method !== "HEAD")
+    throw new Error(`processing.http is a ${method}, which is not sent on dry run`);
+  const answer = await reach.process(request);
+  return evaluated(wrapped, { ...inputs, processing: { output: answer } }, output, reach);
+};
+
+const evaluated = async (
+  { name, text }: Wrapped,
+  inputs: Record<string, unknown>,
+  output: Output,
+  { cue }: Pick<Reach, "cue">,
+): Promise<unknown> => {
+  const source = `${text}${given(name, inputs)}"out": ${name}.${output}\n`;
+  const { out } = await asking(cue, name, source).catch((error) => {
+    if (error instanceof Error && error.message === `out: undefined field: ${output}`)
+      throw new Error(`the script has no ${output}`);
+    throw error;
+  });
+  return out;
+};
+
+/** Each a field of its own beside the script's, which must declare what it uses. A quoted name can't be referred to. */
+const given = (name: string, inputs: Record<string, unknown>): string =>
+  Object.entries(inputs)
+    .map(([field, value]) => `${name}: "${field}": ${literal(value)}\n`)
+    .join("");
+
+/** JSON as CUE takes it: without halves of characters, and with no byte order mark as it is. */
+const literal = (value: unknown): string => {
+  const text = JSON.stringify(value) ?? "null";
+  const whole = text.includes("\\ud")
+    ? text.replace(/\\(?:ud[89a-f][\da-f]{2}|.)/g, (sequence) => (sequence.startsWith("\\ud") ? "\\ufffd" : sequence))
+    : text;
+  return whole.replaceAll("\uFEFF", "\\ufeff");
+};
+
+/** A value of CUE, which is a struct; its complaints are cleared of what was put around the script. */
+const asking = async (cue: Reach["cue"], name: string, source: string): Promise<Record<string, unknown>> => {
+  const json = await cue(source).catch((error) => {
+    if (error instanceof Failure || !(error instanceof Error)) throw error;
+    const message = error.message.replace(/^cue: marshal error: /, "").replaceAll(`${name}.`, "");
+    throw new Error(message.slice(0, longestMessage), { cause: error });
+  });
+  const value: unknown = JSON.parse(json);
+  if (!isMap(value)) throw new Error("the script has no value");
+  return value;
+};
+
+/** What CUE says may quote all that it was given. */
+const longestMessage = 1000;
+
+const requestOf = async (
+  { name, text }: Wrapped,
+  inputs: Record<string, unknown>,
+  cue: Reach["cue"],
+): Promise<ProcessingRequest | undefined> => {
+  const http = `${name}.processing.http`;
+  const source = [
+    `${text}${given(name, inputs)}`,
+    `if ${http} != _|_ {"http": ${http}}\n`,
+    `if (${http}.request.body & bytes) != _|_ {"bodyIsBytes": true}\n`,
+  ].join("");
+  const { http: found, bodyIsBytes } = await asking(cue, name, source);
+  if (found === undefined) return undefined;
+  const { method, url, request, tls_config } = mapOf(found, "processing.http");
+  const { body, header, trailer } = mapOf(request ?? {}, "processing.http.request");
+  const { ca, client_crt, client_key } = mapOf(tls_config ?? {}, "processing.http.tls_config");
+  return {
+    method: textOf(method, "method"),
+    url: textOf(url, "url"),
+    ...(request !== undefined && {
+      request: {
+        ...(body !== undefined && { body: textOf(body, "request.body") }),
+        ...(bodyIsBytes === true && { bodyIsBytes }),
+        ...(header !== undefined && { header: textsOf(header, "request.header") }),
+        ...(trailer !== undefined && { trailer: textsOf(trailer, "request.trailer") }),
+      },
+    }),
+    ...(tls_config !== undefined && {
+      tls_config: {
+        ca: textOf(ca, "tls_config.ca"),
+        ...(client_crt !== undefined && { client_crt: textOf(client_crt, "tls_config.client_crt") }),
+        ...(client_key !== undefined && { client_key: textOf(client_key, "tls_config.client_key") }),
+      },
+    }),
+  };
+};
+
+const textOf = (value: unknown, field: string): string => {
+  if (typeof value !== "string") throw new Error(`processing.http.${field} must be a text`);
+  return value;
+};
+
+const textsOf = (value: unknown, field: string): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(mapOf(value, `processing.http.${field}`)).map(([name, text]) => [
+      name,
+      textOf(text, `${field}.${name}`),
+    ]),
+  );
+
+const patchesIn = (found: unknown): ScriptedPatch[] => {
+  if (!Array.isArray(found)) throw new Error("patches must be a list");
+  return found.map((patch: unknown, index) => {
+    const { op, path, value } = mapOf(patch, `patches[${index}]`);
+    if (typeof op !== "string" || typeof path !== "string")
+      throw new Error(`patches[${index}] must have op and path, both texts`);
+    return { op, path, ...(value !== undefined && { value }) };
+  });
+};
+
+const verdictIn = (found: unknown): ScriptedVerdict => {
+  const { valid = true, reason = "" } = mapOf(found, "validate");
+  if (typeof valid !== "boolean") throw new Error("validate.valid must be true or false");
+  if (typeof reason !== "string") throw new Error("validate.reason must be a text");
+  return { valid, reason };
+};
+
+const readers: { [O in Output]: (found: unknown) => Outcomes[O] } = { patches: patchesIn, validate: verdictIn };
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const mapOf = (value: unknown, field: string): Record<string, unknown> => {
+  if (!isMap(value)) throw new Error(`${field} must be a struct`);
+  return value;
+};

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { durationOf, keeping, tokenIn } from "./tokens.ts";
+
+describe("a token", () => {
+  const answers: [body: string, token: string | undefined, expireAt?: number][] = [
+    ['{"token":"t"}', "t"],
+    ['{"token":"t","expireAt":1700000000000}', "t", 1_700_000_000_000],
+    ['{"token":"t","expireAt":0}', "t"],
+    ['{"token":"t","expireAt":"soon"}', "t"],
+    ['{"token":""}', undefined],
+    ['{"token":1}', undefined],
+    ['{"token":"a b"}', undefined],
+    ['{"__proto__":{"token":"t"}}', undefined],
+    ['["t"]', undefined],
+    ["null", undefined],
+    ["t", undefined],
+  ];
+  for (const [body, token, expireAt] of answers)
+    it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
+      assert.deepEqual(tokenIn({ status: 200, body }), token && { token, expireAt }));
+  it("is in no answer that failed", () => {
+    for (const status of [199, 301, 401, 500]) assert.equal(tokenIn({ status, body: '{"token":"t"}' }), undefined);
+  });
+
+  const kept: [auth: object, refused: string | undefined, body: string, seconds: number][] = [
+    [{}, undefined, '{"token":"t"}', 270],
+    [{ expireDuration: "1h" }, undefined, '{"token":"t"}', 3240],
+    [{ expireDuration: "20s" }, undefined, '{"token":"t"}', 15],
+    [{ expireDuration: "4s" }, undefined, '{"token":"t"}', 0],
+    [{ expireDuration: "-1h" }, undefined, '{"token":"t"}', 270],
+    [{ expireDuration: "soon" }, "u", '{"token":"t"}', 270],
+    [{}, "t", '{"token":"t"}', 0],
+    [{}, undefined, "{}", 0],
+    [{ expireDuration: "1h" }, undefined, '{"token":"t","expireAt":1}', 0],
+  ];
+  for (const [auth, refused, body, seconds] of kept)
+    it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
+      assert.equal(keeping(auth, refused)({ status: 200, body }), seconds));
+
+  it("is kept as long, whenever that is asked", (test) => {
+    test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+    const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
+    assert.equal(keeping({}, undefined)(answer), 90);
+    test.mock.timers.setTime(1_050_000);
+    assert.equal(keeping({}, undefined)(answer), 90);
+  });
+});
+
+describe("a duration", () => {
+  const durations: Record<string, number | undefined> = {
+    ...{ "1h30m": 5_400_000, "1.5h": 5_400_000, "300ms": 300, "10s": 10_000, "1m0.5s": 60_500, "2us": 0.002 },
+    ...{ "2µs": 0.002, "1ns": 1e-6, "+1s": 1000, ".5s": 500 },
+    ...{
+      "": undefined,
+      "1": undefined,
+      h: undefined,
+      "1d": undefined,
+      "1.2.3s": undefined,
+      "-1s": undefined,
+      "1 s": undefined,
+    },
+    ...{ ".s": undefined },
+  };
+  for (const [text, milliseconds] of Object.entries(durations))
+    it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(durationOf(text), milliseconds));
+  it("ends soon for any text", () => {
+    fc.assert(fc.property(fc.string(), (text) => void durationOf(text)));
+    assert.equal(durationOf("1".repeat(100_000)), undefined);
+    assert.equal(durationOf(`${"1s".repeat(50_000)}x`), undefined);
+  });
+});

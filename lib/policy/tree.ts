@@ -1,0 +1,91 @@
+import { isSame } from "../objects/same.ts";
+
+/** A map of JSON, or a draft of one. */
+export type Json = Record<string, unknown>;
+
+/** A value that is there; null is one. */
+export interface Found {
+  value: unknown;
+}
+
+/** Deeper than any policy that somebody wrote; beyond, recursion would end the process rather than the request. */
+const deepest = 1000;
+
+export const isMap = (value: unknown): value is Json =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** What stands at the end of a path of keys and indexes; undefined where it leads nowhere. */
+export const lookUp = (root: unknown, path: readonly (string | number)[]): Found | undefined => {
+  let value = root;
+  for (const step of path) {
+    const isThere = typeof step === "number" ? Array.isArray(value) : isMap(value);
+    if (!isThere || !Object.hasOwn(value as Json, step)) return undefined;
+    value = (value as Json)[step];
+  }
+  return { value };
+};
+
+/** A copy that shares nothing with what it was made of, which may be a draft. */
+export const cloned = <T>(value: T): T => copyOf(value, 0) as T;
+
+const copyOf = (value: unknown, depth: number): unknown => {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
+  if (typeof value !== "object" || value === null) return value;
+  if (depth === deepest) throw new Error(`a value is nested more than ${deepest} levels deep`);
+  if (Array.isArray(value)) return value.map((element) => copyOf(element, depth + 1));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyOf(member, depth + 1)]));
+};
+
+/** Sets a member to a copy of the value, and says whether that changed anything. `__proto__` is a key like any other. */
+export const put = (parent: object, key: string | number, given: unknown): boolean => {
+  const value = cloned(given);
+  if (Object.hasOwn(parent, key) && isSame(Reflect.get(parent, key), value)) return false;
+  return Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
+};
+
+/** Removes a member, and says whether there was one. */
+export const drop = (parent: object, key: string): boolean =>
+  Object.hasOwn(parent, key) && Reflect.deleteProperty(parent, key);
+
+/** The map that a value is; undefined where there is none, and an error for what is something else. */
+export const mapOf = (value: unknown, field: string): Json | undefined => {
+  if (value === undefined || value === null) return undefined;
+  if (!isMap(value)) throw new Error(`${field} must be a map`);
+  return value;
+};
+
+/** As `mapOf`, of texts. */
+export const textsOf = (value: unknown, field: string): Record<string, string> | undefined => {
+  const map = mapOf(value, field);
+  for (const [key, member] of Object.entries(map ?? {}))
+    if (typeof member !== "string") throw new Error(`${field}[${JSON.stringify(key)}] must be a text`);
+  return map as Record<string, string> | undefined;
+};
+
+/** As `mapOf`, for a list. */
+export const listOf = (value: unknown, field: string): unknown[] | undefined => {
+  if (value === undefined || value === null) return undefined;
+  if (!Array.isArray(value)) throw new Error(`${field} must be a list`);
+  return value;
+};
+
+/** A member that is the object's own, whatever its prototype has. */
+export const own = (parent: object | undefined, key: string): unknown =>
+  parent !== undefined && Object.hasOwn(parent, key) ? Reflect.get(parent, key) : undefined;
+
+/** The map under a key, made where there is none. */
+export const mapAt = (parent: object, key: string, field: string): Json => {
+  if (mapOf(own(parent, key), field) === undefined) put(parent, key, {});
+  return mapOf(own(parent, key), field) ?? {};
+};
+
+/** Whether any of it is so, all of it done: what `some` would stop at is still to be carried out. */
+export const any = <T>(items: Iterable<T>, act: (item: T) => boolean): boolean => {
+  let changed = false;
+  for (const item of items) changed = act(item) || changed;
+  return changed;
+};
+
+/** Sets members of the map under a key, which is made where there is something to set and no map. */
+export const fill = (parent: object, key: string, members: Json, field: string): boolean =>
+  any(Object.entries(members), ([name, value]) => put(mapAt(parent, key, field), name, value));

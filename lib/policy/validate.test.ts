@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { policyCases, reachOver, subjectOf } from "../../test/policies.ts";
+import { Failure } from "../failure.ts";
+import { frozen } from "../settings.ts";
+import { bookOf } from "./book.ts";
+import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./kinds.ts";
+import { validate } from "./validate.ts";
+
+const condition = (given: Partial<Condition>): Condition => {
+  return { cond: "Exist", dataRef: { from: "current", path: "/spec/a" }, message: "has a", ...given };
+};
+const rule = (
+  given: Partial<Condition>,
+  ...targetOperations: string[]
+): ValidatePolicy["spec"]["validateRules"][number] => {
+  return { targetOperations, template: { type: "condition", condition: condition(given) } };
+};
+const policy = (name: string, ...validateRules: ValidatePolicy["spec"]["validateRules"]): ValidatePolicy => {
+  const apiVersion = "policy.kcloudlabs.io/v1alpha1";
+  return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec: { validateRules } };
+};
+const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x", namespace: "b" }, spec: { a: 1 } };
+const created: Subject = { operation: "CREATE", object: thing, namespace: "b" };
+const reach = reachOver();
+
+const judged = async (policies: Policy[], subject = created, through: Reach = reach) => {
+  const { denied, matched } = await validate(bookOf(policies), subject, through);
+  return {
+    denied: denied && [denied.policy.metadata.name, denied.rule, denied.reason],
+    matched: matched.map(({ policy, rejected }) => [policy.metadata.name, rejected]),
+  };
+};
+
+suite("validate policies", () => {
+  for (const given of policyCases) {
+    const { id, policies, expect } = given;
+    if (policies[0]?.kind !== "ClusterValidatePolicy" || expect.policy === "rejected") continue;
+    test(`say of a request what was measured: ${id}`, async () => {
+      const verdict = validate(bookOf(frozen(policies)), frozen(subjectOf(given)), reachOver(given));
+      if (expect.error)
+        return assert.rejects(verdict, { code: 500, message: /^ClusterValidatePolicy .*, validateRules\[0\]: / });
+      const { denied } = await verdict;
+      assert.deepEqual([denied === undefined, denied?.reason], [expect.allowed, expect.reason]);
+    });
+  }
+
+  const hit = rule({});
+  const miss = rule({ cond: "NotExist" });
+
+  test("are asked by name until one refuses", async () => {
+    assert.deepEqual(await judged([policy("d", hit), policy("c", miss, hit), policy("a"), policy("b", miss)]), {
+      denied: ["c", 1, "has a"],
+      matched: [
+        ["a", false],
+        ["b", false],
+        ["c", true],
+      ],
+    });
+  });
+
+  test("let through what none of them refuses", async () => {
+    assert.deepEqual(await judged([policy("a", miss)]), { denied: undefined, matched: [["a", false]] });
+  });
+
+  test("refuse in allow mode what doesn't hold", async () => {
+    const { denied } = await judged([
+      policy("a", rule({ affectMode: "allow" }), rule({ affectMode: "allow", cond: "NotExist" })),
+    ]);
+    assert.deepEqual(denied, ["a", 1, "has a"]);
+  });
+
+  test("may have nothing to say for a reason", async () => {
+    const { denied } = await judged([policy("a", rule({ message: undefined as never }))]);
+    assert.deepEqual(denied, ["a", 0, ""]);
+  });
+
+  test("take a message for text, whatever it holds", async () => {
+    const message = '"\\(object.metadata.name)\n{{metadata.name}}';
+    assert.deepEqual((await judged([policy("a", rule({ message }))])).denied, ["a", 0, message]);
+  });
+
+  test("are about the operations that their rules name, and match all the same", async () => {
+    const policies = [policy("a", rule({}, "DELETE", "UPDATE"))];
+    assert.deepEqual(await judged(policies), { denied: undefined, matched: [["a", false]] });
+    assert.deepEqual((await judged(policies, { ...created, operation: "DELETE" })).denied, ["a", 0, "has a"]);
+  });
+
+  test("have no say in connections", async () => {
+    assert.deepEqual(await judged([policy("a", rule({}, "*"))], { ...created, operation: "CONNECT" }), {
+      denied: undefined,
+      matched: [],
+    });
+  });
+
+  test("have no say about policies", async () => {
+    const subject = { ...created, object: { ...policy("a"), spec: { a: 1 } } };
+    assert.deepEqual(await judged([policy("a", hit)], subject), { denied: undefined, matched: [] });
+  });
+
+  test("prefer valueRef to value, and don't look at it where only presence counts", async () => {
+    const valueRef = { from: "current", path: "/spec/a" } as const;
+    const value = { integer: 2 };
+    assert.deepEqual((await judged([policy("a", rule({ cond: "Equal", valueRef, value }))])).denied, ["a", 0, "has a"]);
+    const broken = { from: "k8s", path: "a" } as const;
+    assert.deepEqual((await judged([policy("a", rule({ valueRef: broken }))])).denied, ["a", 0, "has a"]);
+  });
+
+  test("ask for both values at once, and tell the failure of the data", async () => {
+    const asked: string[] = [];
+    const fetch: Reach["fetch"] = async ({ url }) => {
+      asked.push(url);
+      await new Promise((resolve) => setImmediate(resolve));
+      throw new Error(`${url} fails after ${asked.length}`);
+    };
+    const http = (url: string) => ({ from: "http", path: "a", http: { url } }) as const;
+    const given = rule({ cond: "Equal", dataRef: http("http://a"), valueRef: http("http://b") });
+    await assert.rejects(judged([policy("a", given)], created, { ...reach, fetch }), {
+      message: /http:\/\/a fails after 2$/,
+    });
+  });
+
+  const odd: [name: string, rules: unknown, sentence: string][] = [
+    ["a rule that is none", [null], "ClusterValidatePolicy a: spec.validateRules[0] must be an object"],
+    ["rules that are no list", { 0: hit }, "ClusterValidatePolicy a: spec.validateRules must be a list of rules"],
+    [
+      "operations that are no list",
+      [miss, { targetOperations: "CREATE" }],
+      "ClusterValidatePolicy a, validateRules[1]: targetOperations must be a list of operations",
+    ],
+    [
+      "a template of no type",
+      [{ template: {} }],
+      "ClusterValidatePolicy a, validateRules[0]: template.type must be condition, not undefined",
+    ],
+    [
+      "a template of another type",
+      [{ template: { type: "pab" } }],
+      'ClusterValidatePolicy a, validateRules[0]: template.type must be condition, not "pab"',
+    ],
+    [
+      "a template without a condition",
+      [{ template: { type: "condition" } }],
+      "ClusterValidatePolicy a, validateRules[0]: template.condition must be an object",
+    ],
+    [
+      "an unknown mode",
+      [rule({ affectMode: "deny" as never })],
+      'ClusterValidatePolicy a, validateRules[0]: affectMode must be reject or allow, not "deny"',
+    ],
+    [
+      "no data",
+      [rule({ dataRef: undefined as never })],
+      "ClusterValidatePolicy a, validateRules[0]: dataRef must say where the data stands",
+    ],
+    [
+      "nothing to compare with",
+      [rule({ cond: "Equal" })],
+      "ClusterValidatePolicy a, validateRules[0]: value is missing, and valueRef too; one of them is to be compared with",
+    ],
+    ["a script that is no text", [{ cue: {} }], "ClusterValidatePolicy a, validateRules[0]: cue must be a string"],
+  ];
+  for (const [name, rules, message] of odd)
+    test(`fail in a sentence that names them with ${name}`, async () => {
+      const given = { ...policy("a"), spec: { validateRules: rules } } as ValidatePolicy;
+      await assert.rejects(judged([given]), { name: "Error", code: 500, message });
+    });
+
+  test("fail where nobody can tell whom they concern", async () => {
+    const given = {
+      ...policy("a", hit),
+      spec: { resourceSelectors: "Pod", validateRules: [hit] },
+    } as unknown as Policy;
+    await assert.rejects(judged([given]), {
+      message: "ClusterValidatePolicy a: spec.resourceSelectors must be a list of selectors",
+    });
+    const list = { ...policy("a", hit), spec: "none" } as unknown as Policy;
+    await assert.rejects(judged([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
+  });
+
+  test("have nothing to say without rules", async () => {
+    for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
+      const given = { ...policy("a"), spec } as unknown as Policy;
+      assert.deepEqual(await judged([given]), { denied: undefined, matched: [["a", false]] });
+    }
+  });
+
+  test("keep the code of a failure, and what caused it", async () => {
+    const late = new Failure(504, "the cluster did not answer in time");
+    const get: Reach["get"] = async () => {
+      throw late;
+    };
+    const dataRef = { from: "k8s", path: "a", k8s: { apiVersion: "v1", kind: "Pod", name: "a" } } as const;
+    await assert.rejects(judged([policy("a", rule({ dataRef }))], created, { ...reach, get }), {
+      code: 504,
+      message: "ClusterValidatePolicy a, validateRules[0]: the cluster did not answer in time",
+      cause: late,
+    });
+  });
+});

@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Reader } from "../needs.ts";
+import type { KubernetesObject, Request } from "../review.ts";
+import type { Policy } from "./kinds.ts";
+import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./webhook.ts";
+
+const policy = (name: string, kind = "ClusterOverridePolicy", namespace?: string) =>
+  ({ kind, metadata: { name, ...(namespace && { namespace }) }, spec: { overrideRules: [] } }) as unknown as Policy;
+const [a, b, namesake] = [policy("a"), policy("b"), policy("a")];
+const ofNamespace = policy("a", "OverridePolicy", "team");
+
+/** A cluster that answers the same lists as long as they are the same. */
+const clusterOf = (lists: Record<string, readonly Policy[]>): Pick<Reader, "list" | "discover" | "get"> => ({
+  get: async () => undefined,
+  list: async ({ resource }) => (lists[resource] ?? []) as unknown as KubernetesObject[],
+  discover: async () => [],
+});
+
+describe("the policies that hold", () => {
+  const settings = { ...policySettings, policies: [a] };
+  it("are the settings' and then the cluster's, without the namesakes of the former", async () => {
+    const reader = clusterOf({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
+    const found = await policiesOf(overridePolicies, { settings, reader });
+    assert.deepEqual(found, [a, b, ofNamespace]);
+    assert.equal(found[0], a);
+  });
+
+  it("are one list as long as neither changes, for a book is made of it", async () => {
+    const lists = { clusteroverridepolicies: [b], overridepolicies: [] as Policy[] };
+    const reader = clusterOf(lists);
+    const found = await policiesOf(overridePolicies, { settings, reader });
+    assert.equal(await policiesOf(overridePolicies, { settings, reader }), found);
+    lists.overridepolicies = [ofNamespace];
+    assert.deepEqual(await policiesOf(overridePolicies, { settings, reader }), [a, b, ofNamespace]);
+  });
+
+  it("are the settings' alone where nobody shall look into the cluster", async () => {
+    const reader = { ...clusterOf({}), list: () => assert.fail("it is asked") };
+    const found = await policiesOf(overridePolicies, { settings: { ...settings, inCluster: false }, reader });
+    assert.equal(found, settings.policies);
+  });
+});
+
+describe("a request that policies judge", () => {
+  const of = (operation: string, group: string) => ({ operation, kind: { group } }) as unknown as Request;
+  it("is none of a policy, and none to connect", () => {
+    assert.ok(isJudged(of("DELETE", "")));
+    assert.ok(!isJudged(of("UPDATE", "policy.kcloudlabs.io")));
+    assert.ok(!isJudged(of("CONNECT", "")));
+  });
+});
+
+describe("what applying policies needs", () => {
+  const { reader, cue, http } = policyNeeds(overridePolicies);
+  const alone = { ...policySettings, inCluster: false };
+  it("is nothing of a cluster where the settings hold all, and refer to nothing", () => {
+    assert.deepEqual(reader.kinds?.({ ...alone, policies: [a] }), []);
+    assert.deepEqual(reader.kinds?.(policySettings), overridePolicies);
+  });
+  it("is CUE where there may be a script", () => {
+    const scripted = { ...a, spec: { overrideRules: [{ overriders: { cue: "patches: []" } }] } };
+    assert.equal(cue.isUsed?.({ ...alone, policies: [a] }), false);
+    assert.equal(cue.isUsed?.({ ...alone, policies: [scripted] }), true);
+    assert.equal(cue.isUsed?.(policySettings), true);
+    assert.equal(cue.isUsed?.({ ...policySettings, scripts: false }), false);
+  });
+  it("is the places where credentials are kept", () => {
+    const credentials = [{ host: "auth.example.com", secret: "s", region: "eu-west-1" }];
+    assert.deepEqual(http.secrets?.({ ...policySettings, http: { ...policySettings.http, credentials } }), [
+      { secret: "s", region: "eu-west-1" },
+    ]);
+  });
+});
