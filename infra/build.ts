@@ -59,7 +59,8 @@ const keepsLedger = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some((
 
 /** What was built for rules that are off now goes. */
 const sweep = async (names: string[]) => {
+  const kept = [...names, "client"];
   for (const entry of await readdir(distFolder, { withFileTypes: true }))
-    if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !names.includes(entry.name.replace(/\.zip$/, "")))
+    if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !kept.includes(entry.name.replace(/\.zip$/, "")))
       await rm(`${distFolder}${entry.name}`, { recursive: true });
 };

@@ -1,0 +1,81 @@
+import { Failure } from "../failure.ts";
+import type { KubernetesObject } from "../review.ts";
+
+/** What the API server takes, in bytes. */
+const longest = 3 * 1024 * 1024;
+
+/** A body, read to its end; one that the API server would find too long, no further than that. */
+export const read = async (
+  body: ReadableStream<Uint8Array> | null,
+  most = longest,
+): Promise<Uint8Array<ArrayBuffer>> => {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body ?? []) {
+    bytes += chunk.length;
+    if (bytes > most) throw new Failure(413, `Request entity too large: limit is ${most}`);
+    chunks.push(chunk);
+  }
+  return new Uint8Array(Buffer.concat(chunks));
+};
+
+/** The media type that a header names, without its parameters; of none, JSON, as the API server has it. */
+export const mediaType = (headers: Headers): string =>
+  (headers.get("content-type") ?? json).split(";")[0]?.trim().toLowerCase() ?? "";
+
+export const json = "application/json";
+
+/** What a body of one of these media types says. */
+export const parsed = (bytes: Uint8Array, headers: Headers, accepted: readonly string[]): unknown => {
+  const type = mediaType(headers);
+  const encoding = headers.get("content-encoding") ?? "identity";
+  if (!accepted.includes(type) || encoding !== "identity")
+    throw new Failure(
+      415,
+      `what is written as ${encoding === "identity" ? type : `${type} in ${encoding}`} can't be judged before it leaves; send JSON as ${accepted.join(" or ")}`,
+    );
+  const value = valueIn(bytes);
+  if (value === undefined)
+    throw new Failure(400, `the body is no JSON, which ${type} must be here to be judged before it leaves`);
+  if (isDeep(value)) throw new Failure(400, `the body nests deeper than ${deepest} levels`);
+  return value;
+};
+
+const valueIn = (bytes: Uint8Array): unknown => {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {
+    return undefined;
+  }
+};
+
+/** What goes through it step by step would run out of stack. */
+const deepest = 1000;
+
+const isDeep = (value: unknown): boolean => {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > deepest) return true;
+    level = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));
+  }
+  return false;
+};
+
+/** A body that is an object. */
+export const objectIn = (
+  bytes: Uint8Array,
+  headers: Headers,
+  accepted: readonly string[] = [json],
+): KubernetesObject => {
+  const value = parsed(bytes, headers, accepted);
+  if (!isMap(value)) throw new Failure(400, "the body must be a Kubernetes object as JSON");
+  const { apiVersion = "", kind = "", metadata = {} } = value;
+  for (const [name, text] of Object.entries({ apiVersion, kind }))
+    if (typeof text !== "string") throw new Failure(400, `${name} must be a text`);
+  if (metadata !== null && !isMap(metadata)) throw new Failure(400, "metadata must be an object");
+  return value;
+};
+
+/** Whether a value is a JSON object. */
+export const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,0 +1,131 @@
+import { type Decision, decide, type Mode } from "../decide.ts";
+import { type Failure, toFailure } from "../failure.ts";
+import { matches } from "../match.ts";
+import { inTime, type World, worldFor } from "../needs.ts";
+import { isSelected } from "../objects/selection.ts";
+import { applied } from "../patch.ts";
+import type { KubernetesObject, Patch, Request } from "../review.ts";
+import type { LabelSelector, Phase } from "../rule.ts";
+import { denied, failed, type Refusal } from "./answers.ts";
+import type { Plan } from "./plans.ts";
+
+/** What a rule said to a write, for whoever keeps book of it. */
+export interface Told {
+  rule: string;
+  phase: Phase;
+  mode: Mode;
+  request: Request;
+  /** What came of it, and what the rule would have had in mode enforce. */
+  decision?: Decision;
+  /** Why it could not say anything. */
+  failure?: Failure;
+}
+
+/** What rules are asked with. */
+export interface Around {
+  failurePolicy: "Fail" | "Ignore";
+  now(): Date;
+  world(milliseconds: number): World;
+  tell(told: Told): void;
+}
+
+/** What came of a write: a refusal, or the object as it may be sent. */
+export interface Judged {
+  refusal?: Refusal;
+  object: KubernetesObject;
+  changed: boolean;
+  warnings: string[];
+}
+
+/** Those that a request concerns, in one phase. */
+export const concerned = (plans: readonly Plan[], phase: Phase, request: Request): Plan[] =>
+  plans.filter(({ match }) => match[phase]?.some((one) => matches(one, request)));
+
+/** Has a request judged as the API server would: mutators one after another, each seeing the last one's object, then the others. */
+export const judge = async (plans: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
+  const mutated = await mutate(concerned(plans, "mutate", request), request, around);
+  if (mutated.refusal) return mutated;
+  const last = mutated.changed ? { ...request, object: mutated.object } : request;
+  const said = await Promise.all(
+    concerned(plans, "validate", request).map((plan) => ask(plan, "validate", last, around)),
+  );
+  const warnings = [...mutated.warnings, ...said.flatMap(({ warnings }) => warnings)];
+  const refusal = said.find(({ refusal }) => refusal)?.refusal;
+  return { ...mutated, warnings, ...(refusal && { refusal }) };
+};
+
+/** Whoever spoke before another's change is asked once more, and whoever comes after what changes then. */
+const mutate = async (asked: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
+  const warnings: string[] = [];
+  let { object } = request;
+  let unaware = 0;
+  for (const again of [false, true]) {
+    let latest: number | undefined;
+    for (const [index, plan] of asked.entries()) {
+      const isNews = index < unaware || latest !== undefined;
+      if (again && (plan.mode !== "enforce" || !isNews)) continue;
+      const said = await ask(plan, "mutate", { ...request, object }, around);
+      warnings.push(...said.warnings);
+      if (said.refusal) return judgedOf(object, false, warnings, said.refusal);
+      if (said.patch.length === 0) continue;
+      object = applied(object, said.patch);
+      latest = index;
+    }
+    unaware = latest ?? 0;
+  }
+  return judgedOf(object, object !== request.object, warnings);
+};
+
+// That an object is left an object follows from what drafts can be made of.
+const judgedOf = (object: unknown, changed: boolean, warnings: string[], refusal?: Refusal): Judged => {
+  return { object: object as KubernetesObject, changed, warnings, ...(refusal && { refusal }) };
+};
+
+interface Said {
+  patch: Patch;
+  warnings: string[];
+  refusal?: Refusal;
+}
+
+const ask = async (plan: Plan, phase: Phase, request: Request, around: Around): Promise<Said> => {
+  const { name, mode, rule, settings, variant, milliseconds, entry } = plan;
+  const { decision, failure } = await attempt(async () => {
+    if (Object.keys(plan.selectors).length > 0 && !(await isAbout(plan, request, around))) return undefined;
+    const world = worldFor(rule, {}, { world: (_, milliseconds) => around.world(milliseconds) }, milliseconds);
+    const said = decide(rule, phase, request, { ...{ name, mode, settings, variant, world }, now: around.now() });
+    return said instanceof Promise ? inTime(said, milliseconds) : said;
+  });
+  if (decision === undefined && failure === undefined) return nothing;
+  around.tell({ rule: name, phase, mode, request, ...(decision && { decision }), ...(failure && { failure }) });
+  const isFatal = failure && mode === "enforce" && around.failurePolicy === "Fail";
+  const { status, patch = [], warnings = [] } = decision?.outcome ?? {};
+  const refusal = isFatal ? failed(entry, failure) : status && denied(entry, status);
+  return { patch, warnings, ...(refusal && { refusal }) };
+};
+
+const nothing: Said = { patch: [], warnings: [] };
+
+/** Whether selectors of objects and namespaces take a request, as the API server asks them. */
+const isAbout = async (
+  { selectors: { ofNamespace, ofObject }, milliseconds }: Plan,
+  { object, oldObject, namespace, resource: { group, resource } }: Request,
+  { world }: Around,
+): Promise<boolean> => {
+  const isTaken = (selector: LabelSelector, one: unknown) =>
+    isSelected(selector, Object(Object(one).metadata).labels ?? {});
+  if (ofObject && ![object, oldObject].some((one) => one != null && isTaken(ofObject, one))) return false;
+  if (ofNamespace === undefined || namespace === undefined) return true;
+  if (group === "" && resource === "namespaces") return isTaken(ofNamespace, object ?? oldObject);
+  const found = await world(milliseconds).get({ group: "", resource: "namespaces" }, namespace);
+  return found !== undefined && isTaken(ofNamespace, found);
+};
+
+const attempt = async (
+  decide: () => Promise<Decision | undefined>,
+): Promise<{ decision?: Decision | undefined; failure?: Failure }> => {
+  try {
+    return { decision: await decide() };
+  } catch (thrown) {
+    return { failure: toFailure(thrown) };
+  }
+};

@@ -1,0 +1,85 @@
+import { Failure } from "../failure.ts";
+import type { Request } from "../review.ts";
+import { unfit } from "./answers.ts";
+import { isMap, mediaType, objectIn, parsed } from "./body.ts";
+import { concerned } from "./chain.ts";
+import { patched } from "./patches.ts";
+import type { Plan } from "./plans.ts";
+import { type Target, targetOf } from "./target.ts";
+import { ownWorlds, type Send } from "./world.ts";
+import { current, judgedAs, requestOf, type Setup, sent, settled, type Write } from "./write.ts";
+
+/** A request as a program makes it; its body is read only where it is looked at. */
+export interface Made {
+  method: string;
+  url: URL;
+  send: Send;
+  open(): { headers: Headers; read(): Promise<Uint8Array<ArrayBuffer>> };
+}
+
+/** Takes a program's requests: what no rule is about is left to whoever made it, and undefined. */
+export const gate = (setup: Setup) => {
+  const open = ownWorlds();
+  return async ({ method, url, send, open: look }: Made): Promise<Response | undefined> => {
+    try {
+      const target = targetOf(method, url, setup.server);
+      if (target === undefined || !isOurs(setup.plans, target)) return undefined;
+      const { headers, read } = look();
+      const { failurePolicy, now, tell } = setup;
+      const around = { failurePolicy, now, tell, world: setup.world ?? open(target.server, headers, send) };
+      const write: Write = { target, url, method, headers, body: await read(), send, setup, around };
+      return await ways[method]?.(write);
+    } catch (error) {
+      if (error instanceof Failure) return unfit(error);
+      throw error;
+    }
+  };
+};
+
+const isOurs = (plans: readonly Plan[], target: Target): boolean => {
+  const request = requestOf(target, { group: "", version: "", kind: "" }, {});
+  // What is put where nothing is may be created.
+  const created: Request = { ...request, operation: "CREATE" };
+  const requests = target.operation === "UPDATE" ? [request, created] : [request];
+  return requests.some((one) =>
+    (["mutate", "validate"] as const).some((phase) => concerned(plans, phase, one).length > 0),
+  );
+};
+
+const create = async (write: Write): Promise<Response> => {
+  const given = objectIn(write.body, write.headers);
+  const judged = await judgedAs(write, given, undefined);
+  return settled(judged, () => sent(write, judged.changed ? judged.object : undefined));
+};
+
+const replace = async (write: Write): Promise<Response> => {
+  const given = objectIn(write.body, write.headers);
+  const old = await current(write);
+  if (old instanceof Response) return old;
+  const judged = await judgedAs(write, given, old);
+  return settled(judged, () => sent(write, judged.changed ? judged.object : undefined));
+};
+
+const remove = async (write: Write): Promise<Response> => {
+  const old = await current(write);
+  if (old instanceof Response) return old;
+  // It will say itself that nothing is there.
+  if (old === undefined) return sent(write);
+  const dryRun = write.target.dryRun || isDryRun(write);
+  const judged = await judgedAs({ ...write, target: { ...write.target, dryRun } }, undefined, old);
+  return settled(judged, () => sent(write));
+};
+
+/** Options of a deletion may be its body. */
+const isDryRun = ({ body, headers }: Write): boolean => {
+  if (body.length === 0) return false;
+  const options = parsed(body, headers, [mediaType(headers)]);
+  return isMap(options) && Array.isArray(options.dryRun) && options.dryRun.includes("All");
+};
+
+const ways: Record<string, (write: Write) => Promise<Response>> = {
+  POST: create,
+  PUT: replace,
+  PATCH: patched,
+  DELETE: remove,
+};

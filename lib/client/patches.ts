@@ -1,0 +1,140 @@
+import { Failure } from "../failure.ts";
+import { between } from "../patch.ts";
+import type { KubernetesObject, Patch } from "../review.ts";
+import { isMap, json, objectIn, parsed } from "./body.ts";
+import { lasting } from "./world.ts";
+import { asObject, current, judgedAs, sent, settled, type Write } from "./write.ts";
+
+const jsonPatch = "application/json-patch+json";
+const applying = "application/apply-patch+yaml";
+const patching = [jsonPatch, "application/merge-patch+json", "application/strategic-merge-patch+json", applying];
+
+/** How often a write is begun anew because somebody else was faster. */
+const mostConflicts = 3;
+
+/**
+ * A PATCH: what would come of it, the API server says itself. What rules change of that is sent in its place, as the
+ * difference from what is there now, which must still be there then.
+ */
+export const patched = async (write: Write): Promise<Response> => {
+  const given = parsed(write.body, write.headers, patching);
+  if (write.headers.get("content-type")?.includes(applying)) return appliedTo(write);
+  if (!isMap(given) && !Array.isArray(given)) throw new Failure(400, "the body must be a patch as JSON");
+  for (let conflicts = 0; ; conflicts++) {
+    const { answer, isOurs = false } = await attempt(write);
+    if (!isOurs || conflicts >= mostConflicts || !(await isConflict(answer))) return answer;
+    await answer.body?.cancel();
+  }
+};
+
+/** The answer, and whether it is to a patch that we made. */
+const attempt = async (write: Write): Promise<{ answer: Response; isOurs?: boolean }> => {
+  const old = await current(write);
+  if (old instanceof Response) return { answer: old };
+  // It will say itself that nothing is there.
+  if (old === undefined) return { answer: await sent(write) };
+  const result = await tried(write, write.body);
+  if (result instanceof Response) return { answer: result };
+  const judged = await judgedAs(write, result, old);
+  const isOurs = judged.changed && judged.refusal === undefined;
+  return { answer: await settled(judged, () => (isOurs ? instead(write, old, judged.object) : sent(write))), isOurs };
+};
+
+/** What the API server would make of a patch, or its answer where that is a refusal. */
+const tried = async (
+  { url, headers, send }: Write,
+  body: Uint8Array<ArrayBuffer>,
+): Promise<KubernetesObject | Response> => {
+  const place = new URL(url);
+  place.searchParams.set("dryRun", "All");
+  const type = headers.get("content-type") ?? json;
+  const response = await send("PATCH", String(place), lasting(headers, { accept: json, "content-type": type }), body);
+  if (!response.ok) return response;
+  const result = asObject(await response.text());
+  if (result === undefined) throw new Failure(500, "the API server's answer to a dry run of the patch is no object");
+  return result;
+};
+
+/** What the API server keeps itself, and would not take from a patch. */
+const kept = /^\/metadata\/(managedFields|resourceVersion|generation|uid|creationTimestamp|selfLink)(\/|$)/;
+
+const instead = (write: Write, old: KubernetesObject, object: KubernetesObject): Promise<Response> => {
+  const changes = between(old, object, "").filter(({ path }) => !kept.test(path));
+  const version = versionOf(old);
+  const guarded = version === undefined ? [] : [{ op: "test", path: "/metadata/resourceVersion", value: version }];
+  const headers = new Headers(write.headers);
+  headers.set("content-type", jsonPatch);
+  return sent(write, [...guarded, ...changes], headers);
+};
+
+const versionOf = ({ metadata }: KubernetesObject): unknown => Object(metadata).resourceVersion;
+
+/**
+ * Whether somebody else was faster: a conflict, or a test of the version that failed. The API server says of the latter no
+ * more than that the patch is invalid, where it names what is wrong with an object.
+ */
+const isConflict = async (response: Response): Promise<boolean> => {
+  if (response.status === 409) return true;
+  if (response.status !== 422) return false;
+  const { reason, details } = Object(asObject(await response.clone().text()));
+  return reason === "Invalid" && Object(details).kind === undefined;
+};
+
+/**
+ * A server-side apply is changed where the rules want it otherwise, and tried again, until they want nothing more. What it
+ * doesn't say, it can't change so.
+ */
+const appliedTo = async (write: Write): Promise<Response> => {
+  const old = await current(write);
+  if (old instanceof Response) return old;
+  let body = objectIn(write.body, write.headers, [applying]);
+  const warnings: string[] = [];
+  for (let round = 0; ; round++) {
+    const isGiven = round === 0;
+    const bytes = isGiven ? write.body : new Uint8Array(Buffer.from(JSON.stringify(body)));
+    const result = await tried(write, bytes);
+    if (result instanceof Response) return result;
+    const judged = await judgedAs(write, result, old);
+    warnings.push(...judged.warnings);
+    if (judged.refusal || !judged.changed)
+      return settled({ ...judged, warnings }, () => sent(write, isGiven ? undefined : body));
+    if (round === mostConflicts) throw unmergeable("they want it otherwise again each time");
+    body = between(result, judged.object, "").reduce((merged, change) => mergedWith(merged, result, change), body);
+  }
+};
+
+const unmergeable = (why: string) =>
+  new Failure(
+    422,
+    `the rules change what is applied in a way that a server-side apply can't say (${why}); apply the object as they want it, or use another kind of patch`,
+  );
+
+/** An apply that says what a change does: in maps, and in those elements of lists that have a name. */
+const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[number]): KubernetesObject => {
+  const steps = change.path
+    .split("/")
+    .slice(1)
+    .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
+  const within = (said: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
+    if (step === undefined) return change.op === "remove" ? undefined : change.value;
+    if (Array.isArray(stored)) {
+      const element: unknown = stored[Number(step)];
+      const { name } = Object(element);
+      const index = Array.isArray(said)
+        ? said.findIndex((one) => typeof name === "string" && Object(one).name === name)
+        : -1;
+      if (rest.length === 0 || index < 0 || !Array.isArray(said))
+        throw unmergeable(`it is in a list, at ${change.path}`);
+      return said.with(index, within(said[index], element, rest));
+    }
+    const map = isMap(said) ? said : {};
+    if (said !== undefined && !isMap(said)) throw unmergeable(`it is in no map, at ${change.path}`);
+    const value = within(own(map, step), isMap(stored) ? own(stored, step) : undefined, rest);
+    const others = Object.entries(map).filter(([key]) => key !== step);
+    return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
+  };
+  // A map stays one: a change of the whole object is none that rules can make.
+  return within(body, result, steps) as KubernetesObject;
+};
+
+const own = (map: Record<string, unknown>, key: string): unknown => (Object.hasOwn(map, key) ? map[key] : undefined);

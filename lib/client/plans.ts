@@ -1,0 +1,98 @@
+import type { Mode } from "../decide.ts";
+import {
+  inPhase,
+  type LabelSelector,
+  type Match,
+  type OfSettings,
+  type Phase,
+  phases,
+  type Rule,
+  variantsOf,
+} from "../rule.ts";
+import { frozen, merge, mistakes } from "../settings.ts";
+
+/** A rule of the catalogue, and how it is set up. */
+export interface Ruled {
+  rule: Rule;
+  settings?: object;
+  mode?: Mode;
+  /** Its entries save calls; a rule is right under none of them. */
+  variant?: string;
+}
+
+/** One webhook entry's worth of a rule. */
+export interface Plan {
+  name: string;
+  /** As refusals name it. */
+  entry: string;
+  rule: Rule;
+  settings: object;
+  variant?: string;
+  mode: Mode;
+  match: Partial<Record<Phase, readonly Match[]>>;
+  /** Where its settings say whose objects concern it. */
+  selectors: { ofNamespace?: LabelSelector; ofObject?: LabelSelector };
+  /** How long it may take. */
+  milliseconds: number;
+}
+
+/** Where the API server calls webhooks, in its compiled-in chain. */
+const webhooksPlace = 37;
+
+/** The rules in the order in which the API server would ask them, each with its settings checked. */
+export const plansOf = (rules: Record<string, Ruled>): Plan[] =>
+  Object.entries(rules)
+    .filter(([, { mode }]) => mode !== "off")
+    .sort(([one, { rule }], [other, { rule: another }]) => placeOf(rule) - placeOf(another) || (one < other ? -1 : 1))
+    .map(([name, ruled]) => checked(name, ruled));
+
+const placeOf = ({ order = webhooksPlace }: Rule) => order;
+
+const checked = (name: string, { rule, settings: given = {}, mode = "enforce", variant }: Ruled): Plan => {
+  const [mistake] = mistakes(rule.settings ?? {}, given);
+  if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
+  const settings = frozen(structuredClone(merge(rule.settings ?? {}, given)));
+  const unfit = rule.checkSettings?.(settings);
+  if (unfit !== undefined) throw new Error(`rules.${name}.settings: ${unfit}`);
+
+  if (variant === undefined) return planOf(name, rule, settings, mode);
+  const variants = variantsOf(rule, settings) ?? [];
+  const found = variants.find((one) => one.name === variant);
+  if (found === undefined)
+    throw new Error(`rules.${name}.variant must be one of ${variants.map((one) => one.name).join(", ") || "none"}`);
+  const { name: _, settings: own, ...differences } = found;
+  return planOf(name, { ...rule, ...differences }, merge(settings, own), mode, variant);
+};
+
+const planOf = (name: string, rule: Rule, settings: object, mode: Mode, variant?: string): Plan => {
+  const match: Plan["match"] = {};
+  for (const phase of phases(rule)) {
+    if (Object.keys(inPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
+      throw new Error(
+        `${name} asks the cluster's authorizer in CEL, which only an API server can; leave it to a webhook`,
+      );
+    match[phase] = inPhase(rule.match, phase, settings) ?? [];
+  }
+  const selectors = {
+    ...selecting("ofNamespace", rule.namespaceSelector, settings),
+    ...selecting("ofObject", rule.objectSelector, settings),
+  };
+  const entry = [...(variant === undefined ? [] : [variant]), name, "postern.dev"].join(".");
+  const milliseconds = (rule.timeoutSeconds ?? usualTimeout) * 1000;
+  return {
+    ...{ name, entry, rule, settings, mode, match, selectors, milliseconds },
+    ...(variant !== undefined && { variant }),
+  };
+};
+
+const usualTimeout = 3;
+
+const selecting = (
+  whose: keyof Plan["selectors"],
+  given: OfSettings<LabelSelector, object> | undefined,
+  settings: object,
+) => {
+  const selector = typeof given === "function" ? given(settings) : given;
+  const { matchLabels = {}, matchExpressions = [] } = selector ?? {};
+  return Object.keys(matchLabels).length + matchExpressions.length > 0 ? { [whose]: selector } : {};
+};

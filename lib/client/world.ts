@@ -1,0 +1,73 @@
+import { type exchange, longest, Unanswered } from "../cluster/exchange.ts";
+import { worlds } from "../cluster/live.ts";
+import { memoryOf } from "../cluster/memory.ts";
+import { Failure } from "../failure.ts";
+import { memoryLedger } from "../ledger.ts";
+import type { World } from "../needs.ts";
+import { read } from "./body.ts";
+
+/** Sends a request as the program would, and brings the answer. */
+export type Send = (
+  method: string,
+  url: string,
+  headers: Headers,
+  body?: string | Uint8Array<ArrayBuffer>,
+  signal?: AbortSignal,
+) => Promise<Response>;
+
+/** What carries a body, or asks for something that only the program's own answer is. */
+const ofBodies = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
+
+/** A program's headers without those that are about one request. */
+export const lasting = (headers: Headers, more: Record<string, string> = {}): Headers => {
+  const kept = new Headers([...headers].filter(([name]) => !ofBodies.test(name)));
+  for (const [name, value] of Object.entries(more)) kept.set(name, value);
+  return kept;
+};
+
+/** Who a program is to the API server: what one may read is not remembered for another. */
+const identityOf = (server: string, headers: Headers): string =>
+  JSON.stringify([server, ...[...headers].filter(([name]) => /^(authorization|cookie|impersonate-.*)$/.test(name))]);
+
+/** Of so many identities what was read is remembered; tokens are renewed now and then. */
+const mostIdentities = 16;
+
+/** The clusters that a program writes to, read with its own rights and over its own connections. */
+export const ownWorlds = () => {
+  const memories = new Map<string, ReturnType<typeof memoryOf>>();
+  const ledger = memoryLedger();
+  const memoryFor = (identity: string) => {
+    const memory = memories.get(identity) ?? memoryOf();
+    memories.delete(identity);
+    memories.set(identity, memory);
+    for (const oldest of memories.keys()) if (memories.size > mostIdentities) memories.delete(oldest);
+    return memory;
+  };
+  return (server: string, headers: Headers, send: Send) => {
+    const { host } = new URL(server);
+    // Who we are is in the program's headers, which `asked` adds.
+    const connection = { server, credentials: { token: "" } };
+    const memory = memoryFor(identityOf(server, headers));
+    const open = worlds({ [host]: connection }, memory, ledger, () => {}, asked(headers, send));
+    return (milliseconds: number): World => open(host, milliseconds);
+  };
+};
+
+const asked =
+  (own: Headers, send: Send): typeof exchange =>
+  async (url, { method = "GET", headers: given }, body, deadline, most = longest) => {
+    const { accept, "content-type": type } = Object(given);
+    const headers = lasting(own, { accept, ...(type && { "content-type": type }) });
+    const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
+    const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
+    try {
+      const response = await send(method, url, headers, bytes, signal);
+      const text = new TextDecoder().decode(await read(response.body, most));
+      const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
+      return { status: response.status, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined };
+    } catch (error) {
+      if (signal.aborted) throw new Unanswered("it did not answer in time");
+      if (error instanceof Failure) throw new Unanswered(`its answer has more than ${most} bytes`);
+      throw new Unanswered(error instanceof Error ? error.message : String(error), false, { cause: error });
+    }
+  };

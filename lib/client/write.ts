@@ -1,0 +1,172 @@
+import { randomUUID } from "node:crypto";
+import { Failure } from "../failure.ts";
+import type { World } from "../needs.ts";
+import type { KubernetesObject, Request, UserInfo } from "../review.ts";
+import { answer, warned } from "./answers.ts";
+import { isMap } from "./body.ts";
+import { type Around, type Judged, judge, type Told } from "./chain.ts";
+import type { Plan } from "./plans.ts";
+import type { Target } from "./target.ts";
+import { lasting, type Send } from "./world.ts";
+
+/** What surrounds the rules. */
+export interface Setup {
+  plans: readonly Plan[];
+  server: URL | undefined;
+  user: UserInfo;
+  failurePolicy: "Fail" | "Ignore";
+  world: ((milliseconds: number) => World) | undefined;
+  now(): Date;
+  tell(told: Told): void;
+}
+
+/** A write on its way: what it says, and how it is sent. */
+export interface Write {
+  target: Target;
+  url: URL;
+  method: string;
+  headers: Headers;
+  body: Uint8Array<ArrayBuffer>;
+  send: Send;
+  setup: Setup;
+  around: Around;
+}
+
+/** A refusal, or what the API server says to what is sent; either way with what rules warn of. */
+export const settled = async ({ refusal, warnings }: Judged, send: () => Promise<Response>): Promise<Response> =>
+  warned(refusal ? answer(refusal) : await send(), warnings);
+
+/** Sends a write, with another object if one is given. */
+export const sent = (
+  { method, url, headers, body, send }: Write,
+  object?: unknown,
+  changed = headers,
+): Promise<Response> => {
+  const own = new Headers(changed);
+  for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
+  if (object !== undefined) return send(method, String(url), own, JSON.stringify(object));
+  return send(method, String(url), own, body.length === 0 ? undefined : body);
+};
+
+/** What is there now, undefined where nothing is; or the answer to a write that is sent though that can't be read. */
+export const current = async (write: Write): Promise<KubernetesObject | undefined | Response> => {
+  const { url, headers, send, setup } = write;
+  const place = new URL(url);
+  place.search = "";
+  const response = await send("GET", String(place), lasting(headers, { accept: "application/json" }));
+  if (response.status === 404) {
+    await response.body?.cancel();
+    return undefined;
+  }
+  const text = await response.text();
+  const found = response.ok ? asObject(text) : undefined;
+  if (found !== undefined) return found;
+  if (setup.failurePolicy === "Ignore") return sent(write);
+  throw new Failure(
+    500,
+    `could not read what is there now, which rules must see: the API server answers ${response.status}`,
+  );
+};
+
+/** What an answer holds, where that is an object. */
+export const asObject = (text: string): KubernetesObject | undefined => {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isMap(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+/** Has the rules judge a write, by the object that would be stored, where it isn't deleted, and the one that is there. */
+export const judgedAs = async (
+  { target, setup, around }: Write,
+  given: KubernetesObject | undefined,
+  old: KubernetesObject | undefined,
+): Promise<Judged> => {
+  const operation = given === undefined ? "DELETE" : old === undefined ? "CREATE" : "UPDATE";
+  const shown = given ?? old ?? {};
+  const kind = await kindOf(shown, old, target, around);
+  const request: Request = {
+    ...requestOf({ ...target, operation }, kind, setup.user, shown),
+    object: given === undefined ? null : placed(named(given, kind), target),
+    oldObject: old ?? null,
+  };
+  const judged = await judge(setup.plans, request, around);
+  return given !== undefined && judged.changed ? { ...judged, object: unplaced(judged.object, given) } : judged;
+};
+
+/** A request as the API server would tell of it, but for its objects. */
+export const requestOf = (
+  target: Target,
+  kind: Request["kind"],
+  userInfo: UserInfo,
+  object: KubernetesObject = {},
+): Request => {
+  const { operation, group, version, resource, subResource, dryRun } = target;
+  const gvr = { group, version, resource };
+  const own = isMap(object.metadata) ? object.metadata.name : undefined;
+  const name = target.name ?? (typeof own === "string" && own !== "" ? own : undefined);
+  const isNamespace = group === "" && resource === "namespaces";
+  const namespace = target.namespace ?? (isNamespace ? name : undefined);
+  return {
+    ...{ uid: randomUUID(), kind, requestKind: kind, resource: gvr, requestResource: gvr },
+    ...(subResource !== undefined && { subResource, requestSubResource: subResource }),
+    ...(name !== undefined && { name }),
+    ...(namespace !== undefined && { namespace }),
+    ...{ operation, userInfo, dryRun, options: null },
+  };
+};
+
+/** What an object says it is; what it leaves out, the API server takes from its address, and discovery tells. */
+const kindOf = async (
+  object: KubernetesObject,
+  old: KubernetesObject | undefined,
+  { group, version, resource, subResource }: Target,
+  { world }: Around,
+): Promise<Request["kind"]> => {
+  for (const { apiVersion, kind } of [object, old ?? {}])
+    if (typeof kind === "string" && kind !== "" && typeof apiVersion === "string") {
+      const [version = "", group = ""] = apiVersion.split("/").reverse();
+      return { group, version, kind };
+    }
+  const path = subResource === undefined ? resource : `${resource}/${subResource}`;
+  const served = await world(longestDiscovery).discover(group === "" ? version : `${group}/${version}`);
+  const found = served?.find((one) => one.resource === path);
+  if (found === undefined) throw new Failure(400, "the object must say its apiVersion and kind");
+  return { group, version, kind: found.kind };
+};
+const longestDiscovery = 3000;
+
+/** As the API server reads it: with its kind, also where it leaves that to its address. */
+const named = (object: KubernetesObject, { group, version, kind }: Request["kind"]): KubernetesObject =>
+  object.kind && object.apiVersion
+    ? object
+    : { apiVersion: group === "" ? version : `${group}/${version}`, kind, ...present(object) };
+
+const present = ({ apiVersion, kind, ...rest }: KubernetesObject): KubernetesObject => ({
+  ...(apiVersion && { apiVersion }),
+  ...(kind && { kind }),
+  ...rest,
+});
+
+/** As the API server shows it to admission: in the namespace that its address names. */
+const placed = (object: KubernetesObject, { namespace, group, resource }: Target): KubernetesObject => {
+  const isNamespace = group === "" && resource === "namespaces";
+  if (namespace === undefined || isNamespace || namespaceIn(object) !== undefined) return object;
+  const metadata = isMap(object.metadata) ? object.metadata : {};
+  return { ...object, metadata: { ...metadata, namespace } };
+};
+
+/** As it was given, where it did not say its namespace. */
+const unplaced = (object: KubernetesObject, given: KubernetesObject): KubernetesObject => {
+  if (namespaceIn(given) !== undefined || namespaceIn(object) === undefined) return object;
+  const { metadata: filled, ...rest } = object;
+  const { namespace: _, ...metadata } = filled ?? {};
+  return given.metadata === undefined && Object.keys(metadata).length === 0 ? rest : { ...object, metadata };
+};
+
+const namespaceIn = ({ metadata }: KubernetesObject): string | undefined =>
+  isMap(metadata) && typeof metadata.namespace === "string" && metadata.namespace !== ""
+    ? metadata.namespace
+    : undefined;

@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { guard } from "#lib/client.ts";
+import type { HttpsRequest, Served, World } from "#lib/needs.ts";
+import { plural, recorded } from "#lib/recorded.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { recorder } from "./client/recorder.ts";
+import { normalised, type PolicyCase, policyCases } from "./policies.ts";
+
+// What policies were measured to do to requests, done to a program's own writes.
+const server = "https://cluster.example";
+
+const pathOf = ({ apiVersion = "v1", kind = "", metadata }: KubernetesObject, namespace?: string): string => {
+  const within = metadata?.namespace ?? namespace;
+  const group = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  return `${group}${within === undefined ? "" : `/namespaces/${within}`}/${plural(kind)}`;
+};
+
+/** What a cluster serves that has these objects, and what is in every cluster. */
+const served = (objects: KubernetesObject[]): Record<string, Served[]> => {
+  const groups: Record<string, Served[]> = { v1: [], "apps/v1": [] };
+  const common = ["Pod", "ConfigMap", "Service"].map((kind) => ({
+    apiVersion: "v1",
+    kind,
+    metadata: { namespace: "a" },
+  }));
+  const apps = ["Deployment", "ReplicaSet"].map((kind) => ({
+    apiVersion: "apps/v1",
+    kind,
+    metadata: { namespace: "a" },
+  }));
+  const cluster = [{ apiVersion: "v1", kind: "Namespace", metadata: {} }];
+  for (const { apiVersion = "v1", kind = "", metadata } of [
+    ...common,
+    ...apps,
+    ...cluster,
+    ...objects,
+  ] as KubernetesObject[]) {
+    const list = groups[apiVersion] ?? [];
+    groups[apiVersion] = list;
+    const namespaced = metadata?.namespace !== undefined;
+    if (!list.some((one) => one.kind === kind)) list.push({ resource: plural(kind), kind, namespaced });
+  }
+  return groups;
+};
+
+const worldOf = ({ cluster = [], http = [] }: PolicyCase): World => {
+  // All have a name: they are of a cluster.
+  const objects = cluster as (KubernetesObject & { metadata: { name: string } })[];
+  const answer = async ({ url }: HttpsRequest) => {
+    const { status = 200, body, raw } = http.find(({ path }) => path === new URL(url).pathname) ?? { status: 404 };
+    const headers = { "content-type": ["text/plain; charset=utf-8"] };
+    return { status, body: raw ?? JSON.stringify(body ?? {}), headers, trailers: {} };
+  };
+  return { ...recorded({ objects, discovery: served(cluster) }), http: answer, https: answer };
+};
+
+/** An object that doesn't say where it is created: the API server says it before anybody is asked, and so does a client. */
+const unheardOf = new Set(["ns-from-request"]);
+
+const played = async (one: PolicyCase) => {
+  const { operation, object, oldObject = object, policies, requestNamespace } = one;
+  const shown = (operation === "DELETE" ? oldObject : object) ?? {};
+  const name = shown.metadata?.name ?? "unnamed";
+  const path = `${pathOf(shown, requestNamespace)}${operation === "CREATE" ? "" : `/${name}`}`;
+  const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: oldObject });
+  const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
+  const judged = guard(send, { policies, references, world: () => worldOf(one) });
+  const method = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE" }[String(operation)] ?? "GET";
+  const body = operation === "DELETE" ? null : JSON.stringify(object);
+  const response = await judged(`${server}${path}`, { method, headers: { "content-type": "application/json" }, body });
+  return { response, writes: writes(), text: await response.text() };
+};
+
+describe("policies that a program applies itself", () => {
+  for (const one of policyCases) {
+    const { id, operation, expect, object } = one;
+    if (operation === "CONNECT" || expect.policy === "rejected" || unheardOf.has(id)) continue;
+    it(`do as measured: ${id}`, async () => {
+      const { response, writes, text } = await played(one);
+      if (expect.error) {
+        assert.equal(response.status, 500, text);
+        assert.match(JSON.parse(text).message, /^Internal error occurred: failed calling webhook "policy-/);
+      } else if (expect.allowed === false) {
+        assert.equal(response.status, 403, text);
+        const { message } = JSON.parse(text);
+        const reason = expect.reason || message.replace(/.*denied the request: /, "");
+        assert.equal(message, `admission webhook "policy-validate.postern.dev" denied the request: ${reason}`);
+      } else {
+        assert.ok(response.ok, text);
+        if (operation !== "DELETE") assert.deepEqual(normalised(writes[0]?.body), normalised(expect.object ?? object));
+      }
+      assert.equal(writes.length, response.ok ? 1 : 0);
+    });
+  }
+
+  it("are found each time, where they are said to be found", async () => {
+    const { send, writes } = recorder();
+    const policy = (owner: string) => ({
+      apiVersion: "policy.kcloudlabs.io/v1alpha1",
+      kind: "ClusterOverridePolicy" as const,
+      metadata: { name: "p" },
+      spec: {
+        overrideRules: [
+          { overriders: { plaintext: [{ op: "add" as const, path: "/metadata/labels/owner", value: owner }] } },
+        ],
+      },
+    });
+    let owner = "one";
+    const judged = guard(send, { policies: async () => [policy(owner)] });
+    const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x" } });
+    const write = () =>
+      judged(`${server}/api/v1/namespaces/a/configmaps`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body,
+      });
+    await write();
+    owner = "two";
+    await write();
+    assert.deepEqual(
+      writes().map(({ body }) => Object(body).metadata.labels),
+      [{ owner: "one" }, { owner: "two" }],
+    );
+  });
+});

@@ -1,0 +1,532 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { type Guard, guard, guardConfig } from "#lib/client.ts";
+import { get } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { recorder, unfit } from "./client/recorder.ts";
+
+// What leaves a program, and what it hears, request by request.
+const server = "https://cluster.example:6443";
+const maps = `${server}/api/v1/namespaces/a/configmaps`;
+const one = `${maps}/one`;
+
+type Map = KubernetesObject & { data?: Record<string, string> };
+const map = (data: Record<string, string> = {}, more: object = {}): Map => {
+  return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "one", namespace: "a", ...more }, data };
+};
+const match = [
+  { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE", "UPDATE", "DELETE"] },
+] as const;
+
+/** Writes what it sees beside it, once. */
+const stamps = rule<Map>({
+  summary: "Stamps.",
+  match,
+  mutate(object, { request }) {
+    if (request.operation === "DELETE" || object.data?.stamp === object.data?.a) return;
+    object.data = { ...object.data, stamp: object.data?.a ?? "none" };
+  },
+});
+const forbids = rule<Map>({
+  summary: "Forbids.",
+  match,
+  validate: (object, { request, oldObject }) => {
+    if (request.operation === "DELETE") return object.data?.keep && "it must be kept";
+    if (oldObject?.data?.fixed !== undefined && oldObject.data.fixed !== object.data?.fixed) return "it is fixed";
+    return {
+      ...(object.data?.bad && { refuse: `${object.data.bad} is bad` }),
+      warnings: object.data?.odd ? ['it is "odd", ä'] : [],
+    };
+  },
+});
+const both: Guard = { rules: { stamps: { rule: stamps }, forbids: { rule: forbids } } };
+const given = { method: "POST", headers: { "content-type": "application/json" } };
+const sending = (method: string, body: unknown, type = "application/json") => {
+  return { method, headers: { "content-type": type, authorization: "Bearer t" }, body: JSON.stringify(body) };
+};
+const stored = (data: Record<string, string> = {}) => ({
+  [new URL(one).pathname]: map(data, { resourceVersion: "7" }),
+});
+const statusOf = async (response: Response) => {
+  const { kind, code, reason, message } = Object(await response.json());
+  assert.equal(kind, "Status");
+  assert.equal(code, response.status);
+  return { code, reason, message };
+};
+
+describe("a write that is judged before it leaves", () => {
+  it("leaves as it was written, where nobody changes it", async () => {
+    const { send, writes } = recorder();
+    const body = '{ "kind":"ConfigMap","apiVersion":"v1","data":{"a":"1","stamp":"1"},"big":12345678901234567890 }';
+    const response = await guard(send, both)(maps, { ...given, body });
+    assert.equal(response.status, 201);
+    assert.equal(writes()[0]?.text, body);
+  });
+  it("leaves byte for byte, whatever is in it that nobody changes", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.json(), async (json) => {
+        const body = ` {"kind":"ConfigMap", "apiVersion":"v1","more":${json}} `;
+        const { send, writes } = recorder();
+        await guard(send, { rules: { forbids: { rule: forbids } } })(maps, { ...given, body });
+        assert.equal(writes()[0]?.text, body);
+      }),
+    );
+  });
+  it("leaves with what rules change of it, in a body as long as it says", async () => {
+    const { send, writes } = recorder();
+    const headers = { ...given.headers, "content-length": "9999" };
+    await guard(send, both)(maps, { ...given, headers, body: JSON.stringify(map({ a: "1" })) });
+    assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+    assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
+  });
+  it("keeps query and headers", async () => {
+    const { send, writes } = recorder();
+    await guard(send, both)(`${maps}?fieldManager=me`, sending("POST", map({ a: "1" })));
+    assert.equal(writes()[0]?.url, `${maps}?fieldManager=me`);
+    assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
+  });
+  it("doesn't leave where a rule refuses it, which is told as the API server would", async () => {
+    const { send, writes } = recorder();
+    const response = await guard(send, both)(maps, sending("POST", map({ bad: "x" })));
+    assert.deepEqual(await statusOf(response), {
+      code: 403,
+      reason: "Forbidden",
+      message: 'admission webhook "forbids.postern.dev" denied the request: x is bad',
+    });
+    assert.deepEqual(writes(), []);
+  });
+  it("brings what rules warn of back in headers, as the API server would", async () => {
+    const { send } = recorder();
+    const response = await guard(send, both)(maps, sending("POST", map({ odd: "x" })));
+    const header = Buffer.from(response.headers.get("warning") ?? "", "latin1").toString();
+    assert.equal(header, '299 - "it is \\"odd\\", ä"');
+    assert.deepEqual(Object(await response.json()).kind, "ConfigMap");
+  });
+
+  const bodies: [string, (body: string) => NonNullable<RequestInit["body"]>][] = [
+    ["bytes", (body) => Buffer.from(body)],
+    ["a blob", (body) => new Blob([body])],
+    ["a stream", (body) => new Blob([body]).stream()],
+  ];
+  for (const [name, make] of bodies)
+    it(`may be ${name}`, async () => {
+      const { send, writes } = recorder();
+      const init = { ...given, body: make(JSON.stringify(map({ a: "1" }))), duplex: "half" as const };
+      assert.equal((await guard(send, both)(maps, init)).status, 201);
+      assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+    });
+  it("may be a Request", async () => {
+    const { send, writes } = recorder();
+    const request = new Request(maps, sending("POST", map({ a: "1" })));
+    assert.equal((await guard(send, both)(request)).status, 201);
+    assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+    assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
+  });
+
+  it("is compared with what is there, when it replaces that", async () => {
+    const { send, writes, arrivals } = recorder(stored({ fixed: "1" }));
+    const judged = guard(send, both);
+    assert.equal((await judged(one, sending("PUT", map({ fixed: "1", a: "2" })))).status, 200);
+    assert.deepEqual(writes()[0]?.body, map({ fixed: "1", a: "2", stamp: "2" }));
+    assert.equal(arrivals[0]?.headers.get("authorization"), "Bearer t");
+    assert.equal((await statusOf(await judged(one, sending("PUT", map({ fixed: "2" }))))).code, 403);
+  });
+  it("is a creation, when it replaces nothing", async () => {
+    const { send, writes } = recorder();
+    assert.equal((await guard(send, both)(one, sending("PUT", map({ bad: "1" })))).status, 403);
+    assert.equal((await guard(send, both)(one, sending("PUT", map({ a: "1" })))).status, 404);
+    assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+  });
+  it("is refused by what it deletes", async () => {
+    const kept = recorder(stored({ keep: "yes" }));
+    const { message } = await statusOf(await guard(kept.send, both)(one, { method: "DELETE" }));
+    assert.match(message, /denied the request: it must be kept$/);
+    assert.deepEqual(kept.writes(), []);
+    const free = recorder(stored());
+    assert.equal(
+      (await guard(free.send, both)(one, { ...given, method: "DELETE", body: '{"dryRun":["All"]}' })).status,
+      200,
+    );
+    assert.equal(free.writes()[0]?.text, '{"dryRun":["All"]}');
+  });
+  it("says itself that there is nothing to delete or patch", async () => {
+    const { send } = recorder();
+    assert.equal((await guard(send, both)(one, { method: "DELETE" })).status, 404);
+    assert.equal((await guard(send, both)(one, sending("PATCH", {}, "application/merge-patch+json"))).status, 404);
+  });
+  it("is seen as the API server would see it: in its namespace, with its kind", async () => {
+    const seen: unknown[] = [];
+    const looks = rule<Map>({
+      summary: "Looks.",
+      match,
+      validate: (object, { request }) => void seen.push(object, request.kind),
+    });
+    const { send, writes } = recorder();
+    const discovery = { v1: [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }] };
+    const options = { rules: { looks: { rule: looks } }, world: () => recorded({ discovery }) };
+    await guard(send, options)(maps, { ...given, body: '{"metadata":{"name":"x"}}' });
+    const whole = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", namespace: "a" } };
+    assert.deepEqual(seen, [whole, { group: "", version: "v1", kind: "ConfigMap" }]);
+    assert.equal(writes()[0]?.text, '{"metadata":{"name":"x"}}');
+  });
+
+  it("is judged by later rules as earlier ones left it, and by the earlier ones again", async () => {
+    const seen: string[] = [];
+    const adding = (own: string) =>
+      rule<Map>({
+        summary: "Adds.",
+        match,
+        mutate(object) {
+          seen.push(`${own}:${Object.keys(object.data ?? {})}`);
+          object.data = { ...object.data, [own]: "1" };
+        },
+      });
+    const { send, writes } = recorder();
+    const early = { ...adding("early"), order: 3 };
+    await guard(send, { rules: { b: { rule: adding("b") }, a: { rule: adding("a") }, z: { rule: early } } })(
+      maps,
+      sending("POST", map()),
+    );
+    assert.deepEqual(seen, ["early:", "a:early", "b:early,a", "early:early,a,b", "a:early,a,b"]);
+    assert.deepEqual(Object(writes()[0]?.body).data, { early: "1", a: "1", b: "1" });
+  });
+  it("only hears of it what a rule on trial would do", async () => {
+    const { send, writes } = recorder();
+    const rules = {
+      stamps: { rule: stamps, mode: "warn" as const },
+      forbids: { rule: forbids, mode: "audit" as const },
+    };
+    const told: string[] = [];
+    const onOutcome: Guard["onOutcome"] = ({ rule, decision }) => void told.push(`${rule} ${decision?.refused}`);
+    const response = await guard(send, { rules, onOutcome })(maps, sending("POST", map({ bad: "1", a: "1" })));
+    assert.equal(response.headers.get("warning"), '299 - "stamps would change: /data/stamp"');
+    assert.deepEqual(writes()[0]?.body, map({ bad: "1", a: "1" }));
+    assert.deepEqual(told, ["stamps false", "forbids true"]);
+  });
+
+  const fails = rule({
+    summary: "Fails.",
+    match,
+    validate: () => {
+      throw new TypeError("no");
+    },
+  });
+  it("is an error where a rule can't judge it, unless that is to be ignored", async () => {
+    const { send, writes } = recorder();
+    const rules = { fails: { rule: fails } };
+    assert.deepEqual(await statusOf(await guard(send, { rules })(maps, sending("POST", map()))), {
+      code: 500,
+      reason: "InternalError",
+      message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: TypeError: no',
+    });
+    assert.deepEqual(writes(), []);
+    assert.equal((await guard(send, { rules, failurePolicy: "Ignore" })(maps, sending("POST", map()))).status, 201);
+  });
+  it("is an error where nobody may see what it changes, unless that is to be ignored", async () => {
+    const { send, writes, instead } = recorder(stored());
+    const hidden = () => ({ method: "GET", answer: new Response("{}", { status: 403 }) });
+    instead.push(hidden(), hidden());
+    const { code, message } = await statusOf(await guard(send, both)(one, sending("PUT", map())));
+    assert.deepEqual(
+      [code, message],
+      [500, "could not read what is there now, which rules must see: the API server answers 403"],
+    );
+    assert.equal(writes().length, 0);
+    assert.equal((await guard(send, { ...both, failurePolicy: "Ignore" })(one, sending("PUT", map()))).status, 200);
+  });
+  it("rejects as fetch does where nothing can be sent", async () => {
+    const send = async () => {
+      throw new TypeError("fetch failed");
+    };
+    await assert.rejects(guard(send, both)(maps, sending("POST", map())), /fetch failed/);
+  });
+  it("rejects as fetch does where it is given up, whatever rules waited for", async () => {
+    const gone = new AbortController();
+    const waits = rule({
+      ...{ summary: "Waits.", match, needs: { space: get("namespaces") } },
+      async validate(_, { space }) {
+        setTimeout(() => gone.abort(), 20);
+        await space("a");
+      },
+    });
+    const send: typeof fetch = (_, init) =>
+      new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
+    const init = { ...sending("POST", map()), signal: gone.signal };
+    await assert.rejects(guard(send, { rules: { waits: { rule: waits } } })(maps, init), { name: "AbortError" });
+  });
+  it("reads the world with the program's own rights, and remembers nothing of it for another", async () => {
+    const { send, arrivals } = recorder({
+      "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
+    });
+    const selective = { ...forbids, namespaceSelector: { matchLabels: { x: "y" } } };
+    const judged = guard(send, { rules: { selective: { rule: selective } } });
+    for (const who of ["one", "one", "two"]) {
+      const init = sending("POST", map({ bad: "1" }));
+      assert.equal(
+        (await judged(maps, { ...init, headers: { ...init.headers, authorization: who, "x-own": "1" } })).status,
+        403,
+      );
+    }
+    assert.deepEqual(
+      arrivals.map(({ url, headers }) => [new URL(url).pathname, headers.get("authorization"), headers.get("x-own")]),
+      ["one", "two"].map((who) => ["/api/v1/namespaces/a", who, "1"]),
+    );
+  });
+  it("is left alone by a rule whose selector leaves its namespace or itself out", async () => {
+    const { send } = recorder({
+      "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } },
+    });
+    for (const selector of ["namespaceSelector", "objectSelector"]) {
+      const selective = { ...forbids, [selector]: { matchLabels: { x: "y" } } };
+      const response = await guard(send, { rules: { selective: { rule: selective } } })(
+        maps,
+        sending("POST", map({ bad: "1" })),
+      );
+      assert.equal(response.status, 201);
+    }
+  });
+});
+
+describe("a patch that is judged before it leaves", () => {
+  const kinds: [string, unknown, string][] = [
+    ["a merge", { data: { a: "1", stamp: "1" } }, "application/merge-patch+json"],
+    ["a strategic merge", { data: { a: "1", stamp: "1" } }, "application/strategic-merge-patch+json; charset=utf-8"],
+    [
+      "a JSON patch",
+      [
+        { op: "add", path: "/data/a", value: "1" },
+        { op: "add", path: "/data/stamp", value: "1" },
+      ],
+      "application/json-patch+json",
+    ],
+    ["an apply", map({ a: "1", stamp: "1" }), "application/apply-patch+yaml"],
+  ];
+  for (const [name, body, type] of kinds)
+    it(`leaves as it was written, where nobody changes what comes of it: ${name}`, async () => {
+      const { send, writes } = recorder(stored());
+      assert.equal((await guard(send, both)(one, sending("PATCH", body, type))).status, 200);
+      assert.deepEqual(
+        writes().map(({ body, headers }) => [body, headers.get("content-type")]),
+        [[body, type]],
+      );
+    });
+  for (const [name, body, type] of [
+    ["a merge", { data: { a: "1" } }, "application/merge-patch+json"],
+    ["a JSON patch", [{ op: "add", path: "/data/a", value: "1" }], "application/json-patch+json"],
+  ] as const)
+    it(`leaves as the difference to what is there, where rules change it: ${name}`, async () => {
+      const { send, writes, stored: now } = recorder(stored({ old: "1" }));
+      assert.equal((await guard(send, both)(`${one}?fieldManager=me`, sending("PATCH", body, type))).status, 200);
+      const [{ body: sent, headers, url } = { body: [], headers: new Headers(), url: "" }] = writes();
+      assert.equal(headers.get("content-type"), "application/json-patch+json");
+      assert.equal(url, `${one}?fieldManager=me`);
+      assert.deepEqual(sent, [
+        { op: "test", path: "/metadata/resourceVersion", value: "7" },
+        { op: "add", path: "/data/a", value: "1" },
+        { op: "add", path: "/data/stamp", value: "1" },
+      ]);
+      assert.deepEqual(Object(now.get(new URL(one).pathname)).data, { old: "1", a: "1", stamp: "1" });
+    });
+  it("is refused for what would come of it", async () => {
+    const { send, writes } = recorder(stored());
+    const response = await guard(send, both)(
+      one,
+      sending("PATCH", { data: { bad: "x" } }, "application/merge-patch+json"),
+    );
+    assert.match((await statusOf(response)).message, /x is bad$/);
+    assert.deepEqual(writes(), []);
+  });
+  it("begins anew where somebody else was faster, three times", async () => {
+    const { send, writes, arrivals } = recorder(stored());
+    const faster = () => Response.json(unfit, { status: 422 });
+    let refusals = 2;
+    const racing: typeof fetch = (input, init) => {
+      const isFinal = init?.method === "PATCH" && !String(input).includes("dryRun");
+      return isFinal && refusals-- > 0 ? Promise.resolve(faster()) : send(input, init);
+    };
+    const patch = (a: string) =>
+      guard(racing, both)(one, sending("PATCH", { data: { a } }, "application/merge-patch+json"));
+    assert.equal((await patch("1")).status, 200);
+    assert.equal(arrivals.filter(({ method }) => method === "GET").length, 3);
+    assert.equal(writes().length, 1);
+    refusals = 9;
+    assert.equal((await patch("2")).status, 422);
+    assert.equal(refusals, 5);
+  });
+  it("hears what the API server has against it, and goes no further", async () => {
+    const { send, instead, writes } = recorder(stored());
+    instead.push({
+      method: "PATCH",
+      answer: Response.json({ kind: "Status", code: 422, message: "no" }, { status: 422 }),
+    });
+    const response = await guard(send, both)(one, sending("PATCH", { data: 5 }, "application/merge-patch+json"));
+    assert.deepEqual(await response.json(), { kind: "Status", code: 422, message: "no" });
+    assert.deepEqual(writes(), []);
+  });
+
+  it("is an apply that says what rules want, in maps and in elements that have a name", async () => {
+    const pods = `${server}/api/v1/namespaces/a/pods/one`;
+    const pulls = rule<KubernetesObject & { spec: { containers: { imagePullPolicy?: string }[] } }>({
+      summary: "Pulls.",
+      match: [{ ...match[0], resources: ["pods"] }],
+      mutate(pod) {
+        for (const container of pod.spec.containers) container.imagePullPolicy = "Always";
+      },
+    });
+    const { send, writes } = recorder({ [new URL(pods).pathname]: { apiVersion: "v1", kind: "Pod", spec: {} } });
+    const body = { apiVersion: "v1", kind: "Pod", spec: { containers: [{ name: "c", image: "i" }] } };
+    const response = await guard(send, { rules: { pulls: { rule: pulls } } })(
+      pods,
+      sending("PATCH", body, "application/apply-patch+yaml"),
+    );
+    assert.equal(response.status, 200);
+    assert.deepEqual(Object(writes()[0]?.body).spec, {
+      containers: [{ name: "c", image: "i", imagePullPolicy: "Always" }],
+    });
+    assert.equal(writes()[0]?.headers.get("content-type"), "application/apply-patch+yaml");
+
+    const nameless = { ...body, spec: { containers: [{ image: "i" }] } };
+    const { code, message } = await statusOf(
+      await guard(send, { rules: { pulls: { rule: pulls } } })(
+        pods,
+        sending("PATCH", nameless, "application/apply-patch+yaml"),
+      ),
+    );
+    assert.equal(code, 422);
+    assert.match(message, /a server-side apply can't say \(it is in a list, at \/spec\/containers\/0/);
+  });
+});
+
+describe("what can't be judged", () => {
+  const refused: [string, number, RegExp, RequestInit][] = [
+    ["a body that is too long", 413, /limit is 3145728/, { ...given, body: `{"a":"${"x".repeat(4_000_000)}"}` }],
+    ["an endless body", 413, /limit is 3145728/, { ...given, body: endless(), duplex: "half" } as RequestInit],
+    [
+      "protobuf",
+      415,
+      /application\/vnd\.kubernetes\.protobuf can't be judged/,
+      { ...given, headers: { "content-type": "application/vnd.kubernetes.protobuf" }, body: Buffer.from("k8s\0") },
+    ],
+    [
+      "YAML",
+      415,
+      /application\/yaml can't be judged.*send JSON/,
+      { ...given, headers: { "content-type": "application/yaml" }, body: "kind: ConfigMap" },
+    ],
+    ["a text that doesn't say that it is JSON", 415, /text\/plain can't be judged/, { method: "POST", body: "{}" }],
+    ["a form", 415, /multipart\/form-data can't be judged/, { method: "POST", body: new FormData() }],
+    [
+      "what is packed",
+      415,
+      /application\/json in gzip can't be judged/,
+      { ...given, headers: { ...given.headers, "content-encoding": "gzip" }, body: "{}" },
+    ],
+    ["no JSON", 400, /the body is no JSON/, { ...given, body: "{" }],
+    ["no UTF-8", 400, /the body is no JSON/, { ...given, body: new Uint8Array([123, 255, 125]) }],
+    ["a list", 400, /must be a Kubernetes object/, { ...given, body: "[]" }],
+    ["nothing", 400, /the body is no JSON/, given],
+    ["metadata that is a text", 400, /metadata must be an object/, { ...given, body: '{"metadata":"x"}' }],
+    ["a kind that is a map", 400, /kind must be a text/, { ...given, body: '{"kind":{},"apiVersion":"v1"}' }],
+  ];
+  for (const [name, code, sentence, init] of refused)
+    it(`is ${name}`, async () => {
+      const { send, arrivals } = recorder();
+      const status = await statusOf(await guard(send, both)(maps, init));
+      assert.equal(status.code, code);
+      assert.match(status.message, sentence);
+      assert.deepEqual(arrivals, []);
+    });
+  it("is an apply in YAML that is no JSON", async () => {
+    const { send } = recorder(stored());
+    const init = {
+      method: "PATCH",
+      headers: { "content-type": "application/apply-patch+yaml" },
+      body: "kind: ConfigMap",
+    };
+    assert.match(
+      (await statusOf(await guard(send, both)(one, init))).message,
+      /is no JSON, which application\/apply-patch\+yaml must be here/,
+    );
+  });
+  it("is an answer, whatever bytes there are", async () => {
+    const text = fc.oneof(
+      fc.json(),
+      fc.string(),
+      fc.json().map((json) => `{"kind":"ConfigMap","apiVersion":"v1","data":${json}}`),
+    );
+    const types = fc.constantFrom(
+      "application/json",
+      "application/merge-patch+json",
+      "application/apply-patch+yaml",
+      "a/b",
+    );
+    await fc.assert(
+      fc.asyncProperty(text, types, fc.constantFrom("POST", "PUT", "PATCH", "DELETE"), async (body, type, method) => {
+        const { send } = recorder(stored());
+        const address = method === "POST" ? maps : one;
+        const { status } = await guard(send, both)(address, { method, headers: { "content-type": type }, body });
+        assert.ok([200, 201, 400, 403, 415, 422, 500].includes(status), String(status));
+      }),
+    );
+  });
+  it("is nothing where no rule is about it", async () => {
+    const { send, writes } = recorder();
+    const init = { method: "POST", headers: { "content-type": "application/yaml" }, body: "kind: Secret" };
+    await guard(send, both)(`${server}/api/v1/namespaces/a/secrets`, init);
+    assert.equal(writes()[0]?.text, "kind: Secret");
+  });
+  it("is no key that prototypes have", async () => {
+    const { send, writes } = recorder();
+    const body =
+      '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"__proto__":"p","constructor":"c","a":"1"}}';
+    await guard(send, both)(maps, { ...given, body });
+    const { data } = Object(writes()[0]?.body);
+    assert.deepEqual(Object.entries(data), [
+      ["__proto__", "p"],
+      ["constructor", "c"],
+      ["a", "1"],
+      ["stamp", "1"],
+    ]);
+  });
+  it("is an object that nests deeply", async () => {
+    const { send, writes } = recorder();
+    const nested = (depth: number) =>
+      `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1"},"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
+    const judged = (depth: number) => guard(send, both)(maps, { ...given, body: nested(depth) });
+    assert.equal((await statusOf(await judged(300_000))).message, "the body nests deeper than 1000 levels");
+    assert.equal((await judged(900)).status, 201);
+    assert.equal(Object(writes()[0]?.body).data.stamp, "1");
+  });
+});
+
+describe("a guard", () => {
+  const wrong: [string, Guard, RegExp][] = [
+    ["an unknown setting", { rules: { r: { rule: stamps, settings: { x: 1 } } } }, /^rules\.r\.settings\.x is unknown/],
+    ["an unknown variant", { rules: { r: { rule: stamps, variant: "v" } } }, /^rules\.r\.variant must be one of none$/],
+    [
+      "a rule that asks the authorizer",
+      { rules: { r: { rule: { ...forbids, authorizedBy: { a: "true" } } } } },
+      /^r asks the cluster's authorizer/,
+    ],
+    ["a policy that is wrong", { policies: [{ kind: "Nothing" } as never] }, /^policies: Nothing without a name/],
+    ["an address that is none", { ...both, server: "cluster" }, /^server must be an address/],
+  ];
+  for (const [name, options, sentence] of wrong)
+    it(`isn't made with ${name}`, () =>
+      assert.throws(
+        () => guard(fetch, options),
+        (error: Error) => sentence.test(error.message),
+      ));
+  it("isn't made of what makes API clients that can't send", () => {
+    class Api {}
+    const config = { makeApiClient: (api: new (configuration: object) => Api) => new api({}) };
+    assert.throws(() => guardConfig(config, both).makeApiClient(Api), /a configuration that has an httpApi$/);
+  });
+});
+
+function endless() {
+  return new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(100_000).fill(32)) });
+}

@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Guard, guard } from "#lib/client.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { KubernetesObject, Request } from "#lib/review.ts";
+import { inPhase, type Rule, variantsOf } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { type Case, facetOf, operationOf, phaseOf, readCases, reviewOf } from "../infra/cases.ts";
+import { type Listed, readCatalogue } from "../infra/registry.ts";
+import { recorder } from "./client/recorder.ts";
+
+// The catalogue's own cases, each as a write of a program that judges it before it leaves.
+const server = "https://cluster.example:6443";
+
+const methods = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "" } as const;
+
+const pathOf = ({ resource: { group, version, resource }, subResource, namespace, operation }: Request, name: string) =>
+  [
+    group === "" ? `/api/${version}` : `/apis/${group}/${version}`,
+    ...(namespace !== undefined && resource !== "namespaces" ? ["namespaces", namespace] : []),
+    resource,
+    ...(operation === "CREATE" && subResource === undefined ? [] : [name]),
+    ...(subResource === undefined ? [] : [subResource]),
+  ].join("/");
+
+/** With what a program always says, which cases may leave out. */
+const whole = (
+  object: unknown,
+  { kind: { group, version, kind } }: Request,
+  name: string | undefined,
+): KubernetesObject => {
+  const { metadata, ...rest }: KubernetesObject = Object(object);
+  const named = name === undefined ? metadata : { name, ...metadata };
+  const apiVersion = group === "" ? version : `${group}/${version}`;
+  return { apiVersion, kind, ...(named && { metadata: named }), ...rest };
+};
+
+/** Why a case is not a write of a program. */
+const beyond = (listed: Listed, entry: Case): string | undefined => {
+  const { rule, settings } = facetOf(listed.rule, entry);
+  const phase = phaseOf(entry);
+  if (Object.keys(inPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
+    return "only an API server can judge it";
+  if (operationOf(entry) === "CONNECT") return "it connects";
+  return undefined;
+};
+
+/** What is stored says where. */
+const stored = (object: KubernetesObject, { namespace, resource }: Request): KubernetesObject =>
+  namespace === undefined || resource.resource === "namespaces"
+    ? object
+    : { ...object, metadata: { namespace, ...object.metadata } };
+
+/** Where a rule makes a name up, it does so for each request anew. */
+const settled = (object: unknown): unknown =>
+  JSON.parse(JSON.stringify(object).replace(/"kube-api-access-\w+"/g, '"kube-api-access"'));
+
+/** Cases are about requests that reach a rule: whom its selectors take, they leave open. */
+const unselecting = <R extends object>(rule: R) => {
+  const { namespaceSelector: _, objectSelector: __, ...rest }: R & Partial<Pick<Rule, Selectors>> = rule;
+  return rest;
+};
+type Selectors = "namespaceSelector" | "objectSelector";
+
+const played = async (listed: Listed, entry: Case) => {
+  const { request } = reviewOf(listed, entry);
+  const operation = operationOf(entry);
+  const phase = phaseOf(entry);
+  const name = request.name ?? (operation === "CREATE" && !request.subResource ? undefined : "Unknown");
+  const path = pathOf(request, name ?? "");
+  const object = whole(request.object, request, name);
+  const old = stored(whole(request.oldObject, request, name), request);
+  const { rule } = listed;
+  const { mutate: _, validate: __, ...bare } = unselecting(rule);
+  const variants = variantsOf(rule, merge(rule.settings ?? {}, entry.settings))?.map(unselecting);
+  const options: Guard = {
+    server,
+    rules: {
+      [listed.name]: {
+        // A case is about one of its phases.
+        rule: { ...bare, ...(variants && { variants }), [phase]: rule[phase] },
+        ...(entry.settings && { settings: entry.settings }),
+        ...(entry.variant && { variant: entry.variant }),
+      },
+    },
+    user: request.userInfo,
+    world: () => recorded(entry.needs ?? {}),
+    now: () => new Date(entry.now ?? "2026-01-01T00:00:00Z"),
+  };
+  const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: old });
+  const told: Parameters<NonNullable<Guard["onOutcome"]>>[0][] = [];
+  const query = request.dryRun ? "?dryRun=All" : "";
+  const response = await guard(send, { ...options, onOutcome: (one) => void told.push(one) })(
+    `${server}${path}${query}`,
+    {
+      method: methods[operation],
+      headers: { "content-type": "application/json" },
+      ...(operation !== "DELETE" && { body: JSON.stringify(object) }),
+    },
+  );
+  return { response, writes: writes(), told, request, name, object };
+};
+
+for (const listed of await readCatalogue()) {
+  const cases = await readCases(listed);
+  describe(`before it leaves, ${listed.name}`, () => {
+    for (const entry of cases) {
+      const reason = beyond(listed, entry);
+      if (reason !== undefined) continue;
+      it(entry.name, async () => {
+        const { response, writes, told, request, name, object } = await played(listed, entry);
+        if (entry.refused !== undefined) {
+          const { message, code, reason } = Object(await response.json());
+          assert.equal(message.replace(/^admission webhook "\S+" denied the request: /, ""), entry.refused);
+          assert.deepEqual(
+            [response.status, code, reason],
+            [entry.code ?? 403, entry.code ?? 403, entry.reason ?? "Forbidden"],
+          );
+          assert.deepEqual(writes, []);
+          return;
+        }
+        assert.ok(response.ok, await response.clone().text());
+        const outcomes = told.map(({ decision }) => decision?.outcome);
+        assert.deepEqual(
+          outcomes.flatMap((outcome) => outcome?.warnings ?? []),
+          entry.warnings ?? [],
+        );
+        assert.deepEqual(Object.assign({}, ...outcomes.map((outcome) => outcome?.audit)), entry.audit ?? {});
+        assert.equal(response.headers.has("warning"), entry.warnings !== undefined);
+        assert.equal(writes.length, 1);
+        if (operationOf(entry) === "DELETE") return;
+        const expected = entry.becomes ? whole(entry.becomes, request, name) : object;
+        assert.deepEqual(settled(writes[0]?.body), settled(expected));
+      });
+    }
+  });
+}

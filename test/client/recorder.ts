@@ -1,0 +1,83 @@
+import jsonPatch from "fast-json-patch";
+
+/** A request that reached the API server. */
+export interface Arrival {
+  method: string;
+  url: string;
+  headers: Headers;
+  text: string;
+  body: unknown;
+}
+
+type Fields = Record<string, unknown>;
+const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/**
+ * A `fetch` that leads to an API server of two sentences: it has these objects by path, and takes whatever is written to
+ * them. What arrives is kept.
+ */
+export const recorder = (objects: Record<string, unknown> = {}) => {
+  const stored = new Map(Object.entries(objects));
+  const arrivals: Arrival[] = [];
+  /** Answers in the place of what would come next, by method. */
+  const instead: { method: string; answer: Response }[] = [];
+  const send: typeof fetch = async (input, init) => {
+    const request = new Request(input, { ...init, ...(init?.body ? { duplex: "half" } : {}) });
+    const { method, url, headers } = request;
+    const text = await request.text();
+    const arrival = { method, url, headers, text, body: parsed(text) };
+    arrivals.push(arrival);
+    const index = instead.findIndex((one) => one.method === method);
+    const [other] = index < 0 ? [] : instead.splice(index, 1);
+    if (other) return other.answer;
+
+    const { pathname, searchParams } = new URL(url);
+    const present = stored.get(decodeURIComponent(pathname));
+    if (method === "POST") return json(201, arrival.body);
+    if (present === undefined) return json(404, { kind: "Status", code: 404, details: { name: "it" } });
+    const next = method === "PATCH" ? patched(present, arrival) : method === "PUT" ? arrival.body : present;
+    if (next === undefined) return json(422, unfit);
+    if (!searchParams.has("dryRun") && method !== "GET") stored.set(decodeURIComponent(pathname), next);
+    return json(200, next);
+  };
+  /** What was written, without what was only read or tried. */
+  const writes = () =>
+    arrivals.filter(({ method, url }) => method !== "GET" && !(method === "PATCH" && url.includes("dryRun=All")));
+  return { send, stored, arrivals, writes, instead };
+};
+
+/** What the API server says to a JSON patch that can't be applied. */
+export const unfit = {
+  ...{ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", reason: "Invalid", details: {}, code: 422 },
+  message: "the server rejected our request due to an error in our request",
+};
+
+const json = (status: number, body: unknown) =>
+  new Response(JSON.stringify(body ?? {}), { status, headers: { "content-type": "application/json" } });
+
+const parsed = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+};
+
+const patched = (present: unknown, { headers, body }: Arrival): unknown => {
+  if (headers.get("content-type") !== "application/json-patch+json") return merged(present, body);
+  try {
+    // What arrives is what our own code sent.
+    return jsonPatch.applyPatch(structuredClone(present), body as jsonPatch.Operation[], true).newDocument;
+  } catch {
+    return undefined;
+  }
+};
+
+const merged = (present: unknown, patch: unknown): unknown => {
+  if (!isMap(patch)) return patch;
+  const result: Fields = isMap(present) ? { ...present } : {};
+  for (const [key, value] of Object.entries(patch))
+    if (value === null) delete result[key];
+    else result[key] = merged(result[key], value);
+  return result;
+};
