@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { merge, mistakes } from "./settings.ts";
+import { frozen, merge, mistakes } from "./settings.ts";
 
 const defaults = {
   seconds: 300,
@@ -134,5 +134,20 @@ describe("mistakes", () => {
       }),
       { numRuns: 1000 },
     );
+  });
+});
+
+describe("frozen", () => {
+  it("freezes all of a value, however deep it nests", () => {
+    const deep = JSON.parse(`{"a":[${"[".repeat(9900)}{"b":1}${"]".repeat(9900)}]}`);
+    assert.equal(frozen(deep), deep);
+    let inner: unknown = deep.a;
+    for (; Array.isArray(inner); [inner] = inner) assert.ok(Object.isFrozen(inner));
+    assert.ok(Object.isFrozen(inner) && Object.isFrozen(deep));
+  });
+  it("freezes wide lists, and takes what can't be frozen as it is", () => {
+    const wide = Array.from({ length: 300_000 }, () => ({}));
+    assert.ok(frozen(wide).every(Object.isFrozen));
+    for (const value of [undefined, null, 1, "a"]) assert.equal(frozen(value), value);
   });
 });

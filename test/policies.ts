@@ -17,6 +17,8 @@ export interface PolicyCase {
   requestNamespace?: string;
   cluster?: KubernetesObject[];
   http?: Answer[];
+  /** Where upstream does otherwise. */
+  deviation?: string;
   expect: {
     /** Whether the policies themselves are let in. */
     policy?: "accepted" | "rejected";

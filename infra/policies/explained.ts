@@ -1,11 +1,10 @@
-import { readFile } from "node:fs/promises";
-import { parseAllDocuments } from "yaml";
 import { scriptsIn } from "#lib/policy/checks/places.ts";
 import { warningsOf } from "#lib/policy/checks/warnings.ts";
 import { nameOf, type Policy } from "#lib/policy/kinds.ts";
 import { policiesIn } from "#lib/policy/loaded.ts";
 import { faultOfScript } from "#lib/policy/scripts.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import { Complaint } from "../complaint.ts";
+import { readFiles } from "../written.ts";
 import { differencesOf } from "./differences.ts";
 import { wordsOf } from "./words.ts";
 
@@ -18,18 +17,21 @@ export interface Explained {
   unlikeKinitiras: string[];
 }
 
-/** Every policy of a file of YAML or JSON, explained. */
-export const explainFile = async (file: string, cue: (source: string) => Promise<string>): Promise<Explained[]> => {
-  const text = await readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
-  });
-  const documents = [...parseAllDocuments(text, { prettyErrors: false })].map((document, index) => {
-    const [broken] = document.errors;
-    if (broken) throw new Complaint(`${file}, document ${index + 1}, is no YAML: ${broken.message}`);
-    return document.toJS();
-  });
+/** What the documents hold of files of YAML or JSON, or of all those below a folder; there must be a policy among them. */
+export const readPolicies = async (places: readonly string[]): Promise<unknown[]> => {
+  const files = await Promise.all(places.map(readFiles));
+  const documents = files.flat().flatMap((file) => file.documents);
   const { policies, faults } = policiesIn(documents);
-  if (policies.length + faults.length === 0) throw new Complaint(`${file} holds no policy`);
+  if (policies.length + faults.length > 0) return documents;
+  throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "hold" : "holds"} no policy`);
+};
+
+/** Every policy of these documents, explained. */
+export const explainAll = async (
+  documents: readonly unknown[],
+  cue: (source: string) => Promise<string>,
+): Promise<Explained[]> => {
+  const { policies, faults } = policiesIn(documents);
   return [...inOrder(faults), ...(await Promise.all(policies.map((policy) => explained(policy, cue))))];
 };
 

@@ -72,6 +72,16 @@ const words: [name: string, policy: Policy, sentence: string][] = [
     `${everywhere} sets label x.io/a to "5"; then runs a CUE script of 2 lines and applies its patches; then adds /a with 1; then sets nodeSelector a=b.`,
   ],
   [
+    "says that replace decides, whatever the operation is",
+    overriding({
+      origin: [
+        { type: "labels", operation: "remove", replace: true, labels: { a: "b" } },
+        { type: "labels", replace: true },
+      ],
+    }),
+    `${everywhere} makes labels a=b and nothing else; then makes labels empty and nothing else.`,
+  ],
+  [
     "says what an oversell comes to",
     overriding({
       template: {

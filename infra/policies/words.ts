@@ -167,7 +167,8 @@ const ofOrigin = (origin: OriginOverrider): string => {
     return `sets the resources of container ${containerCount} to ${brief(payload ?? null)}`;
   if (!isMap && type !== "tolerations") return `sets ${type} to ${brief(payload ?? null)}`;
   const what = isMap ? series(pairs(origin[type])) : series((origin.tolerations ?? []).map(ofToleration));
-  if (operation === "remove") return `removes ${type} ${isMap ? series(Object.keys(payload ?? {})) : what}`;
+  if (operation === "remove" && origin.replace !== true)
+    return `removes ${type} ${isMap ? series(Object.keys(payload ?? {})) : what}`;
   return origin.replace ? `makes ${type} ${what || "empty"} and nothing else` : `sets ${type} ${what}`;
 };
 

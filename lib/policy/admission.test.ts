@@ -76,10 +76,26 @@ test("it refuses scripts, and no renderings, where there is no CUE", async () =>
   assert.equal(await refusalOf(override({ template, renderedCue: "a: b" }), undefined), undefined);
 });
 
+test("it compiles no rendering that it would make itself", async () => {
+  const nobody = () => Promise.reject(new Error("somebody asked"));
+  const own = override({ template, renderedCue: "override labels" });
+  assert.equal(await refusalOf(own, nobody, undefined, render), undefined);
+  const condition = { cond: "Exist", affectMode: "reject", dataRef: { from: "old", path: "a" } };
+  const rule = { template: { type: "condition", condition }, renderedCue: "reject Exist" };
+  assert.equal(await refusalOf(validate(rule), nobody, undefined, render), undefined);
+  const foreign = override({ template, renderedCue: "override others" });
+  assert.match((await refusalOf(foreign, nobody, undefined, render)) ?? "", /renderedCue does not compile: somebody/);
+});
+
 test("it judges no update anew that leaves the spec as it was", async () => {
   const wrong = override({ cue: "a: b" });
   assert.equal(await refusalOf({ ...wrong, metadata: { name: "p", finalizers: [] } }, cue, wrong), undefined);
   assert.notEqual(await refusalOf(wrong, cue, override({ cue: "a: c" })), undefined);
+  // As one that was written while nobody judged it: without its finalizers it would never go.
+  const deep = () => override({ plaintext: JSON.parse(`${"[".repeat(9900)}${"]".repeat(9900)}`) });
+  assert.equal(await refusalOf({ ...deep(), metadata: { name: "p", finalizers: [] } }, cue, deep()), undefined);
+  assert.equal(await refusalOf(override({}), cue, deep()), undefined);
+  assert.match((await refusalOf(deep(), cue, override({}))) ?? "", /nested too deeply/);
 });
 
 const render = {
@@ -113,6 +129,18 @@ test("it removes a rendering that has no template, or none that can be rendered"
   const removal = [{ op: "remove", path: "/spec/overrideRules/0/overriders/renderedCue" }];
   assert.deepEqual(after(override({ renderedCue: "a" })), removal);
   assert.deepEqual(after(override({ renderedCue: "a", template: null })), removal);
+});
+
+test("it leaves renderings out that would make a policy larger than etcd takes", async () => {
+  const large = { ...render, renderedOverride: () => "x".repeat(100_000) };
+  const policy = override({});
+  policy.spec.overrideRules = Array.from({ length: 5 }, () => ({ overriders: { template, renderedCue: "old" } }));
+  const { value, changes } = draft(policy);
+  completed(value, large);
+  assert.deepEqual(
+    changes().map(({ op, path }) => `${op} ${path}`),
+    [0, 1, 2, 3, 4].map((at) => `${at < 2 ? "replace" : "remove"} /spec/overrideRules/${at}/overriders/renderedCue`),
+  );
 });
 
 test("it leaves whatever is no policy to be refused", () => {

@@ -13,18 +13,22 @@ export interface Renderings {
 
 /**
  * Why a policy is refused: all that is wrong with it; if nothing is, the first of its scripts that doesn't compile.
- * Without CUE, where no script ever runs, having one is wrong. What an update leaves as it was is not judged anew.
+ * Without CUE, where no script ever runs, having one is wrong. What an update leaves as it was is not judged anew, and
+ * renderings that are our own are known to compile.
  */
 export const refusalOf = async (
   policy: unknown,
   cue: ((source: string) => Promise<string>) | undefined,
   before?: unknown,
+  render?: Renderings,
 ): Promise<string | undefined> => {
   if (isUnchanged(policy, before)) return undefined;
   const faults = faultsOf(policy);
   if (faults.length > 0) return faults.join("; ");
+  const known = new Set(render && renderingsIn(policy, render).map(({ rendered }) => rendered));
   // It has no faults.
   for (const { at, what } of scriptsIn(policy as Policy)) {
+    if (known.has(what)) continue;
     const fault = cue && (await faultOfScript(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
     // A rendering is there to be read.
@@ -38,17 +42,13 @@ export const refusalOf = async (
  */
 export const completed = (policy: unknown, render: Renderings, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
-  for (const rule of rulesOf(policy, "overrideRules")) {
-    const overriders = own(rule, "overriders");
-    if (isMap(overriders)) rewrite(overriders, own(overriders, "template"), render.renderedOverride);
-  }
-  for (const rule of rulesOf(policy, "validateRules")) {
-    const template = own(rule, "template");
-    const condition = isMap(template) ? own(template, "condition") : undefined;
+  for (const condition of rulesOf(policy, "validateRules").map(conditionOf))
     if (isMap(condition) && [undefined, "", null].some((empty) => own(condition, "affectMode") === empty))
       Reflect.set(condition, "affectMode", "reject");
-    rewrite(rule, template === undefined ? undefined : (condition ?? null), render.renderedCondition);
-  }
+  // A rendering never outlives its template, and none is better than one of something else.
+  for (const { holder, rendered } of renderingsIn(policy, render))
+    if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
+    else if (own(holder, "renderedCue") !== rendered) Reflect.set(holder, "renderedCue", rendered);
 };
 
 const rulesOf = (policy: unknown, field: string) => {
@@ -57,13 +57,34 @@ const rulesOf = (policy: unknown, field: string) => {
   return Array.isArray(rules) ? rules.filter(isMap) : [];
 };
 
-/** A rendering never outlives its template, and none is better than one of something else. */
-const rewrite = <T>(holder: Readonly<Record<string, unknown>>, template: unknown, render: (template: T) => string) => {
-  const rendered = template === undefined ? undefined : attempted(template, render);
-  if (rendered !== undefined) {
-    if (own(holder, "renderedCue") !== rendered) Reflect.set(holder, "renderedCue", rendered);
-  } else if (Object.hasOwn(holder, "renderedCue")) Reflect.deleteProperty(holder, "renderedCue");
+const conditionOf = (rule: Fields): unknown => {
+  const template = own(rule, "template");
+  return isMap(template) ? own(template, "condition") : undefined;
 };
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What holds the rendering of a template, or would, and what that is; undefined where there is none to render. */
+const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: Renderings) => {
+  let left = longestRenderings;
+  const fitting = (rendered: string | undefined) => {
+    if (rendered === undefined || left < rendered.length) return undefined;
+    left -= rendered.length;
+    return rendered;
+  };
+  return [
+    ...rulesOf(policy, "overrideRules")
+      .map((rule) => own(rule, "overriders"))
+      .filter(isMap)
+      .map((holder) => ({ holder, rendered: fitting(attempted(own(holder, "template"), renderedOverride)) })),
+    ...rulesOf(policy, "validateRules").map((holder) => {
+      return { holder, rendered: fitting(attempted(conditionOf(holder), renderedCondition)) };
+    }),
+  ];
+};
+
+/** Of one policy, in characters: with more, a policy that etcd can hold would become one that it can't. */
+const longestRenderings = 256 * 1024;
 
 const attempted = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
@@ -75,8 +96,4 @@ const attempted = <T>(template: unknown, render: (template: T) => string): strin
 };
 
 const isUnchanged = (policy: unknown, before: unknown): boolean =>
-  isMap(policy) &&
-  isMap(before) &&
-  !isTooDeep(policy) &&
-  !isTooDeep(before) &&
-  isSame(own(policy, "spec"), own(before, "spec"));
+  isMap(policy) && isMap(before) && isSame(own(policy, "spec"), own(before, "spec"));

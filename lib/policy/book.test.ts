@@ -157,12 +157,19 @@ suite("a book of policies", () => {
     const one = (...texts: string[]) => fc.constantFrom(...texts);
     const kind = { apiVersion: one("v1", "apps/v1"), kind: one("Pod", "Node", "Job") };
     const namespace = fc.option(one("a", "b"), { nil: undefined });
-    const selector = fc.record({ ...kind, namespace, name: fc.option(one("p", "q"), { nil: undefined }) });
+    const labels = fc.dictionary(one("a", "b", "__proto__"), fc.oneof(one("x", "y", ""), fc.constant(1)));
+    const expressions = fc.constantFrom([], [{ key: "a", operator: "NotIn", values: ["x"] }]);
+    const labelSelector = fc.record({ matchLabels: labels, matchExpressions: expressions }, { requiredKeys: [] });
+    const name = fc.oneof(one("p", "q", ""), fc.constantFrom(1, null, undefined));
+    const selector = fc.record(
+      { ...kind, namespace, name, labelSelector },
+      { requiredKeys: ["apiVersion", "kind", "namespace"] },
+    );
     const policies = fc.array(fc.tuple(one("a", "b", "c", "d"), fc.array(selector, { maxLength: 3 })));
     fc.assert(
-      fc.property(policies, fc.record(kind), namespace, (given, object, namespace) => {
+      fc.property(policies, fc.record(kind), labels, namespace, (given, object, labels, namespace) => {
         const all = given.map(([name, selectors]) => refusing(name, ...(selectors as Selector[])));
-        const subject = about({ ...object, metadata: { name: "p" } }, namespace);
+        const subject = about({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
         const expected = all
           .filter(({ spec }) => selects(spec.resourceSelectors, subject.object, namespace))
           .toSorted((one, other) =>

@@ -1,17 +1,18 @@
-import { compareBytes } from "./bytes.ts";
+import type { KubernetesObject } from "../review.ts";
 import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./kinds.ts";
 import { policyGroup } from "./kinds.ts";
 import { selects } from "./selectors.ts";
-import { isMap } from "./tree.ts";
+import { isMap, type Json } from "./tree.ts";
+import { compareBytes } from "./values/bytes.ts";
 
-/** Policies in their order, found by what their selectors name. */
+/** Policies in their order, found by what their selectors name: however many there are, few are looked at. */
 export interface Book {
   readonly overriding: Shelf<OverridePolicy>;
   readonly validating: Shelf<ValidatePolicy>;
 }
 
 interface Shelf<P extends Policy> {
-  readonly ofKind: ReadonlyMap<string, readonly Placed<P>[]>;
+  readonly byKey: ReadonlyMap<string, readonly Placed<P>[]>;
   readonly ofAll: readonly Placed<P>[];
 }
 
@@ -49,25 +50,46 @@ const shelved = <P extends Policy>(policies: P[], isLast: (policy: P) => boolean
       compareBytes(part(one, "name"), part(other, "name")) ||
       compareBytes(part(one, "namespace"), part(other, "namespace")),
   );
-  const ofKind = new Map<string, Placed<P>[]>();
+  const byKey = new Map<string, Placed<P>[]>();
   const ofAll: Placed<P>[] = [];
   for (const [place, policy] of sorted.entries()) {
+    const placed = { policy, place };
     const selectors = selectorsOf(policy);
-    if (!Array.isArray(selectors) || selectors.length === 0) ofAll.push({ policy, place });
+    if (!Array.isArray(selectors) || selectors.length === 0) ofAll.push(placed);
     else
       for (const key of new Set(selectors.filter(isMap).map(keyOf))) {
-        const placed = ofKind.get(key) ?? [];
-        placed.push({ policy, place });
-        ofKind.set(key, placed);
+        const found = byKey.get(key);
+        if (found === undefined) byKey.set(key, [placed]);
+        else found.push(placed);
       }
   }
-  return { ofKind, ofAll };
+  return { byKey, ofAll };
 };
 
 const selectorsOf = ({ spec }: Policy): unknown => (isMap(spec) ? spec.resourceSelectors : undefined);
 
-/** Selectors may share a key by chance: each is looked at again. */
-const keyOf = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
+/**
+ * What an object is found under that a selector takes: its kind, and of its name and its labels the first that the
+ * selector asks for. Selectors may share a key by chance: each is looked at again.
+ */
+const keyOf = (selector: Json): string => {
+  const kind = kindOf(selector);
+  const { name, labelSelector } = selector;
+  if (typeof name === "string" && name !== "") return `${kind} ${name}`;
+  const labels = isMap(labelSelector) ? labelSelector.matchLabels : undefined;
+  const [key] = (name ?? "") === "" && isMap(labels) ? Object.keys(labels) : [];
+  return key === undefined || !isMap(labels) ? kind : `${kind} ${key}=${textOf(labels[key])}`;
+};
+
+/** All that an object may be found under. */
+const keysOf = (object: KubernetesObject): string[] => {
+  const kind = kindOf(object);
+  const { name, labels } = isMap(object.metadata) ? object.metadata : {};
+  const pairs = isMap(labels) ? Object.entries(labels) : [];
+  return [kind, `${kind} ${textOf(name)}`, ...pairs.map(([key, value]) => `${kind} ${key}=${textOf(value)}`)];
+};
+
+const kindOf = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
   `${textOf(apiVersion)} ${textOf(kind)}`;
 
 const textOf = (value: unknown) => (typeof value === "string" ? value : "");
@@ -81,7 +103,7 @@ export const validating = ({ validating }: Book, subject: Subject): ValidatePoli
   concerned(validating, subject, () => true);
 
 const concerned = <P extends Policy>(
-  { ofKind, ofAll }: Shelf<P>,
+  { byKey, ofAll }: Shelf<P>,
   subject: Subject,
   isInScope: (policy: P, subject: Subject) => boolean,
 ): P[] => {
@@ -89,7 +111,8 @@ const concerned = <P extends Policy>(
   // Otherwise a policy could refuse what mends it.
   if (isPolicy(object)) return [];
   const namespace = namespaceOf(subject);
-  return [...ofAll, ...(ofKind.get(keyOf(object)) ?? [])]
+  const found = new Set([...ofAll, ...keysOf(object).flatMap((key) => byKey.get(key) ?? [])]);
+  return [...found]
     .sort((one, other) => one.place - other.place)
     .map(({ policy }) => policy)
     .filter((policy) => {

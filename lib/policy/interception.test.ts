@@ -3,10 +3,10 @@ import { describe, it } from "node:test";
 import type { Served } from "../needs.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { Match } from "../rule.ts";
-import { httpSettings } from "./http.ts";
 import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./interception.ts";
 import type { Policy } from "./kinds.ts";
-import { kindsIn } from "./referred.ts";
+import { httpSettings } from "./references/http.ts";
+import { kindsIn, kindsReferred } from "./references/referred.ts";
 import type { PolicySettings } from "./webhook.ts";
 
 const usual: PolicySettings = {
@@ -133,6 +133,47 @@ describe("a survey for policies", () => {
       kindsIn(given).map(({ kind }) => kind),
       ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"],
     );
+  });
+
+  it("makes entries and rights of no selector and no reference that names what can't be, and says so", async () => {
+    const odd = ["*", "*/v1", "v1/*", "", "/v1", "a/b/c", "../../x", "v1?x", "v1 ", "V1", "__proto__"].flatMap(
+      (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
+    );
+    for (const kind of ["*", "", "Pod/exec", "../x", "__proto__", "Pod\n", "\u001b[2J"]) odd.push({ ...pod, kind });
+    const given = policy([...odd, 5, null] as object[], []);
+    const templates = odd.map((k8s) => ({ overriders: { template: { valueRef: { from: "k8s", path: "x", k8s } } } }));
+    Object.assign(given.spec, { overrideRules: templates });
+    const { list } = cluster([given]);
+    for (const [what, asked] of Object.entries({ cluster: cluster([given]), manifests: { list } })) {
+      const { settings, notes } = await survey(usual, asked);
+      assert.deepEqual([match(settings), settings.reads], [[], []], what);
+      assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector that names no kind that could be"]);
+    }
+    assert.deepEqual(kindsReferred([given]), []);
+  });
+
+  it("gives nobody the right to read Secrets, however a reference writes them", async () => {
+    const given = policy([pod], []);
+    const templates = ["Secret", "secret", "SECRET"].flatMap((kind) =>
+      ["v1", "v2"].map((apiVersion) => ({
+        overriders: { template: { valueRef: { from: "k8s", path: "x", k8s: { apiVersion, kind } } } },
+      })),
+    );
+    Object.assign(given.spec, { overrideRules: templates });
+    const { list } = cluster([given]);
+    assert.deepEqual((await survey(usual, { list })).settings.reads, []);
+    assert.deepEqual(kindsReferred([given]), []);
+  });
+
+  it("goes on without a group that doesn't answer, by the plurals that are usual, and says so", async () => {
+    const asked = cluster([policy([deployment, pod], [])]);
+    const discover = async (groupVersion: string) => {
+      if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
+      return asked.discover(groupVersion);
+    };
+    const { settings, notes } = await survey(usual, { ...asked, discover });
+    assert.deepEqual(match(settings), [row("", "v1", ["pods"], both), row("apps", "v1", ["deployments"], both)]);
+    assert.deepEqual(notes, ["what is served of apps/v1 can't be found out: the API server answers 503"]);
   });
 
   it("says where the cluster has no kinds for policies", async () => {

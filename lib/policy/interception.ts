@@ -2,10 +2,10 @@ import type { Resource, Served } from "../needs.ts";
 import { plural } from "../recorded.ts";
 import type { Operation } from "../review.ts";
 import type { Match, Survey, Surveyed, Written } from "../rule.ts";
-import { unfitHttp } from "./http.ts";
 import { nameOf, type Policy, policyGroup } from "./kinds.ts";
 import { policiesIn } from "./loaded.ts";
-import { isKind, type Kind, kindsIn } from "./referred.ts";
+import { unfitHttp } from "./references/http.ts";
+import { isKind, type Kind, kindsIn } from "./references/referred.ts";
 import { isLabelSelector } from "./selectors.ts";
 import { isMap } from "./tree.ts";
 import type { Interception, PolicySettings } from "./webhook.ts";
@@ -105,13 +105,14 @@ export const surveyOf =
       ...listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind),
       ...kindsIn(policy),
     ]);
-    const plurals = await servedBy(cluster, kinds);
+    const plurals = await servedBy(cluster, kinds, notes);
     for (const policy of policies)
-      for (const kind of listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind))
-        if (plurals(kind) === undefined)
-          notes.push(
-            `${policy.kind} ${nameOf(policy)} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`,
-          );
+      for (const kind of listOf(fieldsOf(policy.spec).resourceSelectors)) {
+        const name = `${policy.kind} ${nameOf(policy)}`;
+        if (!isKind(kind)) notes.push(`${name} has a selector that names no kind that could be`);
+        else if (plurals(kind) === undefined)
+          notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
+      }
     const rows = policies.flatMap((policy) => rowsOf(policy, possible, plurals));
     const reads = policies.flatMap(kindsIn).flatMap((kind) => plurals(kind) ?? []);
     return {
@@ -125,13 +126,29 @@ export const surveyOf =
     };
   };
 
-/** What the cluster serves a policy's kinds as, where it can be asked; as they are usually called otherwise. */
-const servedBy = async ({ discover }: Pick<Surveyed, "discover">, kinds: readonly Kind[]): Promise<Plurals> => {
+/**
+ * What the cluster serves a policy's kinds as, where it can be asked; as they are usually called otherwise. Of a group that
+ * doesn't answer, that is noted, for everybody else's policies need their entries all the same.
+ */
+const servedBy = async (
+  { discover }: Pick<Surveyed, "discover">,
+  kinds: readonly Kind[],
+  notes?: string[],
+): Promise<Plurals> => {
   if (discover === undefined) return guessed;
   const versions = [...new Set(kinds.map(({ apiVersion }) => apiVersion))];
   const known = new Map<string, Served[] | undefined>();
-  for (const version of versions) known.set(version, await discover(version));
+  const silent = new Set<string>();
+  for (const version of versions)
+    try {
+      known.set(version, await discover(version));
+    } catch (error) {
+      if (notes === undefined) throw error;
+      silent.add(version);
+      notes.push(`what is served of ${version} can't be found out: ${error instanceof Error ? error.message : error}`);
+    }
   return ({ apiVersion, kind }) => {
+    if (silent.has(apiVersion)) return guessed({ apiVersion, kind });
     const served = known.get(apiVersion)?.find((one) => one.kind === kind && !one.resource.includes("/"));
     return served && { ...split(apiVersion), resource: served.resource };
   };

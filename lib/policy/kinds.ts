@@ -95,7 +95,8 @@ export interface OriginOverrider {
     | "affinity"
     | "tolerations"
     | "topologySpreadConstraints";
-  operation: "add" | "replace" | "remove";
+  /** May be left out where `replace` is set, and where the type takes nothing but `replace`. */
+  operation?: "add" | "replace" | "remove";
   replace?: boolean;
   containerCount?: number;
   annotations?: Record<string, string>;

@@ -1,12 +1,12 @@
 import { blamed, rulesOf } from "./blame.ts";
 import { type Book, overriding } from "./book.ts";
 import type { OverridePolicy, OverrideRule, Reach, Subject } from "./kinds.ts";
-import { applyOrigins } from "./origins.ts";
-import { patchWith } from "./plaintext.ts";
-import { resolve } from "./references.ts";
+import { applyOrigins } from "./overriders/origins.ts";
+import { patchWith } from "./overriders/plaintext.ts";
+import { applyTemplate, referenceOf } from "./overriders/templates.ts";
+import { resolve } from "./references/references.ts";
 import { patchesOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
-import { applyTemplate, referenceOf } from "./templates.ts";
 import { listOf, mapOf } from "./tree.ts";
 
 /** What a rule may consist of, in the order in which it is done. */

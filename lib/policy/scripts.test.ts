@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import { evaluate } from "../cue/engine.ts";
 import { draft } from "../patch.ts";
 import type { OverridePolicy, Policy, ProcessingRequest, Reach, Subject, ValidatePolicy } from "./kinds.ts";
-import { patchWith } from "./plaintext.ts";
+import { patchWith } from "./overriders/plaintext.ts";
 import { faultOfScript, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
 
 const fixtures = new URL("../../test/fixtures/", import.meta.url);
@@ -143,6 +143,17 @@ describe("patchesOf", () => {
       );
       assert.match(said, message);
     });
+
+  for (const number of ["1e400", "-1e400", `1${"0".repeat(400)}`])
+    it(`takes no number such as ${number.slice(0, 10)}, which would become null on its way`, () =>
+      assert.rejects(patchesOf(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, reach), {
+        message: "the script has a number that is too large",
+      }));
+  it("takes numbers that only look large", async () => {
+    const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
+    const patches = await patchesOf(`patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`, {}, reach);
+    assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
+  });
 
   it("sends what a script describes, all of it", async () => {
     const sent: ProcessingRequest[] = [];

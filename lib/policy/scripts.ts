@@ -138,9 +138,15 @@ const asking = async (cue: Reach["cue"], name: string, source: string): Promise<
     const message = error.message.replace(/^cue: marshal error: /, "").replaceAll(`${name}.`, "");
     throw new Error(message.slice(0, longestMessage), { cause: error });
   });
-  const value: unknown = JSON.parse(json);
+  const value: unknown = JSON.parse(json, /E\+|\d{309}/.test(json) ? finite : undefined);
   if (!isMap(value)) throw new Error("the script has no value");
   return value;
+};
+
+/** A number that is larger than JavaScript's would become null on its way. */
+const finite = (_: string, value: unknown): unknown => {
+  if (value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY) return value;
+  throw new Error("the script has a number that is too large");
 };
 
 /** What CUE says may quote all that it was given. */

@@ -1,12 +1,12 @@
 import { blamed, rulesOf, shown } from "./blame.ts";
 import { type Book, validating } from "./book.ts";
-import { compares, isHit } from "./conditions.ts";
-import { constantOf } from "./constants.ts";
 import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./kinds.ts";
-import { resolve } from "./references.ts";
+import { resolve } from "./references/references.ts";
 import { verdictOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
 import { isMap } from "./tree.ts";
+import { compares, isHit } from "./values/conditions.ts";
+import { constantOf } from "./values/constants.ts";
 
 /** What validate policies say to a request. */
 export interface Validation {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Reader } from "../needs.ts";
+import type { Reader, Resource } from "../needs.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import type { Policy } from "./kinds.ts";
 import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./webhook.ts";
@@ -35,6 +35,27 @@ describe("the policies that hold", () => {
     assert.deepEqual(await policiesOf(overridePolicies, { settings, reader }), [a, b, ofNamespace]);
   });
 
+  it("are each cluster's own, also where several have the same settings and none of some kind", async () => {
+    const everywhere = { ...policySettings, policies: [] };
+    const unserved = async () => Promise.reject(new Error("404"));
+    const none = { ...clusterOf({}), list: unserved, discover: async () => undefined };
+    const one = clusterOf({ clusteroverridepolicies: [a], overridepolicies: [] });
+    const other = clusterOf({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
+    const foundIn = (reader: Pick<Reader, "list" | "discover" | "get">, places = overridePolicies) =>
+      policiesOf(places, { settings: everywhere, reader });
+    const [found, another] = [await foundIn(one), await foundIn(other)];
+    assert.deepEqual([found, another], [[a], [b, ofNamespace]]);
+    assert.deepEqual(await foundIn(none), []);
+    assert.equal(await foundIn(one), found);
+    assert.equal(await foundIn(other), another);
+    const half = {
+      ...other,
+      list: (place: Resource) => (place.resource === "overridepolicies" ? other.list(place) : unserved()),
+    };
+    assert.deepEqual(await foundIn({ ...none }, overridePolicies.slice(0, 1)), []);
+    assert.deepEqual(await foundIn({ ...half, discover: async () => undefined }), [ofNamespace]);
+  });
+
   it("are the settings' alone where nobody shall look into the cluster", async () => {
     const reader = { ...clusterOf({}), list: () => assert.fail("it is asked") };
     const found = await policiesOf(overridePolicies, { settings: { ...settings, inCluster: false }, reader });
@@ -64,6 +85,8 @@ describe("what applying policies needs", () => {
     assert.equal(cue.isUsed?.({ ...alone, policies: [scripted] }), true);
     assert.equal(cue.isUsed?.(policySettings), true);
     assert.equal(cue.isUsed?.({ ...policySettings, scripts: false }), false);
+    const awaits = (...policies: object[]) => cue.isAwaited?.({ ...policySettings, policies });
+    assert.deepEqual([awaits(), awaits(a), awaits(a, scripted)], [false, false, true], "right away where one is known");
   });
   it("is the places where credentials are kept", () => {
     const credentials = [{ host: "auth.example.com", secret: "s", region: "eu-west-1" }];

@@ -2,11 +2,12 @@ import type { Count } from "../counts.ts";
 import { warm } from "../cue/engine.ts";
 import { counter, cue, http, type Reader, type Resource, reader } from "../needs.ts";
 import type { KubernetesObject, Request } from "../review.ts";
-import type { LabelSelector, Match } from "../rule.ts";
+import type { LabelSelector, Match, Verdict } from "../rule.ts";
 import { blamedIn } from "./blame.ts";
-import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./http.ts";
 import { nameOf, type Policy, policyGroup, type Reach, type Subject } from "./kinds.ts";
-import { hasScript, kindsReferred } from "./referred.ts";
+import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./references/http.ts";
+import { hasScript, kindsReferred } from "./references/referred.ts";
+import type { Validation } from "./validate.ts";
 
 /** Requests that are sent though no policy that is known beforehand names them. */
 export interface Interception extends Omit<Match, "operations"> {
@@ -55,7 +56,10 @@ export const policyNeeds = (places: readonly Resource[]) => ({
     ...kindsReferred(policies),
     ...reads,
   ]),
-  cue: cue(({ scripts, inCluster, policies }: PolicySettings) => scripts && (inCluster || policies.some(hasScript))),
+  cue: cue(
+    ({ scripts, inCluster, policies }: PolicySettings) => scripts && (inCluster || policies.some(hasScript)),
+    ({ scripts, policies }) => scripts && policies.some(hasScript),
+  ),
   http: http(({ http }: PolicySettings) => httpPlaces(http)),
   count: counter(),
 });
@@ -93,20 +97,30 @@ export const policiesOf = async (
 ): Promise<readonly Policy[]> => {
   if (!inCluster) return policies;
   const lists = await Promise.all(places.map((place) => listed(place, reader)));
-  const known = joined.get(policies);
-  if (known?.lists.every((list, index) => list === lists[index])) return known.all;
+  const [first = none] = lists;
+  const known = joined.get(first);
+  if (known?.policies === policies && isSameLists(known.lists, lists)) return known.all;
   const own = new Set(policies.map(identity));
   // Of that kind, whatever is in it: the cluster lists nothing else there.
   const others = lists.flat().filter((one) => !own.has(identity(one))) as unknown as Policy[];
-  const all = [...policies, ...others];
-  joined.set(policies, { lists, all });
+  const all = others.length > 0 ? [...policies, ...others] : policies;
+  joined.set(first, { policies, lists, all });
   // The first object that one of them is for should not have to wait for all of CUE.
   if (scripts && all.some(hasScript)) warm();
   return all;
 };
 
-/** By the settings' own: as long as the lists are the same, so is what they come to, for a book is made of it once. */
-const joined = new WeakMap<readonly Policy[], { lists: readonly unknown[]; all: readonly Policy[] }>();
+/**
+ * By a cluster's first list, which no other cluster has: as long as the lists are the same, so is what they come to, for
+ * a book is made of it once.
+ */
+const joined = new WeakMap<
+  readonly KubernetesObject[],
+  { policies: readonly Policy[]; lists: readonly (readonly KubernetesObject[])[]; all: readonly Policy[] }
+>();
+
+const isSameLists = (known: readonly unknown[], lists: readonly unknown[]): boolean =>
+  known.length === lists.length && known.every((list, index) => list === lists[index]);
 
 const identity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);
@@ -153,6 +167,12 @@ export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
       return cue(source);
     },
   };
+};
+
+/** What is said where a policy refuses a request: its reason as it is, and where that is none, whose it was. */
+export const refusalBy = (denied: Validation["denied"]): Verdict => {
+  if (denied === undefined || denied.reason !== "") return denied?.reason;
+  return { refuse: "", warnings: [`ClusterValidatePolicy ${nameOf(denied.policy)} refuses it, and says no reason`] };
 };
 
 /** A metric of one policy, under upstream's name for it. */

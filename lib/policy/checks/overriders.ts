@@ -10,7 +10,6 @@ import {
   topologySpreadConstraints,
 } from "./pods.ts";
 import { reference } from "./references.ts";
-import { labelKeyFault, labelValueFault } from "./selectors.ts";
 import {
   type Across,
   anything,
@@ -28,7 +27,7 @@ import {
   truth,
 } from "./shape.ts";
 
-const operation: Check = required(oneOf("add", "replace", "remove"));
+const operation: Check = oneOf("add", "replace", "remove");
 
 export const plaintext: Check = listOf(
   fields({
@@ -37,7 +36,7 @@ export const plaintext: Check = listOf(
         value.startsWith("/") ? undefined : `must be a JSON pointer, which begins with a slash, not ${shown(value)}`,
       ),
     ),
-    op: operation,
+    op: required(operation),
     value: anything,
   }),
 );
@@ -48,23 +47,10 @@ const metadata = ({ type, operation, path, value, valueRef }: OverrideTemplate, 
   const kind = settled(value);
   if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
   // Where nobody reads the key, it need not be one.
-  if (kind !== "stringMap") {
-    if (!path) blame("path", `is missing; it is the key among the ${type}`);
-    else {
-      const fault = labelKeyFault(path.replaceAll("~1", "/").replaceAll("~0", "~"));
-      if (fault) blame("path", fault);
-    }
-  }
+  if (!path && (kind !== "stringMap" || operation === "remove"))
+    blame("path", `is missing; it is the key among the ${type}`);
   if (kind === undefined && valueRef === undefined && operation !== "remove")
     blame("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
-  if (type !== "labels") return;
-  const pairs = kind === "stringMap" ? Object.entries(value?.stringMap ?? {}) : [];
-  for (const [key, given] of pairs.slice(0, 1000)) {
-    const fault = labelValueFault(given);
-    if (fault) blame(`value.stringMap[${shown(key)}]`, fault);
-  }
-  const fault = kind === "string" && labelValueFault(value?.string ?? "");
-  if (fault) blame("value.string", fault);
 };
 
 const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, blame: Blame) => void> = {
@@ -85,13 +71,8 @@ const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, bla
       if (fault) blame(`resourcesOversell.${name}`, fault);
     }
   },
-  tolerations({ operation, tolerations = [] }, blame) {
+  tolerations({ tolerations = [] }, blame) {
     if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations that are meant");
-    if (operation === "remove") return;
-    for (const fault of tolerationFaults(tolerations, "tolerations")) {
-      const [field = "", ...rest] = fault.split(": ");
-      blame(field, `is wrong: ${rest.join(": ")}`);
-    }
   },
   affinity({ operation, affinity = {} }, blame) {
     const terms = affinityLists(affinity).filter((terms) => terms > 0 || operation === "remove");
@@ -102,7 +83,7 @@ const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, bla
 export const template: Check = fields<OverrideTemplate>(
   {
     type: required(oneOf(...Object.keys(payload))),
-    operation,
+    operation: required(operation),
     path: text,
     value: constant,
     valueRef: reference,
@@ -114,7 +95,13 @@ export const template: Check = fields<OverrideTemplate>(
   (given, blame) => payload[given.type](given, blame),
 );
 
-const overrider: Check = fields<OriginOverrider>({
+/** Origin overriders that can but set what they are of. */
+export const onlyReplacing: ReadonlySet<OriginOverrider["type"]> = new Set([
+  ...(["hostNetwork", "schedulerName", "resourceRequirements", "resourceOversell"] as const),
+  ...(["affinity", "topologySpreadConstraints"] as const),
+]);
+
+const originFields: Record<keyof OriginOverrider, Check> = {
   type: required(
     oneOf(
       "annotations",
@@ -142,6 +129,10 @@ const overrider: Check = fields<OriginOverrider>({
   affinity,
   tolerations,
   topologySpreadConstraints,
+};
+
+const overrider: Check = fields<OriginOverrider>(originFields, ({ type, operation, replace }, blame) => {
+  if (operation === undefined && replace !== true && !onlyReplacing.has(type)) blame("operation", "is missing");
 });
 
 /** Origin overriders, and what upstream refuses of them, in its words. */

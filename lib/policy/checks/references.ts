@@ -1,6 +1,6 @@
 import type { HttpAuth, Reference } from "../kinds.ts";
-import { parsePath } from "../paths.ts";
-import { referred, template } from "./selectors.ts";
+import { parsePath } from "../references/paths.ts";
+import { referred } from "./selectors.ts";
 import { anything, type Check, fields, mapOf, oneOf, required, shown, text, textThat } from "./shape.ts";
 
 const path: Check = textThat((value) => {
@@ -17,15 +17,12 @@ const isAddress = (text: string) => {
   return parsed !== null && /^https?:$/.test(parsed.protocol);
 };
 
-const url: Check = (value, at, faults) => {
-  if (typeof value === "string") template(value, at, faults);
-  textThat((given) =>
-    // Whatever is filled in, scheme and host must stand there in a form that some value makes right.
-    given.length < 10_000 && /^https?:\/\//i.test(given) && isAddress(given.replace(/\{\{[^{}]*\}\}/g, "1"))
-      ? undefined
-      : `must be an address that begins with http:// or https://, not ${shown(given)}`,
-  )(value, at, faults);
-};
+const url: Check = textThat((given) =>
+  // Whatever is filled in, scheme and host must stand there in a form that some value makes right.
+  given.length < 10_000 && /^https?:\/\//i.test(given) && isAddress(given.replace(/\{\{[^{}]*\}\}/g, "1"))
+    ? undefined
+    : `must be an address that begins with http:// or https://, not ${shown(given)}`,
+);
 
 // As Go's ParseDuration takes it. A sequence has at most as many parts as there are units, and a few to spare.
 const duration = /^[+-]?(0|(\d{1,20}(\.\d{0,20})?(ns|us|µs|μs|ms|s|m|h)){1,16})$/;
@@ -63,7 +60,7 @@ const http: Check = fields({
   url: required(url),
   method: textThat((value) => (/^(GET|POST)?$/i.test(value) ? undefined : `must be GET or POST, not ${shown(value)}`)),
   header,
-  params: mapOf(template),
+  params: mapOf(text),
   body: anything,
   auth,
 });

@@ -1,6 +1,5 @@
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../rule.ts";
-import { fill } from "../placeholders.ts";
 import {
   atLeast,
   type Check,
@@ -15,12 +14,12 @@ import {
   textThat,
 } from "./shape.ts";
 
-const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
+/** Of label and field selectors. */
+export const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
 
 interface Expression {
   operator: string;
   values?: string[];
-  value?: string[];
 }
 
 /** What an expression must have beside its operator. */
@@ -36,16 +35,6 @@ const operator: Check = required(
     operators.includes(value) ? undefined : `must be one of ${operators.join(", ")}, not ${shown(value)}`,
   ),
 );
-
-/** A text in which placeholders may stand. */
-export const template: Check = textThat((value) => {
-  try {
-    fill(value, {});
-    return undefined;
-  } catch (error) {
-    return String(Object(error).message);
-  }
-});
 
 const key: Check = textThat((value) => labelKeyFault(value));
 
@@ -65,7 +54,7 @@ const labelValue: Check = textThat(labelValueFault);
 
 /** Of a value that may be filled in, what stands there before says little. */
 const filledValue: Check = (value, at, faults) =>
-  (typeof value === "string" && value.includes("{{") ? template : labelValue)(value, at, faults);
+  (typeof value === "string" && value.includes("{{") ? text : labelValue)(value, at, faults);
 
 const labels = (value: Check): Check =>
   atLeast<LabelSelector>({
@@ -84,14 +73,10 @@ const labels = (value: Check): Check =>
 
 export const labelSelector: Check = labels(labelValue);
 
+/** Whatever its expressions say: where they say nothing, they take nothing. */
 const fieldSelector: Check = fields({
   matchFields: textMap,
-  matchExpressions: listOf(
-    fields<Expression>({ field: required(text), operator, value: texts, values: texts }, (expression, blame) => {
-      const fault = valuesFault(expression, expression.value ?? expression.values);
-      if (fault) blame("value", fault);
-    }),
-  ),
+  matchExpressions: listOf(fields({ field: required(text), operator: required(text), value: texts, values: texts })),
 });
 
 /** An entry of resourceSelectors. */
@@ -109,8 +94,8 @@ export const referred: Check = fields<{ name?: string; labelSelector?: unknown }
   {
     apiVersion: required(text),
     kind: required(text),
-    namespace: template,
-    name: template,
+    namespace: text,
+    name: text,
     labelSelector: labels(filledValue),
     fieldSelector,
   },

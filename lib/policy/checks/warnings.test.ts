@@ -105,6 +105,50 @@ const table: [name: string, policy: unknown, ...warnings: string[]][] = [
     overriding({ origin: [{ type: "hostNetwork", operation: "remove" }] }),
     `${over}.origin[0].operation is remove, which hostNetwork doesn't take: every request fails; replace works`,
   ],
+  ["takes what works without an operation", overriding({ origin: [{ type: "hostNetwork", hostNetwork: true }] })],
+  [
+    "names keys that Kubernetes refuses",
+    overriding({ template: { type: "annotations", operation: "add", path: "A.io/b c", value: { string: "x y" } } }),
+    `${over}.template.path makes annotations that Kubernetes refuses: one is "a.io/b c", but name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+  ],
+  [
+    "names labels that Kubernetes refuses",
+    overriding({ template: { type: "labels", operation: "add", value: { stringMap: { a: "x".repeat(64), b: "" } } } }),
+    `${over}.template.value.stringMap["a"] makes labels that Kubernetes refuses: one must be no more than 63 bytes`,
+  ],
+  [
+    "knows that keys of annotations may have capitals",
+    overriding({ template: { type: "annotations", operation: "add", path: "A.io/b", value: { string: "x y" } } }),
+  ],
+  [
+    "names tolerations that Kubernetes refuses",
+    overriding({
+      template: { type: "tolerations", operation: "add", tolerations: [{ key: "a", operator: "Foo" }] },
+    }),
+    `${over}.template.tolerations[0].operator: Unsupported value: "Foo": supported values: "Equal", "Exists"`,
+  ],
+  [
+    "names expressions about fields that take nothing",
+    selecting([
+      {
+        ...pod,
+        fieldSelector: {
+          matchExpressions: [
+            { field: "a", operator: "in", value: ["b"] },
+            { field: "a", operator: "In" },
+            { field: "a", operator: "In", values: ["b"] },
+          ],
+        },
+      },
+    ]),
+    'spec.resourceSelectors[0].fieldSelector.matchExpressions[0].operator is "in", with which it takes nothing',
+    "spec.resourceSelectors[0].fieldSelector.matchExpressions[1].value is empty, with which it takes nothing",
+  ],
+  [
+    "names placeholders of nothing",
+    http({ url: "https://a/{{}}" }),
+    `${over}.template.valueRef.http has {{}}, a placeholder without a path: every request fails; write {{metadata.name}}`,
+  ],
   [
     "names references that aren't looked at",
     overriding({

@@ -1,7 +1,17 @@
-import { type OverrideRule, type Policy, policyGroup, type Selector, type ValidateRule } from "../kinds.ts";
+import {
+  type OverrideRule,
+  type OverrideTemplate,
+  type Policy,
+  policyGroup,
+  type Selector,
+  type ValidateRule,
+} from "../kinds.ts";
 import { asksExistence, settled } from "./constants.ts";
+import { onlyReplacing } from "./overriders.ts";
 import { referencesIn } from "./places.ts";
+import { tolerationFaults } from "./pods.ts";
 import { faultsOf } from "./policy.ts";
+import { labelKeyFault, labelValueFault, operators } from "./selectors.ts";
 import { shown } from "./shape.ts";
 
 /** What is allowed and yet hardly meant, in sentences that begin with the field; of a policy with faults, nothing. */
@@ -34,6 +44,15 @@ const ofSelectors = (policy: Policy): string[] => {
         : []),
       ...(apiVersion.startsWith(`${policyGroup}/`) ? [`${at} takes policies, which no policy ever concerns`] : []),
       ...([apiVersion, kind].some((word) => word.includes("*")) ? [`${at} takes nothing: * is no pattern there`] : []),
+      ...(fieldSelector?.matchExpressions ?? []).flatMap((expression, index) => {
+        const { operator } = expression;
+        const here = `${at}.fieldSelector.matchExpressions[${index}]`;
+        if (!operators.includes(operator))
+          return [`${here}.operator is ${shown(operator)}, with which it takes nothing`];
+        return operator === "In" && !("values" in expression) && !expression.value?.length
+          ? [`${here}.value is empty, with which it takes nothing`]
+          : [];
+      }),
       ...(name && (labelSelector || fieldSelector)
         ? [`${at}.name decides alone; the selectors beside it are ignored`]
         : []),
@@ -82,12 +101,13 @@ const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Sele
         ]
       : []),
     ...origin.flatMap(({ type, operation }, index) =>
-      operation === "replace" || merged.has(type) || type === "tolerations"
+      operation === undefined || operation === "replace" || !onlyReplacing.has(type)
         ? []
         : [
             `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't take: every request fails; replace works`,
           ],
     ),
+    ...(template && template.operation !== "remove" ? refusedByKubernetes(template, `${place}.template`) : []),
     ...(template && settled(template.value) && template.valueRef
       ? [`${place}.template.valueRef is ignored: value is there, too`]
       : []),
@@ -95,6 +115,24 @@ const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Sele
       ? [`${place}.template.valueRef is ignored: only annotations and labels take it`]
       : []),
   ];
+};
+
+/** What a template writes and no API server takes: every request that gets it fails. */
+const refusedByKubernetes = ({ type, path = "", value, tolerations = [] }: OverrideTemplate, at: string): string[] => {
+  if (type === "tolerations") return tolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5);
+  if (type !== "annotations" && type !== "labels") return [];
+  const kind = settled(value);
+  const pairs: [place: string, key: string, value: unknown][] =
+    kind === "stringMap"
+      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${shown(key)}]`, key, text])
+      : [["path", path.replaceAll("~1", "/").replaceAll("~0", "~"), kind && value?.[kind]]];
+  return pairs.slice(0, 100).flatMap(([place, key, given]) => {
+    // The keys of annotations are looked at in lower case.
+    const fault =
+      labelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
+      (type === "labels" && typeof given === "string" ? labelValueFault(given) : undefined);
+    return fault ? [`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`] : [];
+  });
 };
 
 const merged = new Set<string>(["annotations", "labels", "nodeSelector"]);
@@ -130,6 +168,14 @@ const ofValidateRule = (rule: ValidateRule, at: string): string[] => {
 
 const ofReferences = (policy: Policy): string[] =>
   referencesIn(policy).flatMap(({ at, what: { from, http, k8s } }) => {
+    const filled =
+      from === "k8s"
+        ? [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})]
+        : from === "http"
+          ? [http?.url, ...Object.values(http?.params ?? {})]
+          : [];
+    if (filled.some((text) => text?.includes("{{}}")))
+      return [`${at}.${from} has {{}}, a placeholder without a path: every request fails; write {{metadata.name}}`];
     if (from === "k8s" && k8s?.fieldSelector) return [`${at}.k8s.fieldSelector is ignored`];
     if (from !== "http" || http === undefined) return [];
     const { url, method = "", header = {}, auth = {} } = http;

@@ -30,7 +30,9 @@ interface List extends Parent {
 export const renderedAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
   const given = lists.flatMap(({ name, steps }): List[] => {
     const terms = lookUp({ affinity }, steps)?.value;
-    return Array.isArray(terms) ? [{ name, steps, terms, within: nameOf(steps.at(-2)) }] : [];
+    return Array.isArray(terms) && (terms.length > 0 || act === "remove")
+      ? [{ name, steps, terms, within: nameOf(steps.at(-2)) }]
+      : [];
   });
   const parents = [
     ...new Map(given.flatMap(({ steps }) => parentsOf(steps)).map((parent) => [parent.name, parent])).values(),

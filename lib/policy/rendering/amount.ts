@@ -1,4 +1,4 @@
-import type { Decimal } from "../decimals.ts";
+import type { Decimal } from "../values/decimals.ts";
 import { literal } from "./text.ts";
 
 const decimal = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };

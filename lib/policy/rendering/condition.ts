@@ -1,6 +1,6 @@
-import { constantOf } from "../constants.ts";
-import { calculated, type Decimal, isDecimal, numberOf, parsePercentage } from "../decimals.ts";
 import type { Condition } from "../kinds.ts";
+import { constantOf } from "../values/constants.ts";
+import { calculated, type Decimal, isDecimal, numberOf, parsePercentage } from "../values/decimals.ts";
 import { addable, amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
 import { literal, placeOf, script } from "./text.ts";
 

@@ -1,5 +1,5 @@
 import type { OverrideTemplate } from "../kinds.ts";
-import { unescaped } from "../pointer.ts";
+import { unescaped } from "../overriders/pointer.ts";
 import { escaped, listed, literal, nullable, operation, placeOf, script, selector } from "./text.ts";
 
 /** What sets or removes annotations or labels. */

@@ -3,20 +3,19 @@ import { nullable, operation } from "./text.ts";
 /** What renderings need of an object that has pods, or makes them. */
 export const inputs = ["object: data.object", "kind: object.kind"];
 
-/** Where an object's pod spec is, and what it says. By group and kind, and whatever the version. */
+/** Where an object's pod spec is, and what it says. By kind, whatever the group. */
 export const podSpec = `// where the specification of the pods is; other kinds have none
-workload: regexp.ReplaceAll("[^/]*$", object.apiVersion, "") + kind
-templated: ["ReplicationController", "apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "apps/DaemonSet", "batch/Job"]
+templated: ["ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"]
 place: [
-	if workload == "Pod" {"/spec"},
-	if list.Contains(templated, workload) {"/spec/template/spec"},
-	if workload == "batch/CronJob" {"/spec/jobTemplate/spec/template/spec"},
+	if kind == "Pod" {"/spec"},
+	if list.Contains(templated, kind) {"/spec/template/spec"},
+	if kind == "CronJob" {"/spec/jobTemplate/spec/template/spec"},
 	"",
 ][0]
 podSpec: (null | {...}) & [
 	if place == "/spec" if object.spec != _|_ {object.spec},
 	if place == "/spec/template/spec" if object.spec.template.spec != _|_ {object.spec.template.spec},
-	if workload == "batch/CronJob" if object.spec.jobTemplate.spec.template.spec != _|_ {object.spec.jobTemplate.spec.template.spec},
+	if kind == "CronJob" if object.spec.jobTemplate.spec.template.spec != _|_ {object.spec.jobTemplate.spec.template.spec},
 	null,
 ][0]`;
 

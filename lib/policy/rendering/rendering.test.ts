@@ -6,9 +6,9 @@ import { normalised, policyCases, reachOver, subjectOf } from "../../../test/pol
 import { applyPolicies } from "../applied.ts";
 import { bookOf } from "../book.ts";
 import type { Condition, OverrideTemplate, Reach, Reference, Subject } from "../kinds.ts";
-import { parsePath, type Step } from "../paths.ts";
-import { patchWith } from "../plaintext.ts";
-import { resolve } from "../references.ts";
+import { patchWith } from "../overriders/plaintext.ts";
+import { parsePath, type Step } from "../references/paths.ts";
+import { resolve } from "../references/references.ts";
 import { faultOfScript, renderedOutcome } from "../scripts.ts";
 import { validate } from "../validate.ts";
 import { renderedCondition } from "./condition.ts";

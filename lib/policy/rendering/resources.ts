@@ -1,5 +1,5 @@
 import type { OverrideTemplate } from "../kinds.ts";
-import { shareOf } from "../oversell.ts";
+import { shareOf } from "../overriders/oversell.ts";
 import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
 import { below, firstContainer, inputs, made, patchesIf, podSpec } from "./pods.ts";
 import { escaped, listed, literal, operation, script, selector } from "./text.ts";
@@ -62,7 +62,7 @@ export const renderedOversell = ({ operation: act, resourcesOversell = {} }: Ove
     firstContainer("limits", "requests"),
     `// the limits, of those that there are\n${factors.map(({ name, field }) => `${field}: ${amountAt("limits", name)}`).join("\n")}`,
     factors[0]?.field === "cpu" &&
-      `// whoever asks for no CPU at all goes on doing so\nasked: ${amountAt("requests", "cpu")}\nisIdle: list.Contains([for request in asked {request == 0}], true)`,
+      `// whoever asks for no CPU at all goes on doing so\nasked: [if ${cpu} != _|_ {${cpu}}]\nisIdle: list.Contains(asked, "0")`,
     `shares: ${listed(shares)}`,
     patchesIf("container", `[if len(shares) > 0 ${made("requests", below(...resourcesPath, "requests"))}] + shares`),
     amountDefinition(multipliable(digits)),
@@ -72,6 +72,8 @@ export const renderedOversell = ({ operation: act, resourcesOversell = {} }: Ove
     parts.filter((part) => part !== false),
   );
 };
+
+const cpu = selector("requests", ["cpu"]);
 
 const amountAt = (list: string, name: string): string => {
   const place = selector(list, [name]);

@@ -1,6 +1,6 @@
 import { isSame } from "../../objects/same.ts";
 import type { Reference } from "../kinds.ts";
-import { parsePath, type Step } from "../paths.ts";
+import { parsePath, type Step } from "../references/paths.ts";
 
 /** The packages of CUE that renderings use. */
 const packages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];

@@ -1,0 +1,149 @@
+import type { KubernetesObject } from "../../review.ts";
+import type { OriginOverrider } from "../kinds.ts";
+import { any, cloned, drop, isMap, type Json, listOf, mapOf, own, put, textsOf } from "../tree.ts";
+import { factorOf, quantityIn, truncated } from "./oversell.ts";
+import { podSpecOf } from "./pod-spec.ts";
+
+/** A member of the object, and what it is to become; undefined where it is to go. */
+interface Change {
+  parent: Json;
+  key: string;
+  value: unknown;
+}
+
+/**
+ * Does what a list of overriders says, and says whether that changed anything. Each is computed of the object as it was
+ * before the first, as upstream has it: of two for the same member, the last one's result is what stays.
+ */
+export const applyOrigins = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
+  const changes = origins.map((origin, index) => {
+    try {
+      return changeOf(object, origin);
+    } catch (error) {
+      throw new Error(`origin[${index}]: ${error instanceof Error ? error.message : error}`, { cause: error });
+    }
+  });
+  return any(
+    changes.filter((change) => change !== undefined),
+    ({ parent, key, value }) => (value === undefined ? drop(parent, key) : put(parent, key, value)),
+  );
+};
+
+const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | undefined => {
+  if (!isMap(origin)) throw new Error("an overrider must be a map");
+  const { type }: OriginOverrider = origin;
+  if (!Object.hasOwn(computations, type))
+    throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
+  const { compute, onlyReplace } = computations[type];
+  // Where there is but one thing to do, it need not be said.
+  const operation = origin.operation ?? (onlyReplace || origin.replace === true ? "replace" : undefined);
+  if (operation !== "replace" && (onlyReplace || (operation !== "add" && operation !== "remove")))
+    throw new Error("unsupported operator type error");
+  const isOfMetadata = type === "annotations" || type === "labels";
+  const parent = isOfMetadata ? mapOf(object.metadata, "metadata") : podSpecOf(object);
+  return parent && compute(parent, origin);
+};
+
+type Compute = (parent: Json, origin: OriginOverrider) => Change;
+
+/** A member that is set to what is given, or to what stands for nothing. */
+const field =
+  (
+    key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",
+    isSuch: (value: unknown) => boolean,
+    such: string,
+    nothing?: unknown,
+  ): Compute =>
+  (parent, origin) => {
+    const value = origin[key] ?? nothing;
+    if (value !== undefined && !isSuch(value)) throw new Error(`${key} must be ${such}`);
+    return { parent, key, value };
+  };
+
+const texts =
+  (key: "annotations" | "labels" | "nodeSelector"): Compute =>
+  (parent, origin) => {
+    const given = textsOf(origin[key], key);
+    const present = mapOf(own(parent, key), key);
+    const change = (value: Json | undefined) => ({ parent, key, value });
+    if (origin.replace === true) return change(given);
+    if (origin.operation !== "remove") return change(given || present ? { ...present, ...given } : undefined);
+    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(given ?? {}, name));
+    return change(present && Object.fromEntries(kept));
+  };
+
+const tolerations: Compute = (parent, origin) => {
+  const given = listOf(origin.tolerations, "tolerations");
+  if (given?.every(isMap) === false) throw new Error("tolerations must be maps");
+  const present = listOf(own(parent, "tolerations"), "tolerations") ?? [];
+  const named = new Set(given?.map(nameOf));
+  const others = present.filter((toleration) => !named.has(nameOf(toleration)));
+  const change = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
+  if (origin.replace === true) return change(given);
+  if (origin.operation !== "remove")
+    return change(given || present.length > 0 ? [...(given ?? []), ...others] : undefined);
+  return change(others.length > 0 ? others : undefined);
+};
+
+/** Two tolerations with one name are one, whatever their seconds; what is left out is empty. */
+const nameOf = (toleration: unknown): string => {
+  const { key = "", operator = "", value = "", effect = "" } = mapOf(toleration, "a toleration") ?? {};
+  return JSON.stringify([key, operator, value, effect]);
+};
+
+const containerOf = (podSpec: Json, { containerCount = 0 }: OriginOverrider): Json => {
+  const containers = listOf(own(podSpec, "containers"), "containers") ?? [];
+  if (containers.length === 0) throw new Error("containers not found in pod spec");
+  if (!Number.isInteger(containerCount) || containerCount < 0)
+    throw new Error("containerCount must be a whole number from 0 on");
+  if (containerCount >= containers.length)
+    throw new Error("containerCount cannot be greater than the number of containers in the pod");
+  const container = mapOf(containers[containerCount], `containers[${containerCount}]`);
+  if (container === undefined) throw new Error(`containers[${containerCount}] must be a map`);
+  return container;
+};
+
+const requirements: Compute = (podSpec, origin) => {
+  const value = mapOf(origin.resourceRequirements, "resourceRequirements") ?? {};
+  return { parent: containerOf(podSpec, origin), key: "resources", value };
+};
+
+const sold = ["cpu", "memory", "storage", "ephemeral-storage"];
+
+/** Multiplies requests and limits that are there. */
+const oversell: Compute = (podSpec, origin) => {
+  const parent = containerOf(podSpec, origin);
+  const factors = mapOf(origin.resourcesOversell, "resourcesOversell");
+  const resources = cloned(mapOf(own(parent, "resources"), "resources"));
+  for (const list of ["requests", "limits"]) {
+    const quantities = mapOf(own(resources, list), `resources.${list}`) ?? {};
+    const listed = mapOf(own(factors, list), `resourcesOversell.${list}`);
+    for (const name of sold) {
+      const [factor, quantity] = [own(listed, name), own(quantities, name)];
+      if (factor == null || quantity == null) continue;
+      factorOf(factor, `resourcesOversell.${list}.${name}`);
+      const present = quantityIn(quantity, `resources.${list}.${name}`);
+      if (present.nanos !== 0n) put(quantities, name, truncated(present, Number(factor), name === "cpu"));
+    }
+  }
+  return { parent, key: "resources", value: resources };
+};
+
+const isBoolean = (value: unknown) => typeof value === "boolean";
+const isText = (value: unknown) => typeof value === "string";
+
+const computations: Record<OriginOverrider["type"], { compute: Compute; onlyReplace?: true }> = {
+  annotations: { compute: texts("annotations") },
+  labels: { compute: texts("labels") },
+  nodeSelector: { compute: texts("nodeSelector") },
+  tolerations: { compute: tolerations },
+  hostNetwork: { compute: field("hostNetwork", isBoolean, "true or false", false), onlyReplace: true },
+  schedulerName: { compute: field("schedulerName", isText, "a text", ""), onlyReplace: true },
+  affinity: { compute: field("affinity", isMap, "a map"), onlyReplace: true },
+  topologySpreadConstraints: {
+    compute: field("topologySpreadConstraints", Array.isArray, "a list"),
+    onlyReplace: true,
+  },
+  resourceRequirements: { compute: requirements, onlyReplace: true },
+  resourceOversell: { compute: oversell, onlyReplace: true },
+};

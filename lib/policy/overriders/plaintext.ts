@@ -1,0 +1,115 @@
+import { isSame } from "../../objects/same.ts";
+import type { KubernetesObject } from "../../review.ts";
+import { shown } from "../blame.ts";
+import { any, cloned, drop, isMap, own, put } from "../tree.ts";
+import { stepsOf } from "./pointer.ts";
+
+/** An operation of a JSON patch. A value that is missing is null. */
+export interface PatchOperation {
+  op: string;
+  path: string;
+  value?: unknown;
+}
+
+/**
+ * Carries out a JSON patch in place, and says whether it changed anything. As evanphx/json-patch 4.12 does it, upstream's
+ * library: `replace` of a key that is absent adds it, a negative index counts from the end, and there is no `copy` or
+ * `move`. Where an operation fails, those before it are done: nothing of the object may be used then.
+ */
+export const patchWith = (object: KubernetesObject, operations: readonly PatchOperation[]): boolean => {
+  const { kind, apiVersion } = object;
+  const changed = any(operations, (operation) => perform(object, operation));
+  if (kind !== undefined && !isName(object.kind)) throw new Error("a patch must leave the object its kind");
+  if (apiVersion !== undefined && !isName(object.apiVersion))
+    throw new Error("a patch must leave the object its apiVersion");
+  if (!isMap(object.metadata ?? {})) throw new Error("a patch must leave the object's metadata a map");
+  return changed;
+};
+
+/** Errors repeat a path. */
+const longest = 4096;
+
+const isName = (value: unknown) => typeof value === "string" && value !== "";
+
+const perform = (object: object, operation: PatchOperation): boolean => {
+  if (!isMap(operation)) throw new Error("an operation of a patch must be a map with op, path and value");
+  const { op, path, value = null }: PatchOperation = operation;
+  if (typeof path !== "string" || path.length > longest)
+    throw new Error(`path of an operation must be a text of at most ${longest} characters`);
+  const act = Object.hasOwn(acts, op) ? acts[op] : undefined;
+  if (act === undefined) throw new Error(`op ${shown(op)} at ${path} must be one of ${Object.keys(acts).join(", ")}`);
+
+  const steps = stepsOf(path);
+  const key = steps.pop();
+  if (key === undefined) return whole(object, op, value);
+  if (op === "add" || op === "replace") prepare(object, steps);
+  const parent = steps.reduce<unknown>(member, object);
+  if (typeof parent !== "object" || parent === null) throw missing(op, path, "the parent doesn't exist");
+  return act({ parent, key, value, op, path });
+};
+
+interface Place {
+  parent: object;
+  key: string;
+  value: unknown;
+  op: string;
+  path: string;
+}
+
+const missing = (op: string, path: string, why: string) => new Error(`${op} ${JSON.stringify(path)}: ${why}`);
+
+const member = (parent: unknown, key: string): unknown => {
+  if (Array.isArray(parent)) return parent[indexIn(key, parent.length) ?? -1];
+  return isMap(parent) ? own(parent, key) : undefined;
+};
+
+/** Below a length, counted from the end where it is negative. */
+const indexIn = (key: string, length: number): number | undefined => {
+  if (!/^[+-]?\d{1,15}$/.test(key)) return undefined;
+  const index = Number(key) < 0 ? Number(key) + length : Number(key);
+  return index >= 0 && index < length ? index : undefined;
+};
+
+/** In a list: the element that an operation means; undefined in a map. */
+const elementOf = ({ parent, key, op, path }: Place, extra = 0) => {
+  if (!Array.isArray(parent)) return undefined;
+  const index = extra > 0 && key === "-" ? parent.length : indexIn(key, parent.length + extra);
+  if (index === undefined) throw missing(op, path, `the list has no such index, but ${parent.length} elements`);
+  return { list: parent, index };
+};
+
+/** Objects may come without these two, and policies add to them as if they were there. */
+const prepare = (object: object, [first, second, ...rest]: string[]) => {
+  if (first !== "metadata" || rest.length > 0 || (second !== "annotations" && second !== "labels")) return;
+  const metadata = own(object, first);
+  if (isMap(metadata) && (own(metadata, second) ?? null) === null) put(metadata, second, {});
+};
+
+const acts: Record<string, (place: Place) => boolean> = {
+  add(place) {
+    const element = elementOf(place, 1);
+    if (element === undefined) return put(place.parent, place.key, place.value);
+    element.list.splice(element.index, 0, cloned(place.value));
+    return true;
+  },
+  remove(place) {
+    const element = elementOf(place);
+    if (element !== undefined) return element.list.splice(element.index, 1).length > 0;
+    if (!drop(place.parent, place.key)) throw missing(place.op, place.path, "the key doesn't exist");
+    return true;
+  },
+  replace: (place) => put(place.parent, elementOf(place)?.index ?? place.key, place.value),
+  test(place) {
+    const there = elementOf(place) === undefined ? own(place.parent, place.key) : member(place.parent, place.key);
+    if (!isSame(there ?? null, place.value)) throw missing(place.op, place.path, "the value there is another one");
+    return false;
+  },
+};
+
+/** The whole object can only be tested, or replaced by another. */
+const whole = (object: object, op: string, value: unknown): boolean => {
+  if (op === "test" && isSame(object, value)) return false;
+  if (op !== "replace" || !isMap(value)) throw missing(op, "", "that can't be done to the whole object");
+  const isLess = any(Object.keys(object), (key) => !Object.hasOwn(value, key) && drop(object, key));
+  return any(Object.entries(value), ([key, now]) => put(object, key, now)) || isLess;
+};

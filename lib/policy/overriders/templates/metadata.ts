@@ -1,0 +1,59 @@
+import type { KubernetesObject } from "../../../review.ts";
+import type { Constant, OverrideTemplate } from "../../kinds.ts";
+import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf } from "../../tree.ts";
+import { unescaped } from "../pointer.ts";
+
+/** Sets or removes annotations or labels. */
+export const changeMetadata = (
+  object: KubernetesObject,
+  name: "annotations" | "labels",
+  template: OverrideTemplate,
+  referenced: Found | undefined,
+): boolean => {
+  const place = `metadata.${name}`;
+  if (template.operation !== "remove") {
+    const members = membersOf(template, referenced);
+    return Object.keys(members).length > 0 && fill(mapAt(object, "metadata", "metadata"), name, members, place);
+  }
+  const key = keyOf(template);
+  const map = mapOf(own(mapOf(object.metadata, "metadata"), name), place);
+  return map !== undefined && drop(map, key);
+};
+
+/** Whether a constant has a value; empty lists and maps are none. */
+export const isConstant = (constant: Constant | null | undefined): boolean =>
+  Object.values(mapOf(constant, "template.value") ?? {}).some((value) =>
+    typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
+  );
+
+const membersOf = (template: OverrideTemplate, referenced: Found | undefined): Json => {
+  const { value, valueRef } = template;
+  if (isConstant(value) && value) return constants(template, value);
+  if (!valueRef) throw new Error("template needs value or valueRef");
+  const key = keyOf(template);
+  return referenced === undefined
+    ? {}
+    : Object.fromEntries([[key, textOf(referenced.value, "what template.valueRef names")]]);
+};
+
+const constants = (template: OverrideTemplate, constant: Constant): Json => {
+  const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;
+  const scalar = string ?? integer ?? float ?? boolean;
+  if (scalar !== undefined && scalar !== null)
+    return Object.fromEntries([[keyOf(template), textOf(scalar, "template.value")]]);
+  if ([stringSlice, integerSlice, floatSlice].some((list) => list?.length))
+    throw new Error("template.value must be no list: annotations and labels are texts");
+  const texts = textsOf(stringMap, "template.value.stringMap");
+  if (texts === undefined) throw new Error("template.value must be a constant of a known kind");
+  return texts;
+};
+
+const keyOf = ({ path }: OverrideTemplate): string => {
+  if (typeof path !== "string" || path === "") throw new Error("template.path must be the key to set or to remove");
+  return unescaped(path);
+};
+
+const textOf = (value: unknown, what: string): string => {
+  if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") return String(value);
+  throw new Error(`${what} must be a text, a number or a boolean`);
+};

@@ -1,0 +1,85 @@
+import { parseQuantity, type Quantity } from "../../../objects/quantity.ts";
+import type { OverrideTemplate } from "../../kinds.ts";
+import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../tree.ts";
+import { quantityIn, rounded, shareOf } from "../oversell.ts";
+
+const lists = ["requests", "limits"] as const;
+
+/** Sets or removes requests and limits of the first container. */
+export const changeResources = (podSpec: Json, { operation, resources }: OverrideTemplate): boolean => {
+  const given = mapOf(resources, "template.resources");
+  if (given === undefined) throw new Error("template.resources is missing");
+  const container = firstContainer(podSpec);
+  if (container === undefined) return false;
+  return any(lists, (list) => {
+    const quantities = Object.entries(mapOf(own(given, list), `template.resources.${list}`) ?? {});
+    return any(quantities, ([name, quantity]) =>
+      operation === "remove"
+        ? remove(container, list, name)
+        : set(
+            container,
+            list,
+            name,
+            quantityIn(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
+            quantity,
+          ),
+    );
+  });
+};
+
+const milli = 10n ** 6n;
+const whole = 10n ** 9n;
+
+/** What each factor is of, and how the request is written. */
+const sold = [
+  { factor: "cpuFactor", name: "cpu", unit: milli, suffix: "m" },
+  { factor: "memoryFactor", name: "memory", unit: whole, suffix: "" },
+  { factor: "diskFactor", name: "ephemeral-storage", unit: whole, suffix: "" },
+];
+
+/** Makes requests of the first container a share of its limits, or removes them. */
+export const oversell = (podSpec: Json, { operation, resourcesOversell }: OverrideTemplate): boolean => {
+  const given = mapOf(resourcesOversell, "template.resourcesOversell");
+  const factors = sold.filter(({ factor }) => (own(given, factor) ?? "") !== "");
+  if (factors.length === 0)
+    throw new Error(
+      `template.resourcesOversell must have ${sold.map(({ factor }) => factor).join(", ")} or some of them`,
+    );
+  const container = firstContainer(podSpec);
+  if (container === undefined) return false;
+  return any(factors, ({ factor, name, unit, suffix }) => {
+    if (operation === "remove") return remove(container, "requests", name);
+    const share = shareOf(own(given, factor), `template.resourcesOversell.${factor}`);
+    const limit = quantityOf(container, "limits", name);
+    if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
+    // A container that asks for no CPU at all goes on doing so, as long as it says so in this way.
+    const isZero = name === "cpu" && own(resourcesOf(container, "requests"), name) === "0";
+    const text = `${isZero ? 0n : rounded(limit, share, unit)}${suffix}`;
+    return set(container, "requests", name, quantityIn(text, name), text);
+  });
+};
+
+const firstContainer = (podSpec: Json): Json | undefined =>
+  mapOf(listOf(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
+
+const resourcesOf = (container: Json, list: string): Json | undefined =>
+  mapOf(own(mapOf(own(container, "resources"), "resources"), list), `resources.${list}`);
+
+const quantityOf = (container: Json, list: string, name: string): Quantity | undefined => {
+  const value = own(resourcesOf(container, list), name);
+  return value === undefined || value === null ? undefined : quantityIn(value, `resources.${list}.${name}`);
+};
+
+const remove = (container: Json, list: string, name: string): boolean => {
+  const quantities = resourcesOf(container, list);
+  return quantities !== undefined && drop(quantities, name);
+};
+
+/** The API server writes quantities in a form of its own: what is as much already is left as it is. */
+const set = (container: Json, list: string, name: string, { nanos }: Quantity, written: unknown): boolean => {
+  const present = own(resourcesOf(container, list), name);
+  if (isWritten(present) && parseQuantity(present)?.nanos === nanos) return false;
+  return put(mapAt(mapAt(container, "resources", "resources"), list, `resources.${list}`), name, written);
+};
+
+const isWritten = (value: unknown): value is string | number => typeof value === "string" || typeof value === "number";

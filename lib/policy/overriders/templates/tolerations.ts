@@ -1,0 +1,43 @@
+import { isSame } from "../../../objects/same.ts";
+import type { OverrideTemplate } from "../../kinds.ts";
+import { any, isMap, type Json, listOf, own, put } from "../../tree.ts";
+import { insert } from "./terms.ts";
+
+/** Adds, replaces or removes tolerations. */
+export const changeTolerations = (podSpec: Json, { operation, tolerations }: OverrideTemplate): boolean => {
+  const given = listOf(tolerations, "template.tolerations") ?? [];
+  if (given.length === 0) throw new Error("template.tolerations must have one at least");
+  if (!given.every(isMap)) throw new Error("template.tolerations must be maps");
+
+  const present = presentIn(podSpec);
+  if (operation === "remove") {
+    const kept = present.filter((there) => !given.some((toleration) => matches(toleration, there)));
+    return kept.length < present.length && put(podSpec, "tolerations", kept);
+  }
+  if (present.length === 0) return put(podSpec, "tolerations", given);
+  if (operation === "add") return insert(podSpec, "tolerations", given);
+  return any(given, (toleration) => replaceIn(podSpec, toleration, given));
+};
+
+const presentIn = (podSpec: Json): unknown[] => listOf(own(podSpec, "tolerations"), "tolerations") ?? [];
+
+/** What is as one of those given stands for it alone, for two may differ in nothing but the effect, which isn't compared. */
+const replaceIn = (podSpec: Json, toleration: Json, given: Json[]): boolean => {
+  const present = presentIn(podSpec);
+  const isMeant = (there: unknown) =>
+    matches(toleration, there) && !given.some((other) => other !== toleration && isSame(other, there));
+  const places = [...present.keys()].filter((index) => isMeant(present[index]));
+  return places.length === 0
+    ? insert(podSpec, "tolerations", [toleration])
+    : any(places, (index) => put(present, index, toleration));
+};
+
+/** Whether a toleration of a policy means one that is there. */
+const matches = (toleration: Json, there: unknown): boolean => {
+  if (!isMap(there) || !isOwnText(there, "key") || there.key !== toleration.key) return false;
+  const operator = toleration.operator ?? "";
+  if (operator === "Exists") return true;
+  return (operator === "" || operator === "Equal") && isOwnText(there, "value") && there.value === toleration.value;
+};
+
+const isOwnText = (map: Json, key: string) => typeof own(map, key) === "string";

@@ -1,0 +1,161 @@
+import type { KubernetesObject } from "../../review.ts";
+import { shown } from "../blame.ts";
+import { namespaceOf } from "../book.ts";
+import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
+import { isLabelSelector } from "../selectors.ts";
+import { isMap, lookUp } from "../tree.ts";
+import { parsePath, type Step } from "./paths.ts";
+import { fill } from "./placeholders.ts";
+
+type Found = { value: unknown } | undefined;
+
+/** What stands where a reference says; undefined where there is no such place. The value may be part of a draft. */
+export const resolve = async (reference: Reference, subject: Subject, reach: Reach): Promise<Found> => {
+  if (!isMap(reference)) throw new Error("a reference must be an object");
+  const path = parsePath(reference.path);
+  switch (reference.from) {
+    case "current":
+      return lookUp(subject.object, path);
+    case "old":
+      return subject.operation === "UPDATE" ? lookUp(subject.oldObject, path) : undefined;
+    case "owner":
+      return lookUp(await ownerOf(subject, reach), path);
+    case "k8s":
+      return lookUp(await objectFor(reference.k8s, subject, reach), path);
+    case "http":
+      return answerAt(path, reference.http, subject, reach);
+    default:
+      throw new Error(`from must be current, old, owner, k8s or http, not ${shown(reference.from)}`);
+  }
+};
+
+const ownerOf = async (subject: Subject, reach: Reach): Promise<KubernetesObject | undefined> => {
+  const owner = lookUp(subject.object, ["metadata", "ownerReferences", 0])?.value;
+  if (!isMap(owner)) return undefined;
+  const { apiVersion, kind, name } = owner;
+  const namespace = namespaceOf(subject);
+  return known(texts({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, reach);
+};
+
+const objectFor = async (
+  selector: Reference["k8s"],
+  { object }: Subject,
+  reach: Reach,
+): Promise<KubernetesObject | undefined> => {
+  if (!isMap(selector)) throw new Error("k8s must say which object is meant");
+  const { apiVersion, kind } = texts({ apiVersion: selector.apiVersion, kind: selector.kind }, "k8s");
+  const { name = "", namespace = "" } = texts(
+    { name: selector.name ?? "", namespace: selector.namespace ?? "" },
+    "k8s",
+  );
+  const filledName = fill(name, object);
+  const filledNamespace = fill(namespace, object);
+  if (filledName === undefined || filledNamespace === undefined) return undefined;
+  const within = namespace === "" ? undefined : segment(filledNamespace, "namespace");
+  if (name !== "") return known({ apiVersion, kind, name: segment(filledName, "name") }, within, reach);
+
+  const { labelSelector } = selector;
+  if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
+  const labels = filledIn(labelSelector, object);
+  if (labels === undefined) return undefined;
+  // A value with a comma in it would say something else to the API server.
+  if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
+  return reach.first(apiVersion, kind, labels, within);
+};
+
+/** The object of that name, which must be there. */
+const known = async (
+  { apiVersion, kind, name }: { apiVersion: string; kind: string; name: string },
+  namespace: string | undefined,
+  reach: Reach,
+): Promise<KubernetesObject> => {
+  const found = await reach.get(apiVersion, kind, name, namespace);
+  if (found !== undefined) return found;
+  const where = namespace === undefined ? "" : ` in namespace ${shown(namespace)}`;
+  throw new Error(`there is no ${kind} ${shown(name)}${where}`);
+};
+
+const texts = <Key extends string>(values: Record<Key, unknown>, where: string): Record<Key, string> => {
+  for (const key in values) if (typeof values[key] !== "string") throw new Error(`${where}.${key} must be a string`);
+  return values as Record<Key, string>;
+};
+
+/** A name that stands in an address of the API server, and must not lead elsewhere in it. */
+const segment = (name: string, field: string): string => {
+  if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
+    throw new Error(`k8s.${field} becomes ${shown(name)}, which no object can be called`);
+  return name;
+};
+
+/** A label selector with its placeholders replaced; undefined where one of them stands for nothing. */
+const filledIn = (selector: Record<string, unknown>, object: KubernetesObject): unknown => {
+  let isWhole = true;
+  const filled = (value: unknown): unknown => {
+    if (typeof value !== "string") return value;
+    const text = fill(value, object);
+    if (text === undefined) isWhole = false;
+    return text;
+  };
+  const { matchLabels, matchExpressions } = selector;
+  const result = {
+    ...(isMap(matchLabels) && {
+      matchLabels: Object.fromEntries(Object.entries(matchLabels).map(([key, value]) => [key, filled(value)])),
+    }),
+    ...(Array.isArray(matchExpressions) && {
+      matchExpressions: matchExpressions.map((expression) =>
+        isMap(expression) && Array.isArray(expression.values)
+          ? { ...expression, values: expression.values.map(filled) }
+          : expression,
+      ),
+    }),
+  };
+  return isWhole ? result : undefined;
+};
+
+const answerAt = async (
+  path: Step[],
+  http: HttpReference | undefined,
+  { object, dryRun }: Subject,
+  reach: Reach,
+): Promise<Found> => {
+  if (!isMap(http)) throw new Error("http must say where to ask");
+  const { url } = texts({ url: http.url }, "http");
+  const { method: written = "" } = texts({ method: http.method ?? "" }, "http");
+  const method = written.toUpperCase() || "GET";
+  if (method !== "GET" && method !== "POST") throw new Error(`http.method must be GET or POST, not ${shown(written)}`);
+  if (!isMap(http.params ?? {})) throw new Error("http.params must be a map of strings");
+
+  const address = filledAddress(url, object);
+  const params = Object.entries(texts(http.params ?? {}, "http.params")).map(([key, value]) => [
+    key,
+    fill(value, object),
+  ]);
+  if (address === undefined || params.some(([, value]) => value === undefined)) return undefined;
+  if (dryRun && method === "POST") throw new Error("a dry run sends no POST, so what would be answered is not known");
+
+  const reply = await reach.fetch({ ...http, url: address, method, params: Object.fromEntries(params) });
+  const isPart = path[0] === "body" || path[0] === "header" || path[0] === "trailer";
+  return lookUp(isPart ? reply : reply.body, path);
+};
+
+/**
+ * An address with its placeholders replaced. What an object's author writes there stays what the policy's author meant by
+ * it: a part of a host's name, or of one segment of the path or of the query.
+ */
+const filledAddress = (url: string, object: KubernetesObject): string | undefined => {
+  const [scheme = ""] = /^https?:\/\//i.exec(url) ?? [];
+  if (scheme === "") throw new Error("http.url must begin with http:// or https://");
+  const rest = url.slice(scheme.length).search(/[/?#\\]/);
+  const host = rest < 0 ? url.length : scheme.length + rest;
+  const filled = fill(url, object, (value, at) => {
+    if (at >= host) return encodeURIComponent(value.toWellFormed());
+    if (/^[A-Za-z0-9.-]+$/.test(value)) return value;
+    throw new Error(`http.url becomes wrong: ${shown(value)} can't be part of a host's name`);
+  });
+  if (filled !== undefined && filled !== url && filled.split(/[?#]/, 1).some((path) => leadsUp.test(path)))
+    throw new Error("http.url becomes wrong: a step of its path would be . or ..");
+  return filled;
+};
+
+/** A client takes such steps out of an address, and what stands before them. */
+const leadsUp = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;

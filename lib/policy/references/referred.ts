@@ -1,0 +1,62 @@
+import type { Resource } from "../../needs.ts";
+import { plural } from "../../recorded.ts";
+import { isMap } from "../tree.ts";
+
+/** A kind, as objects name it. */
+export interface Kind {
+  apiVersion: string;
+  kind: string;
+}
+
+/** Who owns objects of these kinds, as a rule. */
+const owners: Record<string, Kind[]> = {
+  Pod: ["ReplicaSet", "StatefulSet", "DaemonSet"]
+    .map((kind) => ({ apiVersion: "apps/v1", kind }))
+    .concat({ apiVersion: "batch/v1", kind: "Job" }),
+  ReplicaSet: [{ apiVersion: "apps/v1", kind: "Deployment" }],
+  Job: [{ apiVersion: "batch/v1", kind: "CronJob" }],
+};
+
+/** The kinds whose objects a policy's references read, as far as it names them; Secrets are never among them. */
+export const kindsIn = (policy: unknown): Kind[] => {
+  const { resourceSelectors, overrideRules, validateRules } = map(map(policy).spec);
+  const templates = list(overrideRules).map((rule) => map(map(rule).overriders).template);
+  const conditions = list(validateRules).map((rule) => map(map(rule).template).condition);
+  const references = [...templates, ...conditions].flatMap((one) => [map(one).valueRef, map(one).dataRef]).map(map);
+  const named = references.filter(({ from }) => from === "k8s").map(({ k8s }) => k8s);
+  const owning = references.some(({ from }) => from === "owner")
+    ? list(resourceSelectors).flatMap((one) => {
+        const { kind } = map(one);
+        return typeof kind === "string" && Object.hasOwn(owners, kind) ? owners[kind] : [];
+      })
+    : [];
+  return [...named, ...owning].filter(isKind).filter((one) => !isSecret(one));
+};
+
+/** However it is written, for a plural that nobody was asked for is guessed from it. */
+const isSecret = ({ apiVersion, kind }: Kind) => !apiVersion.includes("/") && plural(kind) === "secrets";
+
+/** The same as resources, by the plurals that Kubernetes' own kinds have. */
+export const kindsReferred = (policies: readonly unknown[]): Resource[] =>
+  policies.flatMap(kindsIn).map(({ apiVersion, kind }) => {
+    const [version = "", group = ""] = apiVersion.split("/").reverse();
+    return { group, version, resource: plural(kind) };
+  });
+
+/** Whether a policy holds something to run. */
+export const hasScript = (policy: unknown): boolean => {
+  const { overrideRules, validateRules } = map(map(policy).spec);
+  const places = [...list(overrideRules).map((rule) => map(rule).overriders), ...list(validateRules)];
+  return places.some((place) => Boolean(map(place).cue));
+};
+
+/** Whether this names a kind, by what can be the name of one: a cluster's policies may hold anything. */
+export const isKind = (value: unknown): value is Kind => {
+  const { apiVersion, kind } = map(value);
+  return typeof apiVersion === "string" && typeof kind === "string" && versions.test(apiVersion) && kinds.test(kind);
+};
+const versions = /^([a-z0-9][a-z0-9.-]{0,252}\/)?[a-z0-9][a-z0-9-]{0,62}$/;
+const kinds = /^[a-z][a-z0-9-]{0,62}$/i;
+
+const map = (value: unknown): Record<string, unknown> => (isMap(value) ? value : {});
+const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);

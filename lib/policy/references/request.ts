@@ -1,0 +1,49 @@
+import { isMap } from "../tree.ts";
+
+/** Where a request goes, its parameters written as Go writes them. */
+export const addressOf = (text: unknown, field: string, params?: unknown): URL => {
+  const url = typeof text === "string" ? URL.parse(text) : null;
+  if (url === null || !/^https?:$/.test(url.protocol))
+    throw new Error(`${field} must be an address that begins with https:// or http://`);
+  const query = new URLSearchParams(texts(params ?? {}, "params").sort(byName));
+  const written = String(query).replaceAll("*", "%2A").replaceAll("%7E", "~");
+  if (written !== "") url.search = url.search === "" ? written : `${url.search}&${written}`;
+  return url;
+};
+
+const byName = ([one]: [string, string], [other]: [string, string]) => (one < other ? -1 : 1);
+
+/** A map's texts; null is none, as in Go. */
+export const texts = (value: unknown, field: string): [string, string][] => {
+  if (!isMap(value)) throw new Error(`${field} must be a map of texts`);
+  return Object.entries(value).flatMap(([key, text]): [string, string][] => {
+    if (text === null || text === undefined) return [];
+    if (typeof text !== "string") throw new Error(`${field} must be a map of texts, and have one as ${key}`);
+    return [[key, text]];
+  });
+};
+
+/** One of these, in whatever case it is written; GET where none is. */
+export const methodOf = <const Method extends string>(text: unknown, known: readonly Method[]): Method | "GET" => {
+  if (text === undefined || text === "") return "GET";
+  const found = known.find((method) => typeof text === "string" && method === text.toUpperCase());
+  if (found === undefined) throw new Error(`method must be one of ${known.join(", ")}`);
+  return found;
+};
+
+/** In JSON; undefined where nothing is sent. */
+export const bodyOf = (value: unknown): string | undefined =>
+  value === undefined || value === null ? undefined : JSON.stringify(value);
+
+/** What says how a message is carried, and to whom, and is not a sender's to say. */
+const carriers =
+  /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
+
+/** By lower case, with the length of a body, which Node would leave out of a GET. */
+export const headersOf = (given: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
+  const headers = texts(given, "header").map(([name, value]): [string, string] => [name.toLowerCase(), value]);
+  const carrier = headers.find(([name]) => carriers.test(name));
+  if (carrier) throw new Error(`header must not have ${carrier[0]}: the address and the body say it`);
+  if (body !== undefined) headers.push(["content-length", String(Buffer.byteLength(body))]);
+  return Object.fromEntries(headers);
+};

@@ -1,0 +1,69 @@
+import { isToken } from "../../cluster/credentials.ts";
+import { basic } from "../../cluster/outside.ts";
+import type { HttpsRequest, HttpsResponse } from "../../needs.ts";
+import type { HttpAuth } from "../kinds.ts";
+import { isMap } from "../tree.ts";
+
+/** A token, and until when it may be used (as Date.now() has it), where its service says so. */
+interface Token {
+  token: string;
+  expireAt: number | undefined;
+}
+
+/** The headers that a policy's own name and password make. */
+export const basicOf = ({ username = "", password = "" }: HttpAuth): Record<string, string> =>
+  username || password ? { authorization: basic(username, password) } : {};
+
+/** What a service says that is asked for a token; undefined where that is none. */
+export const tokenIn = ({ status, body }: HttpsResponse): Token | undefined => {
+  const content = status >= 200 && status < 300 ? json(body) : undefined;
+  if (!isMap(content)) return undefined;
+  const { token, expireAt } = content;
+  if (typeof token !== "string" || !isToken(token)) return undefined;
+  return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
+};
+
+/** Undefined for what is no JSON. */
+export const json = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
+/** When an answer came that is kept. */
+const since = new WeakMap<HttpsResponse, number>();
+const usualLife = 5 * 60_000;
+const leastRest = 5000;
+
+/** How long a token is used: until a tenth of its life is left, and five seconds. One that was refused isn't. */
+export const keeping =
+  ({ expireDuration = "" }: HttpAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
+  (answer) => {
+    const start = since.get(answer) ?? Date.now();
+    since.set(answer, start);
+    const found = tokenIn(answer);
+    if (found === undefined || found.token === refused) return 0;
+    const life = found.expireAt === undefined ? (durationOf(expireDuration) ?? usualLife) : found.expireAt - start;
+    return Math.max(0, life - Math.max(life / 10, leastRest)) / 1000;
+  };
+
+const units: Record<string, number> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  μs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+/** Milliseconds of a duration as Go writes it, such as 1h30m; undefined for none. */
+export const durationOf = (text: string): number | undefined => {
+  if (!/^\+?([\d.]+(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) return undefined;
+  const parts = text.matchAll(/([\d.]+)(\D+)/g);
+  const sum = parts.reduce((sum, [, number, unit = ""]) => sum + Number(number) * (units[unit] ?? Number.NaN), 0);
+  return Number.isFinite(sum) ? sum : undefined;
+};

@@ -1,0 +1,187 @@
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import fc from "fast-check";
+import type { Condition, Constant } from "../kinds.ts";
+import { isHit } from "./conditions.ts";
+import { constantOf } from "./constants.ts";
+
+const hits = (cond: string, data: unknown, value: unknown, rest: Partial<Condition> = {}) =>
+  isHit({ cond: cond as Condition["cond"], ...rest }, data === undefined ? undefined : { value: data }, { value });
+const is = (constant: Constant) => constantOf(constant)?.value;
+
+const conds = ["Equal", "NotEqual", "Gt", "Gte", "Lt", "Lte"] as const;
+type Cond = (typeof conds)[number];
+const ordered: Record<"below" | "same" | "above", Cond[]> = {
+  below: ["NotEqual", "Lt", "Lte"],
+  same: ["Equal", "Gte", "Lte"],
+  above: ["NotEqual", "Gt", "Gte"],
+};
+
+suite("a condition", () => {
+  const compared: [name: string, data: unknown, value: unknown, result: keyof typeof ordered][] = [
+    ["a text to itself", "b", "b", "same"],
+    ["texts byte by byte", "B", "a", "below"],
+    ["texts byte by byte beyond the first plane", "\u{10000}", "\uffff", "above"],
+    ["numbers by what they say", 5, is({ float: "5.0" }), "same"],
+    ["numbers exactly", 0.1, is({ float: "0.1" }), "same"],
+    ["numbers more exactly than floating point does", 9007199254740992, is({ float: "9007199254740992.5" }), "below"],
+    ["a text that says a number to a number", "13", 13, "same"],
+    ["a text that says a quantity to a number", "1Gi", 1073741824, "same"],
+    ["a number to a text that says one", 4, "4.5", "below"],
+    ["a float to a text", "1.40", is({ float: "1.4" }), "same"],
+  ];
+  for (const [name, data, value, result] of compared)
+    test(`compares ${name}`, () =>
+      assert.deepEqual(
+        conds.filter((cond) => hits(cond, data, value)),
+        conds.filter((cond) => ordered[result].includes(cond)),
+      ));
+
+  test("takes texts for equal only if they are the same, and orders them by the quantities they say", () => {
+    assert.deepEqual(
+      conds.filter((cond) => hits(cond, "1Gi", "1024Mi")),
+      ["NotEqual", "Gte", "Lte"],
+    );
+    assert.deepEqual(
+      conds.filter((cond) => hits(cond, "1Gi", "500Mi")),
+      ["NotEqual", "Gt", "Gte"],
+    );
+  });
+
+  const equal: [name: string, one: unknown, other: unknown, same: boolean][] = [
+    ["null and null", null, null, true],
+    ["null and false", null, false, false],
+    ["true and true", true, true, true],
+    ["true and a text", true, "true", false],
+    ["a number and a text that says none", 1, "a", false],
+    ["a number and an infinite one", Number.POSITIVE_INFINITY, 1, false],
+    ["lists of the same", [1, ["a"]], [is({ float: "1.0" }), ["a"]], true],
+    ["lists in another order", ["a", "b"], ["b", "a"], false],
+    ["lists of which one is longer", ["a"], ["a", "b"], false],
+    ["maps in another order", { a: 1, b: "c" }, { b: "c", a: 1 }, true],
+    ["maps with other keys", { a: 1 }, { b: 1 }, false],
+    ["a map and what only its prototype has", { constructor: undefined }, {}, false],
+    ["a list and a map", [], {}, false],
+    ["a map and a number", {}, 1, false],
+  ];
+  for (const [name, one, other, same] of equal)
+    test(`finds ${name} ${same ? "equal" : "different"}`, () => {
+      assert.equal(hits("Equal", one, other), same);
+      assert.equal(hits("NotEqual", one, other), !same);
+    });
+
+  const unordered: [data: unknown, value: unknown, sentence: string][] = [
+    [true, true, "a boolean and a boolean can't be ordered"],
+    [null, 1, "null and a number can't be ordered"],
+    [1, null, "a number and null can't be ordered"],
+    ["a", 1, "a string and a number can't be ordered"],
+    [["a"], ["a"], "a list and a list can't be ordered"],
+    [{}, is({ float: "1" }), "an object and a number can't be ordered"],
+  ];
+  for (const [data, value, message] of unordered)
+    test(`has no order for what it can't order: ${message}`, () => {
+      for (const cond of ["Gt", "Gte", "Lt", "Lte"])
+        assert.throws(() => hits(cond, data, value), { name: "Error", message });
+    });
+
+  test("looks for an element by the same rules", () => {
+    assert.equal(hits("In", "2", is({ integerSlice: [1, 2] })), true);
+    assert.equal(hits("In", 1.5, is({ floatSlice: ["1.50"] })), true);
+    assert.equal(hits("In", null, [null]), true);
+    assert.equal(hits("NotIn", "a", []), true);
+    assert.equal(hits("NotIn", ["a"], [["a"]]), false);
+    for (const value of ["a", 1, { a: "a" }, null])
+      assert.throws(() => hits("In", "a", value), /^Error: In and NotIn need a list, and the value is/);
+  });
+
+  test("holds for nothing that is missing, but that it is", () => {
+    for (const cond of [...conds, "In", "NotIn", "Exist"]) assert.equal(hits(cond, undefined, "a"), false);
+    assert.equal(hits("NotExist", undefined, undefined), true);
+    assert.equal(hits("Exist", null, undefined), true);
+    for (const cond of [...conds, "In", "NotIn"])
+      assert.equal(isHit({ cond: cond as Cond }, { value: 1 }, undefined), false);
+  });
+
+  const computed: [value: unknown, operation: string, operationWith: string | number, result: unknown][] = [
+    [10, "+", 2, 12],
+    [10, "-", "0.5", 9.5],
+    [10, "*", "50%", 5],
+    [10, "+", "50%", 10.5],
+    [10, "/", 4, 2.5],
+    [10, "/", -3, "-3.3333333333333333333"],
+    ["1Gi", "*", "50%", "512Mi"],
+    [is({ float: "0.1" }), "*", 3, "0.3"],
+  ];
+  for (const [value, operation, operationWith, result] of computed)
+    test(`computes ${typeof value === "object" ? "a float" : value} ${operation} ${operationWith} exactly`, () => {
+      const valueProcess = { operation, operationWith };
+      const isExact = operation !== "/" || operationWith !== -3;
+      assert.equal(hits("Equal", result, value, { valueProcess }), isExact);
+      assert.equal(hits("Gt", result, value, { valueProcess }), !isExact);
+    });
+
+  test("computes nothing to look for elements or presence", () => {
+    const valueProcess = { operation: "%" };
+    assert.equal(hits("In", 1, [1], { valueProcess }), true);
+    assert.equal(hits("Exist", 1, undefined, { valueProcess }), true);
+  });
+
+  const refused: [name: string, condition: object, sentence: RegExp][] = [
+    ["have a cond that there is", { cond: "Regex" }, /^cond must be one of Equal, .*, not "Regex"$/],
+    ["have a cond of its own", { cond: "constructor" }, /^cond must be one of/],
+    ["have a cond that is text", { cond: ["Equal"] }, /^cond must be one of .*, not a list$/],
+    ["have a valueProcess that is an object", { cond: "Equal", valueProcess: "+" }, /^valueProcess must be an object$/],
+    [
+      "have a known operation",
+      { cond: "Equal", valueProcess: { operation: "%", operationWith: 1 } },
+      /must be \+, -, \* or \/, not "%"$/,
+    ],
+    [
+      "have something to compute with",
+      { cond: "Equal", valueProcess: { operation: "*" } },
+      /operationWith must be a number/,
+    ],
+    [
+      "have a number to compute with",
+      { cond: "Equal", valueProcess: { operation: "*", operationWith: "1Gi" } },
+      /operationWith must be a number/,
+    ],
+    [
+      "not divide by zero",
+      { cond: "Equal", valueProcess: { operation: "/", operationWith: "0%" } },
+      /must not be 0 beside \/$/,
+    ],
+  ];
+  for (const [name, condition, message] of refused)
+    test(`must ${name}`, () =>
+      assert.throws(() => isHit(condition as Condition, { value: 1 }, { value: 1 }), { name: "Error", message }));
+
+  test("must have a number to compute from", () => {
+    const valueProcess = { operation: "+", operationWith: 1 };
+    for (const value of ["a", true, null, [1]])
+      assert.throws(
+        () => hits("Equal", 1, value, { valueProcess }),
+        /^Error: valueProcess needs a number, and the value is/,
+      );
+  });
+
+  test("must not go deeper than anybody would", () => {
+    const nested = () => JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
+    assert.throws(() => hits("Equal", nested(), nested()), /^Error: the values are nested deeper than 1000 levels$/);
+  });
+
+  test("finds any value equal to itself and a copy of it", () => {
+    fc.assert(fc.property(fc.jsonValue(), (value) => hits("Equal", value, structuredClone(value))));
+  });
+
+  test("orders texts and numbers so that exactly one of below, the same and above holds", () => {
+    const scalar = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }));
+    fc.assert(
+      fc.property(scalar, scalar, (one, other) => {
+        const held = [hits("Lt", one, other), hits("Equal", one, other), hits("Gt", one, other)];
+        assert.equal(held.filter(Boolean).length, 1);
+        assert.equal(hits("Lte", one, other), !hits("Gt", one, other));
+      }),
+    );
+  });
+});

@@ -1,0 +1,91 @@
+import { shown, typeOf } from "../blame.ts";
+import type { Condition } from "../kinds.ts";
+import { isMap } from "../tree.ts";
+import { compareBytes } from "./bytes.ts";
+import { calculated, compareDecimals, type Decimal, isDecimal, numberOf, parsePercentage } from "./decimals.ts";
+
+type Given = { value: unknown } | undefined;
+
+/** Whether a condition holds for what its references found; without what is to be compared only NotExist does. */
+export const isHit = (condition: Condition, data: Given, comparison: Given): boolean => {
+  const { cond, valueProcess } = condition;
+  if (cond === "Exist" || cond === "NotExist") return (cond === "Exist") === (data !== undefined);
+  const test = typeof cond === "string" && Object.hasOwn(tests, cond) ? tests[cond] : undefined;
+  if (test === undefined) throw new Error(`cond must be one of ${conds.join(", ")}, not ${shown(cond)}`);
+  if (data === undefined || comparison === undefined) return false;
+  const isProcessed = valueProcess !== undefined && valueProcess !== null && !cond.endsWith("In");
+  return test(data.value, isProcessed ? processed(comparison.value, valueProcess) : comparison.value);
+};
+
+/** Whether what a condition says depends on a value beside the data. */
+export const compares = ({ cond }: Condition): boolean => cond !== "Exist" && cond !== "NotExist";
+
+type Test = (data: unknown, value: unknown) => boolean;
+
+const tests: Record<Exclude<Condition["cond"], "Exist" | "NotExist">, Test> = {
+  Equal: (data, value) => isEqual(data, value),
+  NotEqual: (data, value) => !isEqual(data, value),
+  In: (data, value) => isIn(data, value),
+  NotIn: (data, value) => !isIn(data, value),
+  Gt: (data, value) => order(data, value) > 0,
+  Gte: (data, value) => order(data, value) >= 0,
+  Lt: (data, value) => order(data, value) < 0,
+  Lte: (data, value) => order(data, value) <= 0,
+};
+
+const conds = [...Object.keys(tests), "Exist", "NotExist"];
+
+const processed = (value: unknown, process: Condition["valueProcess"]): Decimal => {
+  if (!isMap(process)) throw new Error("valueProcess must be an object");
+  const { operation, operationWith } = process;
+  const isWritten = typeof operationWith === "string" || typeof operationWith === "number";
+  const other = isWritten ? parsePercentage(operationWith) : undefined;
+  if (other === undefined) throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
+  const number = numberOf(value);
+  if (number === undefined) throw new Error(`valueProcess needs a number, and the value is ${kindOf(value)}`);
+  const result = calculated(number, operation, other);
+  if (result !== undefined) return result;
+  throw new Error(
+    operation === "/"
+      ? "valueProcess.operationWith must not be 0 beside /"
+      : `valueProcess.operation must be +, -, * or /, not ${shown(operation)}`,
+  );
+};
+
+const isIn = (data: unknown, values: unknown): boolean => {
+  if (!Array.isArray(values)) throw new Error(`In and NotIn need a list, and the value is ${kindOf(values)}`);
+  return values.some((value) => isEqual(data, value));
+};
+
+/** No object has been seen to go deeper; and what does must not exhaust the stack. */
+const deepest = 1000;
+
+/** Numbers are equal by what they say, even where one of the two is a text; texts are only if they are the same. */
+const isEqual = (one: unknown, other: unknown, depth = 0): boolean => {
+  if (depth > deepest) throw new Error(`the values are nested deeper than ${deepest} levels`);
+  if (isNumber(one) || isNumber(other)) {
+    const [first, second] = [numberOf(one), numberOf(other)];
+    return first !== undefined && second !== undefined && compareDecimals(first, second) === 0;
+  }
+  if (Array.isArray(one) && Array.isArray(other))
+    return one.length === other.length && one.every((value, index) => isEqual(value, other[index], depth + 1));
+  if (!isMap(one) || !isMap(other)) return one === other;
+  const keys = Object.keys(one);
+  return (
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && isEqual(one[key], other[key], depth + 1))
+  );
+};
+
+const isNumber = (value: unknown) => typeof value === "number" || isDecimal(value);
+
+/** Below 0 where one stands before the other. Texts that say numbers or quantities are ordered as these. */
+const order = (one: unknown, other: unknown): number => {
+  const [first, second] = [numberOf(one), numberOf(other)];
+  if (first !== undefined && second !== undefined) return compareDecimals(first, second);
+  if (typeof one === "string" && typeof other === "string") return compareBytes(one, other);
+  // The values may be of an object that who asks can't read.
+  throw new Error(`${kindOf(one)} and ${kindOf(other)} can't be ordered`);
+};
+
+const kindOf = (value: unknown) => (isDecimal(value) ? "a number" : typeOf(value));

@@ -1,0 +1,41 @@
+import type { Constant } from "../kinds.ts";
+import { isMap } from "../tree.ts";
+import { type Decimal, parseDecimal } from "./decimals.ts";
+
+type Members = (value: unknown) => unknown[] | undefined;
+
+const single: Members = (value) => [value];
+const list: Members = (value) => (Array.isArray(value) ? value : undefined);
+const map: Members = (value) => (isMap(value) ? Object.values(value) : undefined);
+
+const isText = (value: unknown) => typeof value === "string";
+const isFloat = (value: unknown) => floatOf(value) !== undefined;
+const floatOf = (value: unknown): Decimal | undefined => (typeof value === "string" ? parseDecimal(value) : undefined);
+
+/** In the order in which the first that is set is the value: what it holds, where its members are and how each must be. */
+const fields: Record<keyof Constant, [expected: string, members: Members, fits: (member: unknown) => boolean]> = {
+  string: ["a string", single, isText],
+  integer: ["an integer", single, Number.isInteger],
+  float: ["a decimal number in a string", single, isFloat],
+  boolean: ["true or false", single, (value) => typeof value === "boolean"],
+  stringSlice: ["a list of strings", list, isText],
+  integerSlice: ["a list of integers", list, Number.isInteger],
+  floatSlice: ["a list of decimal numbers in strings", list, isFloat],
+  stringMap: ["a map of strings", map, isText],
+};
+
+/** The value that a constant stands for, floats as the exact numbers they say; undefined where it has none. */
+export const constantOf = (constant: Constant | undefined): { value: unknown } | undefined => {
+  const given: unknown = constant ?? {};
+  if (!isMap(given)) throw new Error("value must be an object with a field such as string or integer");
+  for (const [field, [expected, membersOf, fits]] of Object.entries(fields)) {
+    const value = Object.hasOwn(given, field) ? given[field] : undefined;
+    if (value === undefined || value === null) continue;
+    const members = membersOf(value);
+    if (!members?.every(fits)) throw new Error(`value.${field} must be ${expected}`);
+    if (members.length === 0) continue;
+    if (!field.startsWith("float")) return { value };
+    return { value: Array.isArray(value) ? members.map(floatOf) : floatOf(value) };
+  }
+  return undefined;
+};

@@ -1,0 +1,75 @@
+import { parseQuantity } from "../../objects/quantity.ts";
+import { isMap } from "../tree.ts";
+
+/** An exact number: a fraction, its denominator above zero. JSON has none, so it can't be taken for a value of JSON. */
+export interface Decimal {
+  readonly numerator: bigint;
+  readonly denominator: bigint;
+}
+
+/** Longer texts and larger exponents are taken for no number, so that none takes long: not `1e999999999`, either. */
+const longest = 1000;
+const largestExponent = 1000;
+
+const shape = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
+
+/** What a decimal text or a number says, exactly; undefined where it says none. */
+export const parseDecimal = (written: string | number): Decimal | undefined => {
+  const text = String(written);
+  if (text.length > longest) return undefined;
+  const [matched, sign, whole = "", fraction = "", exponent = "0"] = shape.exec(text) ?? [];
+  const power = Number(exponent) - fraction.length;
+  if (matched === undefined || whole + fraction === "" || Math.abs(Number(exponent)) > largestExponent)
+    return undefined;
+  const digits = BigInt(`${whole}${fraction}`);
+  const signed = sign === "-" ? -digits : digits;
+  return power < 0
+    ? { numerator: signed, denominator: 10n ** BigInt(-power) }
+    : { numerator: signed * 10n ** BigInt(power), denominator: 1n };
+};
+
+/** As `parseDecimal`; `50%` is a half. */
+export const parsePercentage = (written: string | number): Decimal | undefined => {
+  const text = String(written);
+  if (!text.endsWith("%")) return parseDecimal(text);
+  const parsed = parseDecimal(text.slice(0, -1));
+  return parsed && { ...parsed, denominator: parsed.denominator * 100n };
+};
+
+/** The number that a value is, or that its text says as a decimal or a quantity such as `500m`; undefined where it is none. */
+export const numberOf = (value: unknown): Decimal | undefined => {
+  if (isDecimal(value)) return value;
+  if (typeof value !== "string" && typeof value !== "number") return undefined;
+  const quantity = parseDecimal(value) ?? parseQuantity(value);
+  return quantity && "nanos" in quantity ? { numerator: quantity.nanos, denominator: 10n ** 9n } : quantity;
+};
+
+/** Whether a value is one of these numbers. */
+export const isDecimal = (value: unknown): value is Decimal => isMap(value) && typeof value.denominator === "bigint";
+
+/** Below 0 where one is smaller than the other, above where it is larger. */
+export const compareDecimals = (one: Decimal, other: Decimal): number => {
+  const [first, second] = [one.numerator * other.denominator, other.numerator * one.denominator];
+  return Number(first > second) - Number(first < second);
+};
+
+const times = (one: Decimal, other: Decimal): Decimal => ({
+  numerator: one.numerator * other.numerator,
+  denominator: one.denominator * other.denominator,
+});
+
+const plus = (one: Decimal, other: Decimal): Decimal => ({
+  numerator: one.numerator * other.denominator + other.numerator * one.denominator,
+  denominator: one.denominator * other.denominator,
+});
+
+/** One and another number under `+`, `-`, `*` or `/`; undefined by zero, and where there is no such operation. */
+export const calculated = (one: Decimal, operation: unknown, other: Decimal): Decimal | undefined => {
+  const { numerator, denominator } = other;
+  if (operation === "+") return plus(one, other);
+  if (operation === "-") return plus(one, { numerator: -numerator, denominator });
+  if (operation === "*") return times(one, other);
+  if (operation !== "/" || numerator === 0n) return undefined;
+  const sign = numerator < 0n ? -1n : 1n;
+  return times(one, { numerator: sign * denominator, denominator: sign * numerator });
+};
