@@ -59,10 +59,10 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
     const given = isRequest(input) ? input : undefined;
     const method = (init?.method ?? given?.method ?? "GET").toUpperCase();
     const address = given?.url ?? String(input);
-    if (!isWrite(method) || !URL.canParse(address)) return send(input, init);
+    if (!isWrite(method)) return send(input, init);
 
     const response = await judged({
-      ...{ method, url: new URL(address), send: sender(send, given, init) },
+      ...{ method, address, send: sender(send, given, init) },
       open: () => {
         // It has the headers that follow from a body's type, too.
         const made = given && init?.body == null ? given : new Request(address, { ...init, method, ...half(init) });

@@ -428,6 +428,8 @@ describe("what can't be judged", () => {
     ["no UTF-8", 400, /the body is no JSON/, { ...given, body: new Uint8Array([123, 255, 125]) }],
     ["a list", 400, /must be a Kubernetes object/, { ...given, body: "[]" }],
     ["nothing", 400, /the body is no JSON/, given],
+    ["a key twice", 400, /a key twice/, { ...given, body: '{"kind":"ConfigMap","data":{"bad":"b"},"data":{}}' }],
+    ["a key twice, one escaped", 400, /a key twice/, { ...given, body: '{"a":[{"k":"\\":", "\\u006b" : 1}]}' }],
     ["metadata that is a text", 400, /metadata must be an object/, { ...given, body: '{"metadata":"x"}' }],
     ["a kind that is a map", 400, /kind must be a text/, { ...given, body: '{"kind":{},"apiVersion":"v1"}' }],
   ];
@@ -439,6 +441,34 @@ describe("what can't be judged", () => {
       assert.match(status.message, sentence);
       assert.deepEqual(arrivals, []);
     });
+  it("is what leaves for an address that isn't whole, which only who sends it can complete", async () => {
+    const { send, arrivals } = recorder();
+    for (const options of [both, { ...both, server }])
+      for (const address of ["/api/v1/namespaces/a/configmaps", "api/v1/namespaces/a/configmaps"]) {
+        const init = { ...given, body: JSON.stringify(map({ bad: "x" })) };
+        const status = await statusOf(await guard(send, options)(address, init));
+        assert.equal(status.code, 400);
+        assert.match(status.message, /must begin with https/);
+      }
+    assert.deepEqual(arrivals, []);
+    const asked: unknown[] = [];
+    const other: typeof fetch = async (input) => {
+      asked.push(input);
+      return new Response();
+    };
+    await guard(other, both)("/elsewhere", { method: "POST", body: "x" });
+    assert.deepEqual(asked, ["/elsewhere"]);
+  });
+  it("is nothing that has as many keys as it writes down", async () => {
+    const { send } = recorder();
+    await fc.assert(
+      fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
+        const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
+        const { status } = await guard(send, { rules: { forbids: { rule: forbids } } })(maps, { ...given, body });
+        assert.equal(status, 201);
+      }),
+    );
+  });
   it("is an apply in YAML that is no JSON", async () => {
     const { send } = recorder(stored());
     const init = {

@@ -35,10 +35,8 @@ export const guardedLibrary = (library: HttpLibrary, setup: Setup): HttpLibrary 
   const judged = gate(setup);
   const pass = async (request: RequestContext): Promise<ResponseContext> => {
     const untouched = () => library.send(request).toPromise();
-    const address = request.getUrl();
-    if (!URL.canParse(address)) return untouched();
     const response = await judged({
-      ...{ method: String(request.getHttpMethod()).toUpperCase(), url: new URL(address) },
+      ...{ method: String(request.getHttpMethod()).toUpperCase(), address: request.getUrl() },
       open: () => ({ headers: headersOf(request), read: async () => bytesOf(request.getBody()) }),
       send: sender(library, request),
     });

@@ -34,16 +34,28 @@ export const parsed = (bytes: Uint8Array, headers: Headers, accepted: readonly s
       415,
       `what is written as ${encoding === "identity" ? type : `${type} in ${encoding}`} can't be judged before it leaves; send JSON as ${accepted.join(" or ")}`,
     );
-  const value = valueIn(bytes);
-  if (value === undefined)
+  const text = textIn(bytes);
+  const value = text === undefined ? undefined : valueIn(text);
+  if (text === undefined || value === undefined)
     throw new Failure(400, `the body is no JSON, which ${type} must be here to be judged before it leaves`);
-  if (isDeep(value)) throw new Failure(400, `the body nests deeper than ${deepest} levels`);
+  const members = membersIn(value);
+  if (members === undefined) throw new Failure(400, `the body nests deeper than ${deepest} levels`);
+  if (members !== membersOf(text))
+    throw new Failure(400, "the body has a key twice in one object, which can be read in more than one way");
   return value;
 };
 
-const valueIn = (bytes: Uint8Array): unknown => {
+const textIn = (bytes: Uint8Array): string | undefined => {
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+};
+
+const valueIn = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
   } catch {
     return undefined;
   }
@@ -52,13 +64,32 @@ const valueIn = (bytes: Uint8Array): unknown => {
 /** What goes through it step by step would run out of stack. */
 const deepest = 1000;
 
-const isDeep = (value: unknown): boolean => {
+/** How many members a value's maps have; undefined where it is too deep. */
+const membersIn = (value: unknown): number | undefined => {
   let level: unknown[] = [value];
+  let members = 0;
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > deepest) return true;
-    level = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));
+    if (depth > deepest) return undefined;
+    level = level.flatMap((one) => {
+      if (typeof one !== "object" || one === null) return [];
+      const inner = Object.values(one);
+      if (!Array.isArray(one)) members += inner.length;
+      return inner;
+    });
   }
-  return false;
+  return members;
+};
+
+/** How many a JSON text writes down: its strings that a colon follows. */
+const membersOf = (text: string): number => {
+  const colon = /\s*:/y;
+  let members = 0;
+  for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at)) {
+    for (at++; text[at] !== '"'; at++) if (text[at] === "\\") at++;
+    colon.lastIndex = ++at;
+    if (colon.test(text)) members++;
+  }
+  return members;
 };
 
 /** A body that is an object. */

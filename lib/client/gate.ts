@@ -5,14 +5,14 @@ import { isMap, mediaType, objectIn, parsed } from "./body.ts";
 import { concerned } from "./chain.ts";
 import { patched } from "./patches.ts";
 import type { Plan } from "./plans.ts";
-import { type Target, targetOf } from "./target.ts";
+import { addressOf, type Target, targetOf } from "./target.ts";
 import { ownWorlds, type Send } from "./world.ts";
 import { current, judgedAs, requestOf, type Setup, sent, settled, type Write } from "./write.ts";
 
 /** A request as a program makes it; its body is read only where it is looked at. */
 export interface Made {
   method: string;
-  url: URL;
+  address: string;
   send: Send;
   open(): { headers: Headers; read(): Promise<Uint8Array<ArrayBuffer>> };
 }
@@ -20,10 +20,11 @@ export interface Made {
 /** Takes a program's requests: what no rule is about is left to whoever made it, and undefined. */
 export const gate = (setup: Setup) => {
   const open = ownWorlds();
-  return async ({ method, url, send, open: look }: Made): Promise<Response | undefined> => {
+  return async ({ method, address, send, open: look }: Made): Promise<Response | undefined> => {
     try {
-      const target = targetOf(method, url, setup.server);
-      if (target === undefined || !isOurs(setup.plans, target)) return undefined;
+      const url = addressOf(method, address);
+      const target = url && targetOf(method, url, setup.server);
+      if (url === undefined || target === undefined || !isOurs(setup.plans, target)) return undefined;
       const { headers, read } = look();
       const { failurePolicy, now, tell } = setup;
       const around = { failurePolicy, now, tell, world: setup.world ?? open(target.server, headers, send) };

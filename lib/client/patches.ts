@@ -1,7 +1,7 @@
 import { Failure } from "../failure.ts";
 import { between } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
-import { isMap, json, objectIn, parsed } from "./body.ts";
+import { isMap, json, mediaType, objectIn, parsed } from "./body.ts";
 import { lasting } from "./world.ts";
 import { asObject, current, judgedAs, sent, settled, type Write } from "./write.ts";
 
@@ -18,7 +18,7 @@ const mostConflicts = 3;
  */
 export const patched = async (write: Write): Promise<Response> => {
   const given = parsed(write.body, write.headers, patching);
-  if (write.headers.get("content-type")?.includes(applying)) return appliedTo(write);
+  if (mediaType(write.headers) === applying) return appliedTo(write);
   if (!isMap(given) && !Array.isArray(given)) throw new Failure(400, "the body must be a patch as JSON");
   for (let conflicts = 0; ; conflicts++) {
     const { answer, isOurs = false } = await attempt(write);

@@ -1,10 +1,9 @@
 import type { Reader } from "../needs.ts";
 import { bookOf } from "../policy/book.ts";
-import type { HttpSettings } from "../policy/http.ts";
 import type { Policy } from "../policy/kinds.ts";
-import { nameOf } from "../policy/kinds.ts";
 import { policiesIn } from "../policy/loaded.ts";
 import { override } from "../policy/override.ts";
+import type { HttpSettings } from "../policy/references/http.ts";
 import { validate } from "../policy/validate.ts";
 import {
   isJudged,
@@ -14,6 +13,7 @@ import {
   policyNeeds,
   policySettings,
   reachOf,
+  refusalBy,
   subjectOf,
   validatePolicies,
 } from "../policy/webhook.ts";
@@ -68,9 +68,7 @@ export const applying = (policies: Policies, references: References = {}): Recor
             subjectOf(object, around),
             reachOf(around),
           );
-          return (
-            denied && (denied.reason || `ClusterValidatePolicy ${nameOf(denied.policy)} refuses it, and says no reason`)
-          );
+          return refusalBy(denied);
         },
       }),
     },

@@ -99,12 +99,18 @@ describe("what a write is about", () => {
     "/api/v1//namespaces/a/pods",
     "/api/v1/namespaces/a%2f..%2fpods",
     "/api/v1/%zz",
+    "//api/v1/pods",
+    "/other/..%2fapi/v1/pods",
+    "/k8s/..%2f../api/v1/pods",
   ])
-    it(`refuses ${path}, which can be read in more than one way`, () =>
-      assert.throws(
-        () => at("POST", path),
-        (error) => error instanceof Failure && error.code === 400,
-      ));
+    for (const server of [undefined, "https://host:6443"])
+      it(`refuses ${path} ${server ? "of a server" : ""}, which can be read in more than one way`, () =>
+        assert.throws(
+          () => at("POST", `https://host:6443${path}`, server),
+          (error) => error instanceof Failure && error.code === 400,
+        ));
+  it("refuses a path that leads below the server's by a detour", () =>
+    assert.throws(() => at("POST", "/other/..%2fk8s/api/v1/pods", "https://host:6443/k8s"), Failure));
 
   it("reads any path, or says what is wrong with it", () => {
     const step = fc.oneof(

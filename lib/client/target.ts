@@ -38,18 +38,22 @@ const ofNamespaces = new Set([undefined, "status", "finalize"]);
 export const targetOf = (method: string, url: URL, server?: URL): Target | undefined => {
   const operation = isWrite(method) ? operations[method] : undefined;
   if (operation === undefined) return undefined;
+  if (server !== undefined && url.origin !== server.origin) return undefined;
   const path = decoded(url.pathname);
   const base = server === undefined ? undefined : decoded(server.pathname).replace(/\/+$/, "");
-  if (base !== undefined && (url.origin !== server?.origin || !path.startsWith(`${base}/`))) return undefined;
+  const isOdd = (steps: string[]) => steps.some((step) => step === "" || step === "." || step === "..");
+  const odd = () =>
+    new Failure(400, `the path ${JSON.stringify(path.slice(0, 200))} must name a resource without empty steps`);
+  // Whoever takes such steps out finds what is below the server's path, after all.
+  if (api.test(path) && isOdd(path.replace(/\/+$/, "").split("/").slice(1))) throw odd();
+  if (base !== undefined && !path.startsWith(`${base}/`)) return undefined;
 
-  const api = /^(.*?)\/(?:api\/(v1)|apis\/([^/]+)\/([^/]+))\/(.*)$/s;
   const [, before = "", core, group = "", groupVersion, rest = ""] = api.exec(path.slice(base?.length ?? 0)) ?? [];
   const version = core ?? groupVersion;
   if (version === undefined || (base !== undefined && before !== "")) return undefined;
 
   const steps = rest.replace(/\/+$/, "").split("/");
-  if (steps.some((step) => step === "" || step === "." || step === ".."))
-    throw new Failure(400, `the path ${JSON.stringify(path.slice(0, 200))} must name a resource without empty steps`);
+  if (isOdd(steps)) throw odd();
   const isInside = steps[0] === "namespaces" && !ofNamespaces.has(steps[2]);
   const [resource = "", name, subResource, ...more] = isInside ? steps.slice(2) : steps;
   if (resource === "watch" || resource === "proxy" || connections.has(`${resource}/${subResource}`)) return undefined;
@@ -67,6 +71,24 @@ export const targetOf = (method: string, url: URL, server?: URL): Target | undef
     dryRun: url.searchParams.getAll("dryRun").includes("All"),
     server: `${url.origin}${server === undefined ? before : base}`,
   };
+};
+
+const api = /^(.*?)\/(?:api\/(v1)|apis\/([^/]+)\/([^/]+))\/(.*)$/s;
+
+/**
+ * A request's address; undefined where it is no whole one and nothing is written there. Whoever sends it may know what is
+ * missing, so that it leads to the API server all the same.
+ */
+export const addressOf = (method: string, address: string): URL | undefined => {
+  const url = URL.parse(address);
+  if (url !== null) return url;
+  const relative = URL.parse(address, "http://relative");
+  if (relative !== null && targetOf(method, relative) !== undefined)
+    throw new Failure(
+      400,
+      `the address ${JSON.stringify(address.slice(0, 200))} must begin with https:// to be judged`,
+    );
+  return undefined;
 };
 
 /** The API server reads what is encoded before it takes the path apart: `%2F` is a step's end there. */
