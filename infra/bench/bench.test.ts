@@ -9,14 +9,25 @@ import { decideCase, reviewOf } from "../cases.ts";
 import { openSigner } from "../keys.ts";
 import { catalogueFolder, readRule } from "../registry.ts";
 import { coldStarts } from "./cold.ts";
-import { ratioOf } from "./ratios.ts";
+import { inTurn, ratioOf } from "./ratios.ts";
 import { reviewOfPod } from "./reviews.ts";
+import { scriptedStarts } from "./scripted.ts";
 import { firstThatAsks } from "./written.ts";
 
 describe("bench", () => {
   it("says the median, and between what eight of ten ratios lie", () => {
     assert.deepEqual(ratioOf([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
     assert.deepEqual(ratioOf([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
+  });
+
+  it("takes turns, and says what the second takes over what the first does", async () => {
+    const asked: number[] = [];
+    const taking = (time: number) => async () => {
+      asked.push(time);
+      return time;
+    };
+    assert.deepEqual(await inTurn(3, taking(2), taking(6)), [3, 3, 3]);
+    assert.deepEqual(asked, [6, 2, 2, 6, 6, 2, 2, 6]);
   });
 
   for (const bytes of [5_000, 50_000, 1_000_000])
@@ -26,12 +37,21 @@ describe("bench", () => {
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
     });
 
-  it("starts a rule with what makes it ask, not with a case that it answers by itself", async () => {
-    const name = "owner-references-permission-enforcement";
+  const firstOf = async (name: string) => {
     const listed = await readRule(join(catalogueFolder, name), name);
     const { entry } = (await firstThatAsks(listed)) ?? {};
     assert.ok(entry);
+    return { listed, entry };
+  };
+
+  it("starts a rule with what makes it ask, not with a case that it answers by itself", async () => {
+    const { listed, entry } = await firstOf("owner-references-permission-enforcement");
     await assert.rejects(decideCase(listed, entry, reviewOf(listed, entry), unconnected("bench")), /no connection/);
+  });
+
+  it("does not take the evaluation of a script for asking", async () => {
+    const { entry } = await firstOf("policy-admission");
+    assert.doesNotMatch(JSON.stringify(entry), /"cue":/);
   });
 
   it("starts rules cold: those that ask beside one read by hand, each with an answer", async () => {
@@ -48,6 +68,16 @@ describe("bench", () => {
           ["namespace-exists", true, 1],
         ],
       );
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it("starts a rule with a script, beside the package that CUE comes from, each with an answer", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-scripted-"));
+    try {
+      const [ratio = 0, ...more] = await scriptedStarts(await openSigner(folder), folder, 1);
+      assert.ok(ratio > 0 && more.length === 0);
     } finally {
       await rm(folder, { recursive: true });
     }

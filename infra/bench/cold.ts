@@ -76,8 +76,8 @@ export const coldStarts = async (
 const byHand = "by-hand";
 const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
 
-/** Something to compare with, beside an event that it doesn't look at. */
-const handler = async (folder: string, code: string) => {
+/** Something to compare with, beside an event. */
+export const handler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
   await writeFile(join(folder, "event.json"), JSON.stringify(eventOf("/", reviewOfPod(5_000))));
@@ -103,7 +103,7 @@ const bodyOf = ({ request }: Review) =>
 const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));
 
 /** Milliseconds until a fresh Node has answered. The last byte it prints says whether it did. */
-const firstAnswer = (folder: string, event: string, publicKey: string) =>
+export const firstAnswer = (folder: string, event: string, publicKey: string) =>
   new Promise<number>((resolve, reject) => {
     const start = performance.now();
     const child = spawn(process.execPath, [script, join(folder, "index.cjs"), event], {

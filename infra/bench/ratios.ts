@@ -15,3 +15,19 @@ export const quantiles = (values: readonly number[], shares: readonly number[]):
   const sorted = values.toSorted((one, other) => one - other);
   return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
 };
+
+/** What the second takes over what the first does, once a round; a fifth more rounds come before, and warm up. */
+export const inTurn = async (
+  rounds: number,
+  one: () => Promise<number>,
+  other: () => Promise<number>,
+): Promise<number[]> => {
+  const ratios: number[] = [];
+  for (let round = -Math.ceil(rounds / 5); round < rounds; round++) {
+    // Who goes first is swapped from round to round.
+    const [first, second] = round % 2 === 0 ? [one, other] : [other, one];
+    const [before, after] = [await first(), await second()];
+    if (round >= 0) ratios.push(first === one ? after / before : before / after);
+  }
+  return ratios;
+};

@@ -20,11 +20,11 @@ export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined>
     const review = reviewOf(listed, entry);
     let asked = false;
     const world = recorded(entry.needs ?? {});
-    // Binding a rule's needs looks at all of these; only who calls one asks.
+    // Binding a rule's needs looks at all of these; only who calls one asks, and nobody is asked who counts or evaluates.
     const calls = Object.entries(world).map(([verb, ask]) => [
       verb,
       (...args: unknown[]) => {
-        asked = true;
+        asked ||= verb !== "cue" && verb !== "count";
         return Reflect.apply(ask, world, args);
       },
     ]);

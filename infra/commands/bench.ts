@@ -16,6 +16,7 @@ import { readCatalogue } from "../registry.ts";
 interface Results {
   handler?: Result[];
   cold?: Result[];
+  policies?: Result[];
   reads?: Reads;
   added?: Creates;
   chains?: Creates;
@@ -35,11 +36,12 @@ interface Result {
   kilobytes?: { bundle: number; bar: number };
 }
 
-type Section = "handler" | "cold" | "reads" | "added" | "chains";
+type Section = "handler" | "cold" | "policies" | "reads" | "added" | "chains";
 
 /** How many rounds there are where nobody says. */
-const usual: Record<Section, number> = { handler: 100, cold: 15, reads: 100, added: 1500, chains: 300 };
+const usual: Record<Section, number> = { handler: 100, cold: 15, policies: 20, reads: 100, added: 1500, chains: 300 };
 const sections = Object.keys(usual) as Section[];
+const withServer: readonly string[] = ["reads", "added", "chains"] satisfies Section[];
 
 export default {
   summary:
@@ -66,12 +68,14 @@ export default {
     // Loaded here, for the overview of verbs does without what tests are made of.
     const { findBinaries } = await import("../../test/cluster/binaries.ts");
     const { findGoWebhook } = await import("../../test/bench/controller-runtime.ts");
+    const { findKinitiras } = await import("../../test/bench/kinitiras.ts");
     const { addedLatency } = await import("../../test/bench/added.ts");
     const { chainLatency } = await import("../../test/bench/chains.ts");
+    const { policyRatios } = await import("../../test/bench/policies.ts");
     const { readLatency } = await import("../../test/bench/reads.ts");
     const [binaries, goWebhook] = [await findBinaries(), await findGoWebhook()];
     const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
-    if (!binaries && only !== undefined && only !== "handler" && only !== "cold") throw new Complaint(missing, 3);
+    if (!binaries && withServer.includes(only ?? "")) throw new Complaint(missing, 3);
 
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     const results: Results = { leftOut: [] };
@@ -91,6 +95,12 @@ export default {
           leaveOut("cold starts are without rules that keep a ledger or ask only outside the cluster: nobody is there");
           results.cold = await ofColdStarts(signer, folder, times);
           say(intoTable("COLD START, over an empty handler", results.cold));
+        } else if (name === "policies") {
+          const program = await findKinitiras();
+          if (!program)
+            leaveOut("kinitiras is left out, for its engine is not here: node test/bench/kinitiras.ts builds it");
+          results.policies = await policyRatios(signer, folder, program, times);
+          say(intoTable("POLICIES", results.policies));
         } else if (!binaries) {
           leaveOut(`${name} is left out, for ${missing}`);
         } else if (name === "reads") {
@@ -157,7 +167,7 @@ const ofColdStarts = async (signer: Signer, folder: string, rounds: number): Pro
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = ratioOf(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
-    const [bar, most] = asks ? [1.8, runsScripts.has(name) ? 100 : 60] : [1.3, 20];
+    const [bar, most] = asks ? [1.8, runsScripts.has(name) ? 95 : 60] : [1.3, 20];
     return {
       what: asks ? `${name}, asking` : name,
       ratio,

@@ -1,11 +1,14 @@
 import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { access, cp, mkdir, mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { Policy } from "#lib/policy/kinds.ts";
+import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { cacheFolder } from "../cluster/binaries.ts";
 
 const here = fileURLToPath(new URL("kinitiras/", import.meta.url));
@@ -20,9 +23,9 @@ export interface Evaluations {
 
 /** What is to be evaluated, from the object's bytes to the patch's, so many times. */
 export interface Question {
-  policies: object[];
-  object: object;
-  operation: string;
+  policies: Policy[];
+  object: KubernetesObject;
+  operation: Operation;
   rounds: number;
 }
 
@@ -62,18 +65,34 @@ export const buildKinitiras = async (checkout: string | undefined): Promise<stri
   return program;
 };
 
-/** Starts it, to be asked one thing after the other. */
-export const startKinitiras = (program: string) => {
-  const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"] });
+/** A process that evaluates policies, and is asked one thing after the other. */
+export interface Evaluator {
+  ask(question: Question): Promise<Evaluations>;
+  stop(): Promise<void>;
+}
+
+export const startKinitiras = async (program: string): Promise<Evaluator> => started(program, []);
+
+/** The same of our own. */
+export const startPolicies = async (): Promise<Evaluator> =>
+  started(process.execPath, [fileURLToPath(new URL("evaluator.ts", import.meta.url))]);
+
+const started = (program: string, args: string[]): Evaluator => {
+  const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
+  const ended = once(child, "close");
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   return {
     async ask(question: Question): Promise<Evaluations> {
       child.stdin.write(`${JSON.stringify(question)}\n`);
       const { value, done } = await answers.next();
-      if (done) throw new Error("the program that times kinitiras ended");
+      if (done) throw new Error(`${program} ended, and was asked about ${JSON.stringify(question).slice(0, 500)}`);
       return JSON.parse(value);
     },
-    stop: () => void child.kill(),
+    // It ends with its standard input, even if we end by surprise.
+    stop: async () => {
+      child.stdin.end();
+      await ended;
+    },
   };
 };
 

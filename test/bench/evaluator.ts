@@ -1,0 +1,44 @@
+import { createInterface } from "node:readline";
+import { evaluate } from "#lib/cue/engine.ts";
+import { draft } from "#lib/patch.ts";
+import { bookOf } from "#lib/policy/book.ts";
+import type { Policy, Reach } from "#lib/policy/kinds.ts";
+import { override } from "#lib/policy/override.ts";
+import { validate } from "#lib/policy/validate.ts";
+import { frozen } from "#lib/settings.ts";
+import type { Evaluations, Question } from "./kinitiras.ts";
+
+// The process in which our own evaluation of policies is timed, asked and answering as the one in Go beside it.
+
+const alone = async () => {
+  throw new Error("nothing is asked here");
+};
+const reach: Reach = { get: alone, first: alone, fetch: alone, process: alone, cue: evaluate };
+
+/** From the object's bytes to the patch's. */
+const evaluation = async (policies: readonly Policy[], text: string, operation: Question["operation"]) => {
+  const { value, changes } = draft(JSON.parse(text));
+  const [book, subject] = [bookOf(policies), { operation, object: value }];
+  await override(book, subject, reach);
+  const { denied } = await validate(book, subject, reach);
+  return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
+};
+
+const answer = async ({ policies, object, operation, rounds }: Question): Promise<Evaluations> => {
+  const [text, nanoseconds] = [JSON.stringify(object), [] as number[]];
+  frozen(policies);
+  for (let round = 1; ; round++) {
+    const begun = process.hrtime.bigint();
+    const { patch, denied } = await evaluation(policies, text, operation);
+    nanoseconds.push(Number(process.hrtime.bigint() - begun));
+    if (round >= rounds)
+      return { nanoseconds, ...(patch && { patch: JSON.parse(patch) }), ...(denied !== undefined && { denied }) };
+  }
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const answered = await answer(JSON.parse(line)).catch((error): Evaluations => {
+    return { nanoseconds: [], error: String(error) };
+  });
+  process.stdout.write(`${JSON.stringify(answered)}\n`);
+}
