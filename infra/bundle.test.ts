@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import type { Share } from "#lib/endpoint.ts";
 import type { GroupShare } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
@@ -183,6 +185,19 @@ describe("bundle", () => {
     const plain = await bundle(rule, shared("plain"), out("plain"));
     assert.equal(plain.scripts, false);
     assert.deepEqual(Object.keys(unzip(await readFile(out("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
+  });
+
+  it("starts CUE when it loads, where reviews can't do without", async () => {
+    const more = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
+    const rule = await telltale("starting", "validate", more);
+    const startedBy = async (any: string) => {
+      await bundle(rule, { ...shareWith({ any }), rule: "starting" }, out(any));
+      const code = `let started = 0;
+        process.on("worker", () => started++).on("exit", () => console.log(started));
+        require(${JSON.stringify(out(`${any}/starting/index.cjs`))});`;
+      return (await promisify(execFile)(process.execPath, ["--eval", code])).stdout;
+    };
+    assert.deepEqual([await startedBy("awaited"), await startedBy("perhaps")], ["1\n", "0\n"]);
   });
 
   it("takes from its packages what it uses, and loads no more of Node than it must", async () => {

@@ -44,11 +44,11 @@ export interface Bundle {
 const root = fileURLToPath(new URL("..", import.meta.url));
 
 /**
- * Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 100 for one that runs what others
+ * Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 95 for one that runs what others
  * wrote, 3 more for each of a group.
  */
 const budgetOf = (listed: Listed) =>
-  ((runsScripts(listed) ? 100 : asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
+  ((runsScripts(listed) ? 95 : asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
 
 const runsScripts = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
@@ -144,6 +144,9 @@ const entry = (listed: Listed, share: Share, connections: Record<string, Connect
           `import { worlds } from ${specifier(join(root, "lib/cluster/live.ts"))};`,
         ]
       : []),
+    ...(startsScripts(listed, share)
+      ? [`import { warm } from ${specifier(join(root, "lib/cue/engine.ts"))};`, "warm();"]
+      : []),
     `module.exports = { handler: ${what}(${of}, ${parsed(share)}${host}) };`,
   ].join("\n");
 };
@@ -165,6 +168,10 @@ const secretsOf = (listed: Listed, share: Share): SecretPlace[] =>
 /** Whether CUE must go along for any cluster's sake. */
 const usesScripts = (listed: Listed, share: Share): boolean =>
   needsIn(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
+
+/** Whether CUE is started with it, so that the first script needn't wait for all of that. */
+const startsScripts = (listed: Listed, share: Share): boolean =>
+  needsIn(listed, share).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
 /** Each of its needs under each cluster's settings, wherever it is on. */
 const needsIn = ({ rule, members }: Listed, { clusters }: Share) =>

@@ -2,9 +2,9 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
-import { parseDocument } from "yaml";
+import { type Document, parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
-import { type Recorded, recorded } from "#lib/recorded.ts";
+import { plural, type Recorded, recorded } from "#lib/recorded.ts";
 import {
   check,
   type KubernetesObject,
@@ -16,7 +16,7 @@ import {
 } from "#lib/review.ts";
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
-import { Complaint } from "./complaint.ts";
+import { Complaint, sentenceOf } from "./complaint.ts";
 import { asVariant } from "./entry.ts";
 import type { Listed } from "./registry.ts";
 
@@ -29,7 +29,7 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** UPDATE where there is an oldObject, else CREATE. */
   operation?: Operation;
-  /** The first that the rule matches, unless said otherwise: `pods`, `deployments/scale`. */
+  /** Of those that the rule matches the object's own, or else the first, unless said otherwise: `pods`, `deployments/scale`. */
   resource?: string;
   namespace?: string;
   user?: UserInfo;
@@ -42,6 +42,8 @@ export interface Case {
   becomes?: KubernetesObject;
   admitted?: true;
   refused?: string;
+  /** Of policies: the sentence with which their evaluation fails. */
+  fails?: string;
   /** 403 and Forbidden, unless said otherwise. */
   code?: number;
   reason?: string;
@@ -65,32 +67,51 @@ const members = new Set([
     "needs",
     "now",
   ],
-  ...["becomes", "admitted", "refused", "code", "reason", "warnings", "audit"],
+  ...["code", "reason", "warnings", "audit"],
 ]);
 
+/** One of these is said of what comes out. */
+const outcomes = ["becomes", "admitted", "refused"];
+
 /** The cases of a rule, in the order in which they stand. */
-export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[]> => {
-  const file = `functions/${name}/cases.yaml`;
-  const document = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"));
+export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[]> =>
+  casesIn(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
+
+/** The cases in a file's text, where they judge in one of these phases; `fails` among what can come out is for some. */
+export const casesIn = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
+  const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
-  // Many share an object; nobody attacks us with our own file.
-  const cases: unknown = document.toJS({ maxAliasCount: -1 });
+  const possible = [...outcomes, ...more];
+  const cases = shared(document, file);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
   for (const entry of cases) {
     if (typeof entry?.name !== "string")
       throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
     const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    for (const key of Object.keys(entry)) if (!members.has(key)) throw wrong(`has an unknown member ${key}`);
+    for (const key of Object.keys(entry))
+      if (!members.has(key) && !possible.includes(key)) throw wrong(`has an unknown member ${key}`);
     const phase = phaseOf(entry);
     if (!phases.includes(phase)) throw wrong(`says ${phase}, which the rule does not have`);
     if ("mutate" in entry === "validate" in entry) throw wrong("must say either mutate or validate");
-    const expected = ["becomes", "admitted", "refused"].filter((key) => key in entry);
-    if (expected.length !== 1) throw wrong("must say one of becomes, admitted and refused");
+    const expected = possible.filter((key) => key in entry);
+    if (expected.length !== 1) throw wrong(`must say one of ${spoken(possible)}`);
     if ("validate" in entry && "becomes" in entry) throw wrong("can't become anything where it is validated");
   }
   return cases;
 };
+
+/** Many share an object; nobody attacks us with our own file. */
+const shared = (document: Document, file: string): unknown => {
+  try {
+    return document.toJS({ maxAliasCount: -1 });
+  } catch (error) {
+    // An alias to nowhere.
+    throw new Complaint(`${file}: ${sentenceOf(error)}`);
+  }
+};
+
+const spoken = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
 export const phaseOf = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
 
@@ -109,7 +130,9 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const oldObject = operation === "DELETE" ? given : entry.oldObject;
   const { rule: facet, settings } = facetOf(rule, entry);
   const matches = inPhase(facet.match, phase, settings) ?? [];
-  const path = entry.resource ?? matches[0]?.resources[0] ?? "";
+  const ownPlural = given?.kind && plural(given.kind);
+  const possible = matches.flatMap(({ resources }) => resources);
+  const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // What the match leaves open, the object may say.
@@ -233,9 +256,20 @@ export const differences = (entry: Case, { outcome }: Decision): string[] => {
     ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
     ...(status === undefined ? [] : differs("the reason", entry.reason ?? "Forbidden", status.reason)),
     ...(entry.mutate && entry.refused === undefined
-      ? differs("the object", entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
+      ? unlike(entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
       : []),
     ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
     ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
   ];
+};
+
+/** Where an object isn't as it was expected, place by place: most of a large one is. */
+const unlike = (expected: object, actual: unknown): string[] => {
+  if (isDeepStrictEqual(expected, actual)) return [];
+  const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {
+    const wanted: unknown = found.op === "add" ? undefined : jsonPatch.getValueByPointer(expected, path);
+    const present = "value" in found ? JSON.stringify(found.value) : "nothing";
+    return `the object has ${present} at ${path}, not ${JSON.stringify(wanted) ?? "nothing"}`;
+  });
+  return places.length > 0 ? places : [`the object is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
 };

@@ -23,6 +23,8 @@ export interface Command {
 /** Values by option; those with a default are always there. */
 export interface Options {
   text(name: string): string | undefined;
+  /** Of one that may be given several times. */
+  texts(name: string): string[];
   flag(name: string): boolean;
   number(name: string): number | undefined;
 }
@@ -92,6 +94,7 @@ const parse = (
 const optionsOf = (values: Record<string, unknown>): Options => {
   return {
     text: (name) => (values[name] === undefined ? undefined : String(values[name])),
+    texts: (name) => [values[name] ?? []].flat().map(String),
     flag: (name) => values[name] === true,
     number: (name) => {
       if (values[name] === undefined) return undefined;

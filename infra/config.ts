@@ -75,6 +75,15 @@ export const readConfig = async (file: string, catalogue: Listed[]): Promise<Con
   return parseConfig(text, catalogue, name, new Map(await Promise.all(found)));
 };
 
+/** The files and folders of manifests that a postern.yaml names, for settings of these rules or in a cluster's place. */
+export const placesNamed = async (file: string, catalogue: Listed[]): Promise<string[]> => {
+  const text = await readFile(file, "utf8");
+  const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+  const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
+  const all = [...placesIn(text, catalogue), ...standing.filter((one) => typeof one === "string")];
+  return [...new Set(all.map((place) => placeOf(place, dirname(file))))];
+};
+
 /** Where settings of these rules name files or folders; whatever else is wrong with the text is said later. */
 const placesIn = (text: string, catalogue: Listed[]): string[] => {
   const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());

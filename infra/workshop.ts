@@ -1,11 +1,11 @@
-import { type FSWatcher, watch } from "node:fs";
+import { type FSWatcher, type WatchListener, watch } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { endpoint, type Host } from "#lib/endpoint.ts";
 import { group } from "#lib/group.ts";
-import { type Config, readConfig, servedRules, shareOf } from "./config.ts";
+import { type Config, placesNamed, readConfig, servedRules, shareOf } from "./config.ts";
 import type { Handler } from "./gateway.ts";
 import { groupShareOf } from "./groups.ts";
 import { catalogueFolder, type Listed, readCatalogue } from "./registry.ts";
@@ -35,16 +35,22 @@ export const handlerOf = (config: Config, listed: Listed, host: Host): Handler =
 
 let generation = 0;
 
-/** Calls back after every change of a rule or of postern.yaml, one call after the other; rules are then read anew. */
+/**
+ * Calls back after every change of a rule, of postern.yaml or of manifests that it names, one call after the other; rules are
+ * then read anew.
+ */
 export const watchWorkshop = (file: string, changed: () => Promise<void>): (() => void) => {
   const rules = pathToFileURL(catalogueFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {
       const found = next(specifier, context);
-      return found.url.startsWith(rules) ? { ...found, url: `${found.url.split("?")[0]}?${generation}` } : found;
+      return generation > 0 && found.url.startsWith(rules)
+        ? { ...found, url: `${found.url.split("?")[0]}?${generation}` }
+        : found;
     },
   });
   let watchers: FSWatcher[] = [];
+  let places: string[] = [];
   let timer: NodeJS.Timeout | undefined;
   let last = Promise.resolve();
   const reload = async () => {
@@ -62,12 +68,20 @@ export const watchWorkshop = (file: string, changed: () => Promise<void>): (() =
   // Folders, not files: editors replace a file by another. Not recursively: Node loses replaced files there.
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
+    // While one of them is broken, those that it was about before.
+    places = await readCatalogue()
+      .then((catalogue) => placesNamed(file, catalogue))
+      .catch(() => places);
+    const below = (await Promise.all(places.map(foldersIn))).flat();
     close();
     watchers = [
       watch(dirname(resolve(file)), (_, name) => name === basename(file) && soon()),
       ...[catalogueFolder, ...folders.map(({ name }) => join(catalogueFolder, name))].map((folder) =>
         watch(folder, soon),
       ),
+      ...below.flatMap((folder) => watchAt(folder, soon)),
+      // One that goes away may come back.
+      ...places.flatMap((place) => watchAt(dirname(place), (_, name) => name === basename(place) && soon())),
     ];
     // A folder that is removed takes its watcher along; the catalogue's own tells of it.
     for (const watcher of watchers) watcher.on("error", () => watcher.close());
@@ -81,4 +95,20 @@ export const watchWorkshop = (file: string, changed: () => Promise<void>): (() =
     close();
     hooks.deregister();
   };
+};
+
+/** A folder and all below it; none of what is a file, or isn't there. */
+const foldersIn = async (place: string): Promise<string[]> => {
+  const entries = await readdir(place, { recursive: true, withFileTypes: true }).catch(() => undefined);
+  const inner = entries?.filter((entry) => entry.isDirectory()).map(({ parentPath, name }) => join(parentPath, name));
+  return inner === undefined ? [] : [place, ...inner];
+};
+
+const watchAt = (folder: string, heard: WatchListener<string>): FSWatcher[] => {
+  try {
+    return [watch(folder, heard)];
+  } catch {
+    // It isn't there; postern.yaml is read with a complaint about that.
+    return [];
+  }
 };

@@ -3,8 +3,9 @@ import { basename, join, relative } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
-import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { Recorded } from "#lib/recorded.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { describedWorld, servedAmong, servedAs } from "./served.ts";
 
 type Objects = NonNullable<Recorded["objects"]>;
 
@@ -13,11 +14,11 @@ export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover"
 
 /** A cluster as manifests have it: all there is in a folder, and the namespaces that no cluster is without. */
 export const writtenCluster = (objects: Objects): Written => {
-  const { get, list, create } = recorded({ objects: [...born, ...objects] });
-  const unknown = async () => {
-    throw new Failure(503, "manifests don't say who may do what, or which kinds there are; only a cluster does");
+  const { get, list, create, discover } = describedWorld({ objects: [...born, ...objects] });
+  const may = async () => {
+    throw new Failure(503, "manifests don't say who may do what; only a cluster does");
   };
-  return { get, list, create, may: unknown, discover: unknown };
+  return { get, list, create, discover, may };
 };
 
 const born: Objects = ["default", "kube-node-lease", "kube-public", "kube-system"].map((name) => {
@@ -26,7 +27,12 @@ const born: Objects = ["default", "kube-node-lease", "kube-public", "kube-system
 });
 
 /** Every object in the YAML and JSON files below a folder. What says no namespace and needs one is in `default`. */
-export const readManifests = async (folder: string): Promise<Objects> => (await filesIn(folder)).flatMap(objectsIn);
+export const readManifests = async (folder: string): Promise<Objects> =>
+  atHome((await filesIn(folder)).flatMap(objectsIn));
+
+/** Values as the objects that they must be, each in its namespace; `place` is where they stand. */
+export const objectsAmong = (values: readonly unknown[], place: string): Objects =>
+  atHome(values.map((value, index) => objectOf(value, `${place}[${index}]`)));
 
 /** A file of YAML or JSON, and what its documents hold; one that is empty holds null. */
 export interface File {
@@ -59,7 +65,12 @@ const readOne = async (file: string, name: string): Promise<File> => {
   const values = documents.map((document, index): unknown => {
     const [broken] = document.errors;
     if (broken) throw new Complaint(`${name}, document ${index + 1}, is no YAML: ${broken.message}`);
-    return document.toJS();
+    try {
+      return document.toJS();
+    } catch (error) {
+      // Aliases to nowhere, or without end.
+      throw new Complaint(`${name}, document ${index + 1}, is no YAML: ${sentenceOf(error)}`);
+    }
   });
   return { name, documents: values };
 };
@@ -77,14 +88,14 @@ const objectOf = (value: unknown, place: string): Objects[number] => {
   if (typeof apiVersion !== "string" || typeof kind !== "string" || typeof Object(metadata).name !== "string")
     throw new Complaint(`${place} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
   // Checked above.
-  const object = value as Objects[number];
-  const { namespace } = object.metadata;
-  return namespace === undefined && isNamespaced(apiVersion, kind)
-    ? { ...object, metadata: { ...object.metadata, namespace: "default" } }
-    : object;
+  return value as Objects[number];
 };
 
-const isNamespaced = (apiVersion: string, kind: string) =>
-  apiVersion === "v1"
-    ? !["Namespace", "Node", "PersistentVolume"].includes(kind)
-    : ["apps/v1", "batch/v1"].includes(apiVersion);
+const atHome = (objects: Objects): Objects => {
+  const served = servedAmong(objects);
+  return objects.map((object) =>
+    object.metadata.namespace === undefined && servedAs(served, object)?.namespaced
+      ? { ...object, metadata: { ...object.metadata, namespace: "default" } }
+      : object,
+  );
+};

@@ -176,6 +176,8 @@ export interface Need<Answer> {
   secrets?(settings: object): SecretPlace[];
   /** Whether it is of any use under these settings; it is, if not said. */
   isUsed?(settings: object): boolean;
+  /** Whether it will be used as soon as there is a review, so that what takes time to start should start before one. */
+  isAwaited?(settings: object): boolean;
   bind(world: World, rule: string): Answer;
 }
 
@@ -279,11 +281,18 @@ export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<Ht
   bind: (world) => (request) => world.aws(action, request),
 });
 
-/** Evaluates CUE; CUE goes along with the rule where it is used under some cluster's settings. */
-export const cue = <Settings>(isUsed?: (settings: Settings) => boolean): Need<World["cue"]> => ({
+/**
+ * Evaluates CUE; CUE goes along with the rule where it is used under some cluster's settings, and starts with it where it
+ * is awaited under some.
+ */
+export const cue = <Settings>(
+  isUsed?: (settings: Settings) => boolean,
+  isAwaited?: (settings: Settings) => boolean,
+): Need<World["cue"]> => ({
   verb: "cue",
   // As for https.
   ...(isUsed && { isUsed: (settings) => isUsed(settings as Settings) }),
+  ...(isAwaited && { isAwaited: (settings) => isAwaited(settings as Settings) }),
   bind: (world) => (source) => world.cue(source),
 });
 

@@ -7,6 +7,9 @@ import { addedLatency } from "./bench/added.ts";
 import { chainLatency } from "./bench/chains.ts";
 import { findGoWebhook } from "./bench/controller-runtime.ts";
 import type { Comparison, Measured } from "./bench/creates.ts";
+import { engineRatios } from "./bench/engines.ts";
+import { policyGrowth } from "./bench/growth.ts";
+import { findKinitiras } from "./bench/kinitiras.ts";
 import { readLatency } from "./bench/reads.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 
@@ -68,5 +71,30 @@ describe("postern bench, through an API server", { skip: isHere ? false : missin
     assert.ok(binaries);
     const { warm, sideBySide, read, first } = await readLatency(binaries, 2);
     for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
+  });
+});
+
+describe("postern bench, of policies", async () => {
+  it("measures how many there are, each time with a patch that has as much in it as there are policies for a pod", async () => {
+    const growth = await policyGrowth(1);
+    assert.equal(growth.length, 8);
+    for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
+  });
+
+  const program = await findKinitiras();
+  const skip = program ? false : "kinitiras' engine is not here: node test/bench/kinitiras.ts builds it";
+  it("measures them beside kinitiras' own engine, which decides alike", { skip }, async () => {
+    const engines = await engineRatios(program ?? "", 1);
+    assert.deepEqual(
+      engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
+      [
+        ["a template that changes", 1],
+        ["plaintext", 1],
+        ["origin", 1],
+        ["a template that refuses", 1],
+        ["a script", undefined],
+      ],
+    );
+    for (const { what, ratio } of engines) assert.ok(ratio.median > 0, what);
   });
 });

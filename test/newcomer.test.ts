@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
@@ -135,6 +136,101 @@ describe("a newcomer", () => {
     await writeFile(rule, first);
     await gateway.says(/reloaded: [\s\S]*reloaded: /);
 
+    assert.equal(await gateway.stop(), 0);
+  });
+
+  it("tests a policy by cases, as the README has it", async () => {
+    const [, section = ""] = (await readFile(join(here, "README.md"), "utf8")).split("## Testing policies\n");
+    const [policy = "", cases = "", commands = "", printed = ""] = [...section.matchAll(/```\w*\n(.*?)```/gs)].map(
+      ([, block]) => block ?? "",
+    );
+    await mkdir(join(copy, "policies"));
+    await writeFile(join(copy, "policies/team.yaml"), policy);
+    await writeFile(join(copy, "team.cases.yaml"), cases);
+    const [explained, tested] = await Promise.all(
+      commands
+        .trim()
+        .split("\n")
+        .map((line) => postern(...line.split(" ").slice(2))),
+    );
+    assert.match(explained?.stdout ?? "", /^ClusterOverridePolicy team\n/);
+    assert.deepEqual(tested, { code: 0, stdout: printed, stderr: "" });
+    await rm(join(copy, "policies"), { recursive: true });
+  });
+
+  it("sees an edit of a policy and of manifests at the next review, and keeps what was there while one is broken", async () => {
+    const template = (path: string) => ({
+      ...{ type: "annotations", operation: "add", path },
+      valueRef: {
+        from: "k8s",
+        path: "data.of",
+        k8s: { apiVersion: "v1", kind: "ConfigMap", name: "a", namespace: "b" },
+      },
+    });
+    const policy = (path: string) =>
+      JSON.stringify({
+        ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "a" } },
+        spec: {
+          resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
+          overrideRules: [{ overriders: { template: template(path) } }],
+        },
+      });
+    const map = (of: string) =>
+      JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "b" }, data: { of } });
+    // At once: half of a file is another file.
+    const write = async (file: string, text: string) => {
+      await mkdir(dirname(join(copy, file)), { recursive: true });
+      await writeFile(join(copy, "half"), text);
+      await rename(join(copy, "half"), join(copy, file));
+    };
+    await write(
+      "watched.yaml",
+      "rules: { policy-override: { settings: { policies: own/ } } }\nclusters: { paper: { connect: { manifests: paper/ } } }\n",
+    );
+    await write("own/deep/a.json", policy("first"));
+    await write("paper/map.json", map("one"));
+    const gateway = await serve("--watch", "--config", "watched.yaml");
+    const url = (await gateway.says(/https:\S+\/policy-override\/mutate/)).trim();
+    const patch = async () => {
+      const { body } = await review(url);
+      return Buffer.from(JSON.parse(body).response?.patch ?? "", "base64").toString() || body;
+    };
+    const times = (count: number, what: string) => gateway.says(new RegExp(`(?:${what}[^]*){${count}}`));
+    assert.match(await patch(), /"first":"one"/);
+
+    await write("own/deep/a.json", policy("second"));
+    await times(1, " reloaded: policy-override");
+    assert.match(await patch(), /"second":"one"/);
+    await write("own/deep/a.json", policy(""));
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*deep/a.json: ClusterOverridePolicy a: .*path");
+    assert.match(await patch(), /"second":"one"/);
+    await write("own/deep/a.json", policy("third"));
+    await times(2, " reloaded: policy-override");
+    assert.match(await patch(), /"third":"one"/);
+
+    await write("paper/map.json", map("two"));
+    await times(3, " reloaded: policy-override");
+    assert.match(await patch(), /"third":"two"/);
+    await write("paper/map.json", "{");
+    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json, document 1");
+    assert.match(await patch(), /"third":"two"/);
+    await rm(join(copy, "own"), { recursive: true });
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
+    assert.match(await patch(), /"third":"two"/);
+    await write("paper/map.json", map("three"));
+    await write("own/b.json", policy("last"));
+    await times(4, " reloaded: policy-override");
+    // The folder may be seen before what is in it.
+    for (let tries = 0; tries < 100 && !(await patch()).includes('"last"'); tries += 1) await wait(50);
+    assert.match(await patch(), /"last":"three"/);
+
+    const config = await readFile(join(copy, "watched.yaml"), "utf8");
+    await write("more/a.json", "{");
+    await write("watched.yaml", config.replace("own/", "more/"));
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json, document 1, is no YAML");
+    await write("more/a.json", policy("other"));
+    for (let tries = 0; tries < 100 && !(await patch()).includes('"other"'); tries += 1) await wait(50);
+    assert.match(await patch(), /"other":"three"/);
     assert.equal(await gateway.stop(), 0);
   });
 

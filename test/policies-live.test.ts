@@ -12,7 +12,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import type { Answer, Client } from "./cluster/client.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
-import { applyAs, collectionOf, type Manifest, of, pod, said, serveKinds, writes } from "./cluster/policies.ts";
+import { applyAs, collectionOf, type Manifest, of, pathOf, pod, said, serveKinds, writes } from "./cluster/policies.ts";
 import { until } from "./cluster/postern.ts";
 
 // Policies in a real cluster, set up by the commands that the READMEs give: the kinds as they are, Postern served with
@@ -158,6 +158,28 @@ describe("policies on a real API server", { skip: binaries ? false : missing }, 
     await soon(pod("a"), (answer) => annotation(answer, "owner") === "web");
     assert.deepEqual((await applied(of("ClusterOverridePolicy", "other", writes("other", "web")))).warnings, []);
     await remove(of("ClusterOverridePolicy", "other", {}));
+  });
+
+  it("leaves a policy as it is that is applied again as its author wrote it", async () => {
+    const spec = {
+      ...writes("again", "a"),
+      overrideRules: [...writes("again", "a").overrideRules, { overriders: {} }],
+    };
+    const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
+    const rules = { resourceSelectors: [], validateRules: [{ template: { type: "condition", condition } }] };
+    for (const policy of [of("ClusterOverridePolicy", "again", spec), of("ClusterValidatePolicy", "again", rules)]) {
+      const { body: first } = await applied(policy);
+      const { body: second } = await applied(policy);
+      assert.match(JSON.stringify(first.spec), /renderedCue/);
+      assert.deepEqual(second, first);
+      const merge = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
+      const { body: third } = await admin({ method: "PATCH", path: `${pathOf(policy)}?fieldManager=other`, ...merge });
+      assert.deepEqual(
+        [Object(third.metadata).generation, third.spec],
+        [Object(first.metadata).generation, first.spec],
+      );
+      await remove(policy);
+    }
   });
 
   it("sees a changed policy and one that is gone within ten seconds", async () => {

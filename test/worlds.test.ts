@@ -10,6 +10,7 @@ import type { World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
 import type { LabelSelector } from "#lib/rule.ts";
 import { Complaint } from "../infra/complaint.ts";
+import { servedAmong } from "../infra/served.ts";
 import { readManifests, type Written, writtenCluster } from "../infra/written.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
@@ -202,12 +203,11 @@ describe("a world in a folder of manifests", () => {
   });
 
   it("doesn't guess who may do what", async () => {
-    const sentence = /^manifests don't say who may do what, or which kinds there are; only a cluster does$/;
-    for (const ask of [() => world.may({ user, verb: "get", resource: "pods" }), () => world.discover("v1")])
-      await assert.rejects(
-        ask,
-        (error) => error instanceof Failure && error.code === 503 && sentence.test(error.message),
-      );
+    const sentence = /^manifests don't say who may do what; only a cluster does$/;
+    await assert.rejects(
+      () => world.may({ user, verb: "get", resource: "pods" }),
+      (error) => error instanceof Failure && error.code === 503 && sentence.test(error.message),
+    );
   });
 
   const manifests = async (files: Record<string, string>) => {
@@ -273,6 +273,14 @@ describe("a world behind a real API server", { skip: binaries ? false : missing 
 
   suite(() => open());
   suiteOfServers(() => open());
+
+  it("serves the kinds that manifests are taken to have, too", async () => {
+    for (const [version, served] of Object.entries(servedAmong([]))) {
+      const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
+      const sorted = [found ?? [], served].map((all) => all.toSorted((one, other) => (one.kind < other.kind ? -1 : 1)));
+      assert.deepEqual(sorted[0], sorted[1], version);
+    }
+  });
 
   it("fails where it may not create, and where what it should create isn't served", async () => {
     const credentials = { token: cluster.tokenOf("jane") };

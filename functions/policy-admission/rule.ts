@@ -3,13 +3,13 @@ import { isSame } from "#lib/objects/same.ts";
 import { completed, refusalOf } from "#lib/policy/admission.ts";
 import { warningsOf } from "#lib/policy/checks/warnings.ts";
 import { type Policy, policyGroup } from "#lib/policy/kinds.ts";
-import { hasScript } from "#lib/policy/referred.ts";
 import { renderedCondition } from "#lib/policy/rendering/condition.ts";
 import { renderedOverride } from "#lib/policy/rendering/override.ts";
 import { rule } from "#lib/rule.ts";
 import { unsent } from "./entries.ts";
 
 const settings = { scripts: true };
+const renderings = { renderedOverride, renderedCondition };
 
 /** As they are now: a policy often follows right after the entries that it needs. */
 const configurations = (resource: string) => list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
@@ -35,15 +35,13 @@ export default rule({
   },
 
   mutate(policy: Policy, { oldObject }) {
-    completed(policy, { renderedOverride, renderedCondition }, oldObject ?? undefined);
+    completed(policy, renderings, oldObject ?? undefined);
   },
 
   async validate(policy: Policy, { oldObject, settings, cue, mutating, validating, kinds }) {
     if (oldObject && isSame(policy.spec, oldObject.spec)) return;
-    if (!settings.scripts && hasScript(policy)) return "it holds a script, and the setting scripts turns them off";
-    // Without CUE, nobody could compile what templates are in it; and nobody runs it.
-    const compile = settings.scripts ? cue : async () => "{}";
-    const refuse = await refusalOf(policy, compile, oldObject ?? undefined);
+    const compile = settings.scripts ? cue : undefined;
+    const refuse = await refusalOf(policy, compile, oldObject ?? undefined, renderings);
     if (refuse !== undefined) return refuse;
     const said = await unsent(policy, kinds, policy.kind === "ClusterValidatePolicy" ? validating : mutating);
     return { warnings: [...warningsOf(policy), ...said] };

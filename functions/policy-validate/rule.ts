@@ -8,6 +8,7 @@ import {
   policyNeeds,
   policySettings,
   reachOf,
+  refusalBy,
   subjectOf,
   tell,
   telling,
@@ -36,8 +37,7 @@ export default rule({
     const said = await telling(around, () => validate(bookOf(policies), subjectOf(object, around), reachOf(around)));
     const { denied, matched } = said;
     tell(around, matched.flatMap(happenings));
-    // Upstream says nothing then, and the API server that it was without explanation.
-    return denied && (denied.reason || `ClusterValidatePolicy ${nameOf(denied.policy)} refuses it, and says no reason`);
+    return refusalBy(denied);
   },
 });
 

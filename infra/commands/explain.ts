@@ -12,7 +12,7 @@ export default {
   usage: "[RULE]",
   options: {
     config: common.config,
-    policy: { type: "string", value: "FILE", says: "explain the policies of this file, and not a rule" },
+    policy: { type: "string", value: "FILE", says: "explain the policies of this file or folder, and not a rule" },
     output: common.output,
   },
 
@@ -38,11 +38,11 @@ export default {
 
 /** Loaded when it is asked for, with all that evaluates scripts. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
-  const [{ explainFile, written }, { evaluate }] = await Promise.all([
+  const [{ explainAll, readPolicies, written }, { evaluate }] = await Promise.all([
     import("../policies/explained.ts"),
     import("#lib/cue/engine.ts"),
   ]);
-  const all = await explainFile(file, (source) => evaluate(source));
+  const all = await explainAll(await readPolicies([file]), (source) => evaluate(source));
   print(asJson ? `${JSON.stringify(all, null, 2)}\n` : all.map(written).join("\n"));
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };

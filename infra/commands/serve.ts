@@ -15,6 +15,7 @@ import { openGateway } from "../gateway.ts";
 import { openCertificate, openSigner, type Signer } from "../keys.ts";
 import type { Listed } from "../registry.ts";
 import { openWorkshop, type Workshop, watchWorkshop } from "../workshop.ts";
+import type { Written } from "../written.ts";
 
 export default {
   summary: "Serves the rules of postern.yaml over HTTPS on this machine, as Lambda would.",
@@ -27,7 +28,7 @@ export default {
       says: "where to listen, and a name in the certificate",
     },
     port: { type: "string", value: "PORT", default: "8443", says: "0 for any that is free" },
-    watch: { type: "boolean", says: "take up a changed rule or postern.yaml at once" },
+    watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
   },
 
   async run({ options }) {
@@ -47,12 +48,17 @@ export default {
       journal: (report: Report) => print(lineOf(report)),
     };
 
+    let standing: ReadonlyMap<string, Written> = new Map();
     const open = async () => {
       const opened = await openWorkshop(file, surroundings);
       // A rule that is grouped and validates stands there twice.
       const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
       const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
+      const isLost = (name: string) => opened.config.clusters.get(name)?.connect?.manifests && !written.has(name);
+      // What a folder held before is better than nothing.
+      if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
       for (const fault of faults) print(`${fault}\n`);
+      standing = written;
       const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
       world = (cluster, milliseconds) => {
         const manifests = written.get(cluster);

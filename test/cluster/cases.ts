@@ -31,6 +31,7 @@ import { bootCluster, type Cluster } from "./cluster.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
 import { outcomes } from "./outcomes.ts";
 import { type Port, portsAmong } from "./parity.ts";
+import { serveKinds } from "./policies.ts";
 import { kindOf, type Manifests, noticed, register, serveRules } from "./postern.ts";
 import { requestOf } from "./requests.ts";
 import { atHome, homesOf, openHome, settle, withUid } from "./settled.ts";
@@ -105,6 +106,7 @@ export const openCourt = async (binaries: Binaries, dockets: Docket[]): Promise<
     if (booted.status === "fulfilled") stops.push(booted.value.stop);
     for (const one of others) if (one.status === "fulfilled") stops.push(one.value[1].stop);
     const ours = fulfilled(booted);
+    await serveKinds(ours.admin);
     const upstream = new Map(others.map(fulfilled));
     const place = await served.calledBy(ours);
 
@@ -413,7 +415,8 @@ const denial = ({ name }: Listed, { variant }: Case) =>
   `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
 const refusal = (listed: Listed, entry: Case, warnings: string[]): Comparable => {
   const { refused, code = 403, reason = "Forbidden" } = entry;
-  return { code, warnings, body: { reason, message: `${denial(listed, entry)}${refused}` } };
+  // Where there is no sentence, the API server says the reason.
+  return { code, warnings, body: { reason, message: `${denial(listed, entry)}${refused || reason}` } };
 };
 const refused = ({ answer: { code, warnings, body } }: Heard): Comparable => {
   return { code, warnings, body: { reason: body.reason, message: body.message } };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
+import { globSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
@@ -57,9 +58,8 @@ export const pathOf = (object: KubernetesObject) => `${collectionOf(object)}/${o
 
 /** Has a cluster serve the kinds of policies, from their files as they are. */
 export const serveKinds = async (client: Client): Promise<void> => {
-  const crds = join(root, "functions/policy-admission/crds");
-  for (const file of await readdir(crds)) {
-    const answer = await applyAs(client, parse(await readFile(join(crds, file), "utf8")));
+  for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
+    const answer = await applyAs(client, parse(await readFile(join(root, file), "utf8")));
     assert.ok(answer.code < 300, said(answer));
   }
   const kinds = ["ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"];
