@@ -37,9 +37,9 @@ let generation = 0;
 
 /**
  * Calls back after every change of a rule, of postern.yaml or of manifests that it names, one call after the other; rules are
- * then read anew.
+ * then read anew. From when it answers, no change is missed.
  */
-export const watchWorkshop = (file: string, changed: () => Promise<void>): (() => void) => {
+export const watchWorkshop = async (file: string, changed: () => Promise<void>): Promise<() => void> => {
   const rules = pathToFileURL(catalogueFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {
@@ -89,7 +89,7 @@ export const watchWorkshop = (file: string, changed: () => Promise<void>): (() =
   const close = () => {
     for (const watcher of watchers) watcher.close();
   };
-  last = open();
+  await open();
   return () => {
     clearTimeout(timer);
     close();

@@ -74,8 +74,6 @@ export default {
     gateway.serve(workshop.handlers);
     const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];
     const config = options.text("config");
-    print(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
-
     const reload = async () => {
       try {
         const fresh = await open();
@@ -87,7 +85,9 @@ export default {
       }
     };
 
-    const stopWatching = options.flag("watch") ? watchWorkshop(file, reload) : () => {};
+    // Whoever reads that we serve may change something at once.
+    const stopWatching = options.flag("watch") ? await watchWorkshop(file, reload) : () => {};
+    print(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
     await interrupted();
     print(`${clock()} answering what has begun\n`);
     stopWatching();
