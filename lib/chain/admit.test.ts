@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { admit } from "./admit.ts";
+import { hooksIn } from "./hooks.ts";
+import type { Around, Attributes, Called } from "./trace.ts";
+
+const attributes: Attributes = {
+  ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },
+  kind: { group: "", version: "v1", kind: "ConfigMap" },
+  resource: { group: "", version: "v1", resource: "configmaps" },
+  userInfo: { username: "jane" },
+  object: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", labels: { a: "b" } } },
+};
+
+const entry = (name: string, more: object = {}) => {
+  return {
+    name: `${name}.example.com`,
+    clientConfig: { url: `https://127.0.0.1:1/${name}/` },
+    rules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] }],
+    ...{ sideEffects: "None", admissionReviewVersions: ["v1"], timeoutSeconds: 1, reinvocationPolicy: "IfNeeded" },
+    ...more,
+  };
+};
+const configuration = (kind: string, webhooks: object[]) => {
+  return {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: `${kind}WebhookConfiguration`,
+    metadata: { name: "x" },
+    webhooks,
+  };
+};
+
+type Say = (uid: string, object: { metadata: { labels: Record<string, string> } }) => Called | Promise<Called>;
+
+const answer = (uid: string, response: object = {}): Called => {
+  return {
+    body: { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response: { uid, allowed: true, ...response } },
+  };
+};
+const patch = (changes: unknown) => {
+  return { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(changes)).toString("base64") };
+};
+
+const run = async (
+  mutating: object[],
+  validating: object[],
+  said: Record<string, Say>,
+  more: Partial<Attributes> = {},
+) => {
+  const asked: string[] = [];
+  const around: Around = {
+    namespaceOf: (name) => (name === "default" ? { metadata: { name } } : undefined),
+    equivalents: () => [],
+    fill: (object) => object,
+    call: (hook, { request }) => {
+      const [name = ""] = hook.name.split(".");
+      asked.push(name);
+      return said[name]?.(request.uid, request.object as Parameters<Say>[1]) ?? answer(request.uid);
+    },
+  };
+  const hooks = hooksIn([configuration("Mutating", mutating), configuration("Validating", validating)]);
+  assert.deepEqual(hooks.faults, []);
+  const trace = await admit({ ...attributes, ...more }, hooks, around);
+  return { trace, asked: asked.join(" ") };
+};
+
+describe("a write", () => {
+  it("goes from one that mutates to the next, again to those who spoke before a change, and then to all others", async () => {
+    const label = (uid: string, _: unknown) =>
+      answer(uid, patch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
+    const { trace, asked } = await run([entry("a"), entry("b"), entry("c")], [entry("v"), entry("w")], { b: label });
+    assert.equal(asked, "a b c a v w");
+    assert.ok(trace.allowed);
+    assert.deepEqual(Object(trace.object).metadata.labels, { a: "b", new: "1" });
+    const [step] = trace.steps.filter(({ patch }) => patch);
+    assert.deepEqual(Object(step?.before).metadata.labels, { a: "b" });
+    assert.equal(
+      trace.audit["mutation.webhook.admission.k8s.io/round_0_index_1"],
+      '{"configuration":"x","webhook":"b.example.com","mutated":true}',
+    );
+  });
+
+  it("is refused in the hook's words, and nobody is asked after that", async () => {
+    const deny: Say = (uid) => answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
+    const { trace, asked } = await run([entry("a"), entry("b")], [entry("v")], { a: deny });
+    assert.equal(asked, "a");
+    assert.deepEqual(trace.status, { code: 403, message: 'admission webhook "a.example.com" denied the request: no' });
+    assert.deepEqual(trace.warnings, ["w"]);
+  });
+
+  it("is refused by all who refuse it where they are asked at once", async () => {
+    const deny: Say = (uid) => answer(uid, { allowed: false });
+    const { trace, asked } = await run([], [entry("v"), entry("w"), entry("x")], { v: deny, x: deny });
+    assert.equal(asked, "v w x");
+    assert.deepEqual(
+      trace.refusals.map(({ message }) => message),
+      ["v", "x"].map((name) => `admission webhook "${name}.example.com" denied the request without explanation`),
+    );
+  });
+
+  it("fails with a hook that fails, unless its failures are ignored", async () => {
+    const never: Say = () => new Promise(() => {});
+    const text =
+      'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
+    const { trace } = await run([entry("a")], [], { a: never });
+    assert.equal(trace.status?.message, `Internal error occurred: ${text}`);
+    const { trace: open } = await run([entry("a", { failurePolicy: "Ignore" })], [], { a: never });
+    assert.ok(open.allowed);
+    assert.deepEqual(
+      open.steps.map(({ failure, ignored }) => [failure, ignored]),
+      [[text, true]],
+    );
+  });
+
+  it("fails with a patch that can't be applied, whatever is ignored", async () => {
+    const bad: Say = (uid) => answer(uid, patch([{ op: "remove", path: "/data/none" }]));
+    const { trace } = await run([entry("a", { failurePolicy: "Ignore" })], [], { a: bad });
+    assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
+  });
+
+  it("of a dry run isn't shown to a hook that may do something outside", async () => {
+    const { trace, asked } = await run([entry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
+    assert.equal(asked, "");
+    assert.equal(trace.status?.message, 'admission webhook "a.example.com" does not support dry run');
+  });
+
+  it("whose conditions can't be told is undecided, and goes on as if the hook weren't there", async () => {
+    const matchConditions = [{ name: "may", expression: "authorizer.path('/x').check('get').allowed()" }];
+    const { trace, asked } = await run([], [entry("v", { matchConditions }), entry("w")], {});
+    assert.equal(asked, "w");
+    assert.equal(trace.undecided.length, 1);
+    assert.equal(trace.steps[0]?.outcome, "can't say");
+  });
+
+  it("that nobody calls for is said to be one that would be called", async () => {
+    const { trace } = await run([], [entry("v")], { v: () => ({ would: true }) });
+    assert.deepEqual([trace.allowed, trace.steps[0]?.outcome], [true, "would be called"]);
+  });
+
+  it("in a namespace that isn't there is not found, where somebody wants to know its labels", async () => {
+    const namespaceSelector = { matchLabels: { a: "b" } };
+    const { trace } = await run([], [entry("v", { namespaceSelector })], {}, { namespace: "gone" });
+    assert.equal(trace.status?.message, 'namespaces "gone" not found');
+  });
+
+  it("of a configuration of webhooks is shown to nobody", async () => {
+    const group = "admissionregistration.k8s.io";
+    const kind = { group, version: "v1", kind: "ValidatingWebhookConfiguration" };
+    const { trace, asked } = await run([entry("a")], [entry("v")], {}, { kind });
+    assert.deepEqual([asked, trace.allowed], ["", true]);
+  });
+
+  it("gets a name from its prefix before those who validate see it, and keeps the prefix alone", async () => {
+    const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "g-" } };
+    const { name: _, ...unnamed } = attributes;
+    const { trace } = await run([], [entry("v")], {}, { ...unnamed, name: "", object });
+    assert.match(String(trace.steps[0]?.request?.name), /^g-.{5}$/);
+    assert.deepEqual(trace.object, object);
+  });
+});

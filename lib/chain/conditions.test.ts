@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { builtIn } from "./conditions.ts";
+import { patternOf } from "./patterns.ts";
+
+const object = {
+  metadata: { name: "x", labels: { tier: "a", "a.b/c": "d" } },
+  spec: { replicas: 3, containers: [{ name: "main", image: "i:1" }], none: null },
+};
+const request = { operation: "CREATE", dryRun: false, userInfo: { username: "jane" } };
+
+describe("a condition", () => {
+  const table: [string, object][] = [
+    ["object.spec.replicas == 3", { holds: true }],
+    ["object.spec.replicas == 3.0", { holds: true }],
+    ['object.spec.replicas == "3"', { holds: false }],
+    ['object.metadata.labels["a.b/c"] == "d"', { holds: true }],
+    ['object.spec.containers.all(c, c.image.matches("^[a-z]+:[0-9]+$"))', { holds: true }],
+    ['object.metadata.labels.exists(k, k == "tier")', { holds: true }],
+    ["has(object.spec.none)", { holds: true }],
+    ["oldObject == null", { holds: true }],
+    ["oldObject.spec.nope == 1", { error: "no such key: spec" }],
+    ["object.nope == 1", { error: "no such key: nope" }],
+    ["object.nope == 1 || true", { holds: true }],
+    ["object.toString == 1", { error: "no such key: toString" }],
+    ["object.spec.containers[4].name == 'a'", { error: "index out of bounds: 4" }],
+    ["request.?namespace.orValue('') == ''", { holds: true }],
+    ["namespaceObject == null", { holds: true }],
+    ["object.spec", { unsaid: "the expression is no condition" }],
+    ["1 +", { unsaid: "the expression isn't understood here" }],
+    [
+      "authorizer.group('').resource('pods').check('get').allowed()",
+      { unsaid: "only the cluster's authorizer knows who may do what" },
+    ],
+    ["object.metadata.name.lowerAscii() == 'x'", { unsaid: "the function lowerAscii isn't known here" }],
+    [
+      "object.metadata.name.matches(object.metadata.name)",
+      { unsaid: "a regular expression in it may mean something else here" },
+    ],
+    ["params.x == 1", { unsaid: "params isn't known here" }],
+  ];
+  for (const [expression, expected] of table)
+    it(`${expression} is ${JSON.stringify(expected)}`, () => {
+      assert.deepEqual(builtIn.compile(expression)({ object, oldObject: null, request }), expected);
+    });
+
+  const many = { list: Array.from({ length: 2000 }, (_, index) => index) };
+  it("that could cost more than is allowed is not guessed at", () => {
+    const said = builtIn.compile("object.list.all(a, object.list.all(b, a + b >= 0))");
+    assert.deepEqual(said({ object: many, oldObject: null, request }), {
+      unsaid: "it may cost more than an API server allows",
+    });
+    assert.deepEqual(said({ object: { list: [1] }, oldObject: null, request }), { holds: true });
+  });
+
+  it("about numbers that aren't held exactly is not guessed at", () => {
+    const said = builtIn.compile("object.n > 1");
+    assert.ok("unsaid" in said({ object: { n: 2 ** 60 }, oldObject: null, request }));
+  });
+});
+
+describe("a pattern", () => {
+  const table: [string, string, boolean][] = [
+    ["^a.c$", "abc", true],
+    ["^a.c$", "a\nc", false],
+    ["b+", "abbbc", true],
+    ["^(a|bc)*$", "abca", true],
+    ["^(?:[a-z0-9]+(?:[._-][a-z0-9]+)*/)+x{2,3}$", "a.b/c-d/xxx", true],
+    ["^x{2,3}$", "xxxx", false],
+    ["^[^a-c]$", "\u{1f600}", true],
+    ["^\\d\\.\\w$", "1.z", true],
+    ["", "anything", true],
+    ["a$b", "ab", false],
+  ];
+  for (const [source, text, expected] of table)
+    it(`${source} ${expected ? "matches" : "doesn't match"} ${JSON.stringify(text)}`, () => {
+      assert.equal(patternOf(source)?.(text), expected);
+    });
+
+  for (const source of [
+    "(?=a)",
+    "(?i)a",
+    "\\1",
+    "\\b",
+    "a**",
+    "[a",
+    "(a",
+    "a)",
+    "x{1001}",
+    "((((a{100}){100}){100}){100})",
+    "\\p{L}",
+  ])
+    it(`${source} isn't understood`, () => {
+      assert.equal(patternOf(source), undefined);
+    });
+
+  it("that would take others for ever is as fast as any", () => {
+    assert.equal(patternOf("^(a+)+$")?.(`${"a".repeat(2000)}b`), false);
+  });
+});

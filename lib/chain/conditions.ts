@@ -1,0 +1,91 @@
+import { Environment, EvaluationError } from "@marcbachmann/cel-js";
+import { budgetOf, doubtIn, type Node, renameMethod } from "./expressions.ts";
+import { patternOf } from "./patterns.ts";
+import type { Cel, Compiled, Evaluated } from "./trace.ts";
+import { celValue, measured } from "./values.ts";
+
+/** JavaScript's regular expressions are others, and may never end. */
+const ourMatches = "matchesPattern";
+const patterns = new Map<string, (text: string) => boolean>();
+
+const matching = (source: string): ((text: string) => boolean) => {
+  const known = patterns.get(source);
+  if (known) return known;
+  const made = patternOf(source);
+  if (made === undefined) throw new Error("the regular expression isn't understood here");
+  patterns.set(source, made);
+  return made;
+};
+
+const environment = new Environment({
+  unlistedVariablesAreDyn: true,
+  enableOptionalTypes: true,
+  homogeneousAggregateLiterals: false,
+}).registerFunction(`string.${ourMatches}(string): bool`, (text: string, source: string) => matching(source)(text));
+
+/** What an API server lets one expression cost. */
+const mostCost = 1_000_000;
+
+/** Compiled once, whoever asks; a configuration's expressions are the same for every request. */
+const compiled = new Map<string, Compiled>();
+const mostCompiled = 10_000;
+
+/**
+ * Evaluates what it evaluates as an API server does, and says of everything else that it can't: functions that are
+ * missing here or answer otherwise, the authorizer, values that numbers of ours don't hold, and what could cost more
+ * than is allowed.
+ */
+export const builtIn: Cel = {
+  compile: (expression) => {
+    const known = compiled.get(expression);
+    if (known) return known;
+    const made = compile(expression);
+    if (compiled.size >= mostCompiled) compiled.clear();
+    compiled.set(expression, made);
+    return made;
+  },
+};
+
+const unsaid = (why: string): Compiled => {
+  return () => ({ unsaid: why });
+};
+
+const compile = (expression: string): Compiled => {
+  let parsed: ReturnType<Environment["parse"]>;
+  try {
+    parsed = environment.parse(expression);
+  } catch {
+    return unsaid("the expression isn't understood here");
+  }
+  const root = parsed.ast as Node;
+  const doubt = doubtIn(root);
+  if (doubt !== undefined) return unsaid(doubt);
+  renameMethod(root, "matches", ourMatches);
+  const { valid, type } = parsed.check();
+  if (!valid) return unsaid("the types in the expression aren't understood here");
+  if (type !== "bool" && type !== "dyn") return unsaid(`the expression is no condition but a ${type}`);
+
+  const isAffordable = budgetOf(root, mostCost);
+  return ({ object, oldObject, request }): Evaluated => {
+    const sizes = [object, oldObject].map(measured);
+    if (sizes.some(({ isExact }) => !isExact))
+      return { unsaid: "the object has numbers that aren't held exactly here" };
+    if (!isAffordable(sizes)) return { unsaid: "it may cost more than an API server allows" };
+    try {
+      const variables = { object: celValue(object), oldObject: celValue(oldObject), request: celValue(request) };
+      const said: unknown = parsed({ ...variables, namespaceObject: null });
+      return typeof said === "boolean" ? { holds: said } : { unsaid: "the expression is no condition" };
+    } catch (error) {
+      const text = error instanceof EvaluationError ? textOf(error) : undefined;
+      return text === undefined ? { unsaid: "it can't be evaluated here" } : { error: text };
+    }
+  };
+};
+
+/** Errors that are the same there, in the words that are used there. */
+const textOf = ({ code, summary }: EvaluationError): string | undefined => {
+  if (code === "no_such_key") return summary.replace("No such key", "no such key");
+  if (code === "index_out_of_bounds") return `index out of bounds: ${/index (-?\d+)/.exec(summary)?.[1] ?? "?"}`;
+  if (code === "division_by_zero") return "division by zero";
+  return code === "modulo_by_zero" ? "modulus by zero" : undefined;
+};

@@ -1,0 +1,31 @@
+import { isMap, type Json } from "../policy/tree.ts";
+
+/**
+ * What a patch made, as an API server reads it where nothing is known of the kind: nobody stores what is null in one of
+ * Kubernetes' own kinds, nor labels and the like that are empty. In a custom resource everything stays as it is written.
+ */
+export const decoded = (object: unknown): unknown => {
+  if (!isMap(object) || !isOwn(object)) return object;
+  const read = withoutNulls(object) as Json;
+  if (!isMap(read.metadata)) return read;
+  const kept = Object.entries(read.metadata).filter(([key, value]) => !(omitted.has(key) && isEmpty(value)));
+  return { ...read, metadata: Object.fromEntries(kept) };
+};
+
+const omitted = new Set(["labels", "annotations", "finalizers", "ownerReferences"]);
+
+const isEmpty = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && Object.keys(value).length === 0;
+
+/** Whether an object is of a group that Kubernetes has for itself. */
+export const isOwn = ({ apiVersion }: Json): boolean => {
+  const [group = "", version] = String(apiVersion).split("/");
+  return version === undefined || !group.includes(".") || group.endsWith(".k8s.io");
+};
+
+const withoutNulls = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (!isMap(value)) return value;
+  const kept = Object.entries(value).filter(([, one]) => one !== null);
+  return Object.fromEntries(kept.map(([key, one]) => [key, withoutNulls(one)]));
+};

@@ -1,0 +1,127 @@
+import { patternOf } from "./patterns.ts";
+import type { Measured } from "./values.ts";
+
+/** What a parser makes of CEL. */
+export interface Node {
+  op: string;
+  args: unknown;
+}
+
+const variables = new Set(["object", "oldObject", "request", "namespaceObject", "optional"]);
+const loops = new Set(["all", "exists", "exists_one", "map", "filter"]);
+const functions = new Set(["has", "size", "string", "int", "dyn"]);
+/** Texts are cut here where UTF-16 is, and there where characters are: what counts in them isn't among these. */
+const methods = new Set([
+  ...loops,
+  ..."size startsWith endsWith contains matches split join orValue or value hasValue of none".split(" "),
+]);
+const operators = new Set(
+  "value id . .? [] [?] call rcall list map ?: || && !_ -_ != == in + - * / % < <= > >=".split(" "),
+);
+
+/** Why an expression can't be evaluated here as an API server would, where it can't. */
+export const doubtIn = (root: Node): string | undefined =>
+  asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : doubt(root, variables);
+
+const asksAuthorizer = (node: Node): boolean =>
+  (node.op === "id" && node.args === "authorizer") || childrenOf(node).some(asksAuthorizer);
+
+const doubt = (node: Node, known: ReadonlySet<string>): string | undefined => {
+  const { op, args } = node;
+  if (!operators.has(op)) return `the operator ${op} isn't known here`;
+  if (op === "id") {
+    if (known.has(String(args))) return undefined;
+    return `${String(args)} isn't known here`;
+  }
+  if (op === "value") return isPlain(args) ? undefined : "a literal in it isn't known here";
+  let inner = known;
+  if (op === "call" || op === "rcall") {
+    const [name] = args as [string];
+    if (!(op === "call" ? functions : methods).has(name)) return `the function ${name} isn't known here`;
+    if (op === "rcall" && name === "matches") {
+      const [, , [pattern]] = args as [string, Node, Node[]];
+      if (pattern?.op !== "value" || typeof pattern.args !== "string" || patternOf(pattern.args) === undefined)
+        return "a regular expression in it may mean something else here";
+    }
+    const [variable] = loops.has(name) ? (args as [string, Node, Node[]])[2] : [];
+    if (variable?.op === "id") inner = new Set([...known, String(variable.args)]);
+  }
+  for (const child of childrenOf(node)) {
+    const found = doubt(child, inner);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+};
+
+const isPlain = (value: unknown): boolean =>
+  value === null || ["string", "boolean", "bigint"].includes(typeof value) || Number.isFinite(value);
+
+const isNode = (value: unknown): value is Node =>
+  typeof value === "object" && value !== null && "op" in value && "args" in value;
+
+/** Has the method of one name called by another. */
+export const renameMethod = (node: Node, from: string, to: string): void => {
+  const { op, args } = node;
+  if (op === "rcall" && Array.isArray(args) && args[0] === from) args[0] = to;
+  for (const child of childrenOf(node)) renameMethod(child, from, to);
+};
+
+const childrenOf = ({ args }: Node): Node[] => [args].flat(3).filter(isNode);
+
+/** What else is looked at per character, or made anew. */
+const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
+
+/** Whether an expression stays within a budget, whatever is in objects of some sizes. */
+export const budgetOf = (root: Node, most: number): ((sizes: readonly Measured[]) => boolean) => {
+  // For most objects it is enough to know that nothing in them is long.
+  const rough = new Map<string, boolean>();
+  return (sizes) => {
+    const [longest, longestText] = [roundUp(sizes, "longest"), roundUp(sizes, "longestText")];
+    const key = `${longest} ${longestText}`;
+    let isWithin = rough.get(key);
+    if (isWithin === undefined) {
+      isWithin = costOf(root, [{ lengths: { get: () => longest }, longest, longestText }]) <= most;
+      rough.set(key, isWithin);
+    }
+    return isWithin || costOf(root, sizes) <= most;
+  };
+};
+
+const roundUp = (sizes: readonly Measured[], what: "longest" | "longestText"): number =>
+  2 ** Math.ceil(Math.log2(Math.max(8, ...sizes.map((one) => one[what]))));
+
+/** What matters of sizes. */
+type Sizes = Pick<Measured, "longest" | "longestText"> & { lengths: { get(name: string): number | undefined } };
+
+/** At most what evaluating it costs by the API server's count, for objects of these sizes. */
+const costOf = (root: Node, sizes: readonly Sizes[]): number => {
+  const longestText = Math.max(...sizes.map((one) => one.longestText), 10);
+  const longest = Math.max(...sizes.map((one) => one.longest), 10);
+  const lengthOf = (name: string) => Math.max(0, ...sizes.map(({ lengths }) => lengths.get(name) ?? 0));
+  const rangeOf = (node: Node): number => {
+    const names = namesIn(node);
+    const listed = literalsIn(node);
+    return names.length > 0 ? names.reduce((sum, name) => sum + lengthOf(name), listed) : listed + longest;
+  };
+  const cost = (node: Node): number => {
+    const { op, args } = node;
+    const own = op === "list" || op === "map" ? 30 : op === "in" ? rangeOf((args as Node[])[1] ?? node) + 1 : 2;
+    if (op !== "rcall") return childrenOf(node).reduce((sum, child) => sum + cost(child), own);
+    const [name, receiver, rest] = args as [string, Node, Node[]];
+    const inner = rest.reduce((sum, one) => sum + cost(one), 0);
+    if (loops.has(name)) return own + cost(receiver) + (rangeOf(receiver) + 1) * (inner + 12);
+    return own + cost(receiver) + inner + (perText.has(name) ? longestText * 0.5 + 10 : 0);
+  };
+  return cost(root);
+};
+
+/** The names under which a list stands that is looked through. */
+const namesIn = (node: Node): string[] => {
+  const { op, args } = node;
+  if (op === "value") return typeof args === "string" ? [args] : [];
+  const own = op === "." || op === ".?" ? [String((args as unknown[])[1])] : [];
+  return [...own, ...childrenOf(node).flatMap(namesIn)];
+};
+
+const literalsIn = (node: Node): number =>
+  (node.op === "list" ? childrenOf(node).length : 0) + childrenOf(node).reduce((sum, one) => sum + literalsIn(one), 0);

@@ -1,0 +1,33 @@
+const limits = { item: 256, total: 4096 };
+
+/**
+ * The warnings of a request as its client hears them, in the order in which they come: each text once, none with control
+ * characters, all of them cut once they are too many, and the last of those left out.
+ */
+export const heard = (texts: readonly string[]): string[] => {
+  const ordered = new Set<string>();
+  let headers: string[] = [];
+  let written = 0;
+  let truncating = false;
+  for (const text of texts) {
+    if (text === "" || (truncating && written >= limits.total) || ordered.has(text)) continue;
+    ordered.add(text);
+    const header = truncating ? cut(text) : text;
+    if (!isPrintable(header)) continue;
+    const length = runes(header);
+    if (truncating || written + length <= limits.total) {
+      written += length;
+      headers.push(header);
+      continue;
+    }
+    truncating = true;
+    headers = [...ordered].map(cut).filter(isPrintable);
+    written = headers.reduce((sum, one) => sum + runes(one), 0);
+  }
+  return headers;
+};
+
+const cut = (text: string): string => (text.length <= limits.item ? text : [...text].slice(0, limits.item).join(""));
+const runes = (text: string): number => [...text].length;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what keeps a text from being sent
+const isPrintable = (text: string): boolean => text.isWellFormed() && !/[\u0000-\u001f\u007f-\u009f]/.test(text);

@@ -1,0 +1,183 @@
+import { admit } from "#lib/chain/admit.ts";
+import { type Hook, hooksIn } from "#lib/chain/hooks.ts";
+import { calledBy } from "#lib/chain/http.ts";
+import type { Attributes, Called, Sent, Trace } from "#lib/chain/trace.ts";
+import { isMap } from "#lib/policy/tree.ts";
+import type { GroupVersionKind, Request } from "#lib/review.ts";
+import type { Answer } from "../client.ts";
+import { observer, type Setup } from "./sets.ts";
+import { namespaces } from "./writes.ts";
+
+/** A call that a hook got. */
+export interface Call {
+  hook: string;
+  request: Request;
+}
+
+/** What a client and the hooks heard of a write, and the audit log has of it. */
+export interface Happened {
+  answer: Answer;
+  calls: Call[];
+  annotations: Record<string, string>;
+}
+
+/** What the chain says would have happened, of the request as the first hook saw it. */
+export const predict = async (set: Setup, manifests: unknown[], seen: Request): Promise<Trace> => {
+  const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
+  return await admit(attributes as Attributes, hooksIn(manifests), {
+    namespaceOf: (name) => {
+      const labels = namespaces[name];
+      return labels && { metadata: { name, labels } };
+    },
+    equivalents: ({ group, version, resource }) => {
+      const others = versions[`${group}/${resource}`] ?? [];
+      return others.filter((one) => one !== version).map((one) => ({ group, version: one, resource }));
+    },
+    convert,
+    fill: (object) => object,
+    call: (hook, review) => answered(set, hook, review),
+  });
+};
+
+const versions: Record<string, string[]> = {
+  "autoscaling/horizontalpodautoscalers": ["v2", "v1"],
+  "example.com/widgets": ["v1", "v2"],
+};
+
+const answered = (set: Setup, hook: Hook, { apiVersion, request }: Sent): Called | Promise<Called> => {
+  const said = set.scripts[keyOf(hook)]?.answer(request, apiVersion);
+  if (said) return calledBy({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
+  return new Promise(() => {});
+};
+
+/** The first segment of the path at which a hook is called. */
+export const keyOf = ({ clientConfig: { url = "" } }: Pick<Hook, "clientConfig">): string =>
+  new URL(url).pathname.split("/")[1] ?? "";
+
+/** Between versions of the kinds that are written. */
+const convert = (object: unknown, to: GroupVersionKind): unknown => {
+  if (!isMap(object)) return undefined;
+  const apiVersion = `${to.group}/${to.version}`;
+  if (object.apiVersion === apiVersion) return object;
+  if (to.group === "example.com") return { ...object, apiVersion };
+  const { metrics, targetCPUUtilizationPercentage, ...spec } = Object(object.spec);
+  if (to.version === "v1") {
+    const { averageUtilization } = Object(Object(Object(metrics?.[0]).resource).target);
+    return { ...object, apiVersion, spec: { ...spec, targetCPUUtilizationPercentage: averageUtilization } };
+  }
+  const target = { type: "Utilization", averageUtilization: targetCPUUtilizationPercentage };
+  return {
+    ...object,
+    apiVersion,
+    spec: { ...spec, metrics: [{ type: "Resource", resource: { name: "cpu", target } }] },
+  };
+};
+
+/** What differs between what was predicted and what happened, in lines; none where all is as it was said. */
+export const differences = (trace: Trace, happened: Happened): string[] => {
+  const { answer, calls, annotations } = happened;
+  if (trace.undecided.length > 0) return trace.undecided.map((one) => `can't say: ${one}`);
+  const expected = trace.steps.filter(({ outcome, request }) => outcome === "called" && request);
+  const inPhase = (phase: string) => expected.filter((step) => step.phase === phase).map(asCall);
+  const mutating = inPhase("mutate");
+  const real = calls.map(({ hook, request }) => ({ hook, request: bare(request) }));
+  const found: string[] = [];
+  const compare = (what: string, predicted: unknown, actual: unknown) =>
+    found.push(...between(sorted(predicted), sorted(actual), what).slice(0, 3));
+  compare("calls of hooks that mutate", mutating, real.slice(0, mutating.length));
+  const byName = (list: { hook: string }[]) => list.toSorted((one, other) => (one.hook < other.hook ? -1 : 1));
+  compare("calls of hooks that validate", byName(inPhase("validate")), byName(real.slice(mutating.length)));
+  // Headers are bytes to Node.
+  const heard = answer.warnings.map((text) => Buffer.from(text, "latin1").toString());
+  compare("warnings", trace.warnings.toSorted(), heard.toSorted());
+  compare("annotations", trace.audit, annotations);
+
+  const isRefused = answer.code >= 400;
+  if (trace.allowed) {
+    const isGone = isMap(answer.body) && answer.body.kind === "Status";
+    if (isRefused) {
+      // Nobody executes anything here, and admission is over.
+      if (!expected.some(({ request }) => request?.operation === "CONNECT"))
+        found.push(`allowed, but ${JSON.stringify(answer)}`);
+    } else if (!isGone && expected[0]?.request?.operation !== "DELETE")
+      compare("object", stored(named(trace.object), isFull), stored(answer.body));
+  } else {
+    const { code, reason, message, details } = answer.body;
+    const said = generated({ code, reason, message, details });
+    const possible = trace.refusals.map(({ code, reason, message, details }) =>
+      generated({ code, reason, message, details }),
+    );
+    if (!possible.some((one) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(said))))
+      compare("refusal", possible.length === 1 ? possible[0] : possible, said);
+  }
+  return found;
+};
+
+const asCall = ({ hook, request }: Trace["steps"][number]) => ({ hook, request: bare(request as Request) });
+
+/** A request without what is drawn at random or the server's own. */
+const bare = ({ uid: _, object, oldObject, ...request }: Request) =>
+  generated({ ...request, object: stored(object), oldObject: stored(oldObject) });
+
+const own = [
+  "uid",
+  "creationTimestamp",
+  "resourceVersion",
+  "managedFields",
+  "generation",
+  "deletionTimestamp",
+  "deletionGracePeriodSeconds",
+];
+
+/** What is empty of it nobody stores. */
+const isFull = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
+
+const stored = (object: unknown, isKept: (value: unknown) => boolean = (value) => value !== null): unknown => {
+  if (!isMap(object)) return object ?? null;
+  const { status: _, ...rest } = object;
+  // Every namespace gets them as it is stored.
+  if (object.kind === "Namespace") delete rest.spec;
+  const metadata = Object.entries(Object(object.metadata)).filter(
+    ([key, value]) => !own.includes(key) && isKept(value),
+  );
+  return generated({ ...rest, metadata: Object.fromEntries(metadata) });
+};
+
+/** As it is stored, where it has but a prefix. */
+const named = (object: unknown): unknown => {
+  const { generateName, name } = Object(Object(object).metadata);
+  if (!generateName || name) return object;
+  return { ...Object(object), metadata: { ...Object(object).metadata, name: `${generateName}bcdfg` } };
+};
+
+/** Suffixes and uids are drawn at random. */
+const generated = <T>(value: T): T =>
+  JSON.parse(
+    JSON.stringify(value ?? null)
+      .replaceAll(/\bg-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "g-?")
+      .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "?"),
+  );
+
+const sorted = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (!isMap(value)) return value;
+  const entries = Object.entries(value).filter(([, one]) => one !== undefined);
+  return Object.fromEntries(
+    entries.sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, one]) => [key, sorted(one)]),
+  );
+};
+
+/** Of the calls of a write, the first, which sees what was sent before any hook changed it. */
+export const firstOf = (calls: Call[]): Request | undefined => calls.find(({ hook }) => hook === observer)?.request;
+
+/** Where two values differ, and in what. */
+const between = (predicted: unknown, actual: unknown, place: string): string[] => {
+  const isPair = Array.isArray(predicted) ? Array.isArray(actual) : isMap(predicted) && isMap(actual);
+  const [one, other]: Record<string, unknown>[] = [Object(predicted), Object(actual)];
+  if (isPair)
+    return [...new Set([...Object.keys(one ?? {}), ...Object.keys(other ?? {})])].flatMap((key) =>
+      between(one?.[key], other?.[key], `${place}.${key}`),
+    );
+  const [text, otherText] = [predicted, actual].map((value) => JSON.stringify(value));
+  return text === otherText ? [] : [`${place}: predicted ${text}, but it was ${otherText}`];
+};

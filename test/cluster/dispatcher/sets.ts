@@ -1,0 +1,178 @@
+import type { Request } from "#lib/review.ts";
+import type { Phase } from "#lib/rule.ts";
+import type { Manifests } from "../postern.ts";
+import type { Random } from "./random.ts";
+import { type Answering, scriptFor } from "./scripts.ts";
+
+/** Webhook configurations, and what their hooks answer, by the paths at which they are called. */
+export interface Setup {
+  manifests: Manifests;
+  scripts: Record<string, { what: string; answer: Answering }>;
+}
+
+type Entry = Manifests[number]["webhooks"][number];
+
+export const observer = "observer.postern.dev";
+
+const resources = [
+  ...[["*"], ["*"], ["*"], ["*/*"], ["*/*"], ["*/*"], ["configmaps", "deployments"], ["configmaps"], ["configmaps"]],
+  ...[["pods", "widgets"], ["pods/*"], ["deployments", "deployments/scale"], ["deployments/*"], ["*/scale"]],
+  ...[["namespaces"], ["namespaces/*"], ["horizontalpodautoscalers", "pods"], ["widgets", "configmaps"]],
+  ...[
+    ["widgets/*", "horizontalpodautoscalers"],
+    ["widgets/scale"],
+    ["*/status", "configmaps"],
+    ["configmaps", "*/exec"],
+  ],
+];
+const known = ["", "apps", "autoscaling", "example.com", "authorization.k8s.io"];
+const groups = [
+  known,
+  known,
+  known,
+  known,
+  [""],
+  ["", "apps"],
+  ["apps"],
+  ["autoscaling"],
+  ["example.com"],
+  ["", "example.com"],
+];
+const versions = [["*"], ["*"], ["*"], ["v1"], ["v1"], ["v2"], ["v1", "v2"]];
+const operations = [
+  ["*"],
+  ["*"],
+  ["CREATE"],
+  ["UPDATE"],
+  ["CREATE", "UPDATE"],
+  ["DELETE"],
+  ["CREATE", "DELETE"],
+  ["CONNECT", "CREATE"],
+];
+
+const selectors = [
+  { matchLabels: { tier: "a" } },
+  { matchLabels: { tier: "b" } },
+  { matchExpressions: [{ key: "env", operator: "Exists" }] },
+  { matchExpressions: [{ key: "env", operator: "DoesNotExist" }] },
+  { matchExpressions: [{ key: "tier", operator: "NotIn", values: ["a"] }] },
+  { matchExpressions: [{ key: "tier", operator: "In", values: ["a", "b"] }], matchLabels: { env: "x" } },
+];
+const homes = [
+  ...selectors,
+  { matchLabels: { "kubernetes.io/metadata.name": "plain" } },
+  { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["plain", "tiers"] }] },
+];
+
+const conditions = [
+  'request.operation != "DELETE"',
+  'request.userInfo.username == "jane"',
+  'object.metadata.?labels[?"tier"].orValue("") == "a"',
+  'has(object.metadata) && object.metadata.?labels[?"env"].hasValue()',
+  'has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith("t"))',
+  "object.spec.nope == 1",
+  "oldObject == null",
+  'request.kind.version == "v1"',
+  'request.resource.version == "v1"',
+  'request.requestKind.version == "v2" || request.kind.version == "v2"',
+  'request.?subResource.orValue("") == ""',
+  "!has(request.subResource)",
+  'request.namespace in ["plain", "tiers"]',
+  'request.?namespace.orValue("plain") in ["plain", "envs"]',
+  "request.?dryRun.orValue(false) == true",
+  "request.dryRun == false",
+  'object.metadata.name.startsWith("g")',
+  'request.name.contains("1")',
+  "object.?spec.?replicas.orValue(1) < 3",
+  "oldObject != null && object != null && oldObject.metadata != object.metadata",
+  'object.?metadata.?annotations[?"count"].orValue("").size() < 2',
+  "size(object.?spec.?template.?spec.?containers.orValue([])) > 0",
+  'object.?spec.?template.?spec.?containers.orValue([]).all(c, c.name.matches("^[a-z]+$"))',
+  "has(request.options.kind)",
+  "has(object.metadata.uid)",
+  "false || object.nope",
+  "namespaceObject == null",
+];
+
+/** A few configurations; their names and entries in no order. */
+export const makeSet = (number: number, url: string, ca: string, random: Random): Setup => {
+  const scripts: Setup["scripts"] = {};
+  const caBundle = Buffer.from(ca).toString("base64");
+  let count = 0;
+  const entryOf = (phase: Phase): Entry => {
+    count += 1;
+    const key = `s${number}h${count}`;
+    scripts[key] = scriptFor(phase, random);
+    const isSlow = scripts[key].what === "never answers";
+    // Of leases the herald alone is asked: by these it is told when the API server knows of a change.
+    const isOfAll = random.chance(0.2);
+    const rules = Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () => ({
+      apiGroups: isOfAll ? ["*"] : random.pick(groups),
+      apiVersions: random.pick(versions),
+      resources: random.pick(resources),
+      operations: random.pick(operations) as "*"[],
+      scope: random.pick(["*", "*", "*", "Cluster", "Namespaced"] as const),
+    }));
+    const asked = [
+      ...(isOfAll ? ['request.resource.resource != "leases"'] : []),
+      ...(random.chance(0.25) ? random.some(conditions, 1).slice(0, 3) : []),
+    ];
+    return {
+      name: `h${count}.${random.pick(["a", "b"])}.example.com`,
+      clientConfig: { url: `${url}/${key}${random.pick(["", "/", "/x//y", "/x/../z"])}`, caBundle },
+      rules,
+      failurePolicy: isSlow ? "Ignore" : random.pick(["Fail", "Ignore"] as const),
+      matchPolicy: random.pick(["Equivalent", "Equivalent", "Exact"] as const),
+      ...(random.chance(0.15) && { namespaceSelector: random.pick(homes) as NonNullable<Entry["namespaceSelector"]> }),
+      ...(random.chance(0.3) && { objectSelector: random.pick(selectors) as NonNullable<Entry["objectSelector"]> }),
+      ...(asked.length > 0 && {
+        matchConditions: asked.map((expression, index) => ({ name: `c${index}`, expression })),
+      }),
+      sideEffects: random.pick(["None", "NoneOnDryRun"] as const),
+      timeoutSeconds: isSlow ? 1 : random.pick([20, 25]),
+      ...(phase === "mutate" && { reinvocationPolicy: random.pick(["IfNeeded", "IfNeeded", "Never"] as const) }),
+      admissionReviewVersions: random.pick([["v1"], ["v1"], ["v1beta1"], ["v9", "v1beta1", "v1"], ["v1", "v1beta1"]]),
+    };
+  };
+  const configuration = (phase: Phase): Manifests[number] => {
+    const kind = phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
+    count += 1;
+    const name = `${random.pick(["a", "m", "z", "10", "9"])}-${count}`;
+    const webhooks = Array.from({ length: 1 + random.below(6) }, () => entryOf(phase));
+    return {
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind,
+      metadata: { name, labels: {} as Manifests[number]["metadata"]["labels"] },
+      webhooks,
+    };
+  };
+  const watching: Manifests[number] = {
+    ...configuration("mutate"),
+    metadata: { name: "00-observer", labels: {} as Manifests[number]["metadata"]["labels"] },
+    webhooks: [
+      {
+        name: observer,
+        clientConfig: { url: `${url}/observer`, caBundle },
+        rules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
+        failurePolicy: "Ignore",
+        matchPolicy: "Exact",
+        matchConditions: [
+          { name: "is-asked", expression: 'has(request.userInfo.extra) && "postern-word" in request.userInfo.extra' },
+        ],
+        sideEffects: "None",
+        timeoutSeconds: 20,
+        admissionReviewVersions: ["v1"],
+      },
+    ],
+  };
+  scripts.observer = {
+    what: "watches",
+    answer: ({ uid }: Request, version) => {
+      return {
+        body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version, response: { uid, allowed: true } }),
+      };
+    },
+  };
+  const some = (phase: Phase) => Array.from({ length: 1 + random.below(4) }, () => configuration(phase));
+  return { manifests: [watching, ...some("mutate"), ...some("validate")], scripts };
+};

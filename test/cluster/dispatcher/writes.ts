@@ -1,0 +1,194 @@
+import type { Call } from "../client.ts";
+import type { Fields } from "../requests.ts";
+import type { Random } from "./random.ts";
+
+/** Namespaces that are there, and their labels. */
+export const namespaces: Record<string, Record<string, string>> = {
+  plain: {},
+  tiers: { tier: "a" },
+  envs: { tier: "b", env: "x" },
+};
+
+const labels = [undefined, undefined, {}, { tier: "a" }, { tier: "b" }, { env: "x" }, { tier: "a", env: "y" }];
+const annotations = [undefined, undefined, { count: "xx" }, { note: "<&>" }];
+
+const names: Record<string, string> = { ConfigMap: "configmaps", Pod: "pods", Deployment: "deployments" };
+
+const template = { metadata: { labels: { app: "a" } }, spec: { containers: [{ name: "main", image: "i:1" }] } };
+const target = { apiVersion: "apps/v1", kind: "Deployment", name: "base" };
+const cpu = (averageUtilization: number) => {
+  return [{ type: "Resource", resource: { name: "cpu", target: { type: "Utilization", averageUtilization } } }];
+};
+
+interface Kind {
+  apiVersion: string;
+  kind: string;
+  resource: string;
+  content(random: Random): Fields;
+}
+
+const kinds: Kind[] = [
+  {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    resource: "configmaps",
+    content: (random) => ({ data: random.pick([{}, { a: "1" }, { a: "<b>" }]) }),
+  },
+  { apiVersion: "v1", kind: "ConfigMap", resource: "configmaps", content: () => ({}) },
+  { apiVersion: "v1", kind: "Pod", resource: "pods", content: () => ({ spec: template.spec }) },
+  {
+    ...{ apiVersion: "apps/v1", kind: "Deployment", resource: "deployments" },
+    content: (random) => ({
+      spec: { replicas: random.pick([1, 4]), selector: { matchLabels: { app: "a" } }, template },
+    }),
+  },
+  {
+    ...{ apiVersion: "autoscaling/v1", kind: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers" },
+    content: (random) => ({
+      spec: {
+        maxReplicas: 5,
+        minReplicas: 1,
+        scaleTargetRef: target,
+        targetCPUUtilizationPercentage: random.pick([50, 70]),
+      },
+    }),
+  },
+  {
+    ...{ apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers" },
+    content: (random) => ({
+      spec: { maxReplicas: 5, minReplicas: 2, scaleTargetRef: target, metrics: cpu(random.pick([40, 60])) },
+    }),
+  },
+  {
+    apiVersion: "example.com/v1",
+    kind: "Widget",
+    resource: "widgets",
+    content: () => ({ spec: { size: 1, replicas: 2 } }),
+  },
+  {
+    apiVersion: "example.com/v2",
+    kind: "Widget",
+    resource: "widgets",
+    content: (random) => ({ spec: { size: random.below(4), replicas: 3 } }),
+  },
+];
+
+const basePath = (apiVersion: string) => (apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`);
+
+/** What is there in each namespace, to be changed and deleted. */
+export const furniture = (): Call[] => [
+  { method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: widgets },
+  ...Object.entries(namespaces).map(([name, labels]): Call => {
+    return { method: "POST", path: "/api/v1/namespaces", body: { metadata: { name, labels } } };
+  }),
+];
+
+/** Those that need the kinds and namespaces above. */
+export const objects = (random: Random): Call[] =>
+  Object.keys(namespaces).flatMap((namespace) =>
+    [...new Map(kinds.map((one) => [one.resource, one])).values()].map(
+      ({ apiVersion, kind, resource, content }): Call => {
+        const metadata = { name: "base", labels: { tier: "a" } };
+        return {
+          method: "POST",
+          path: `${basePath(apiVersion)}/namespaces/${namespace}/${resource}`,
+          body: { apiVersion, kind, metadata, ...content(random) },
+        };
+      },
+    ),
+  );
+
+const version = (name: string, storage: boolean) => {
+  const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
+  const scale = { specReplicasPath: ".spec.replicas", statusReplicasPath: ".status.replicas" };
+  return { name, served: true, storage, schema, subresources: { status: {}, scale } };
+};
+
+const widgets = {
+  apiVersion: "apiextensions.k8s.io/v1",
+  kind: "CustomResourceDefinition",
+  metadata: { name: "widgets.example.com" },
+  spec: {
+    group: "example.com",
+    scope: "Namespaced",
+    names: { plural: "widgets", singular: "widget", kind: "Widget" },
+    versions: [version("v1", true), version("v2", false)],
+  },
+};
+
+/** A write that hooks may see; each has a number of its own. */
+export const writeOf = (number: number, random: Random): Call => {
+  const isDry = random.chance(0.8);
+  const query = isDry ? "?dryRun=All" : "";
+  const metadata = (name: object): Fields => {
+    const [own, notes] = [random.pick(labels), random.pick(annotations)];
+    return { ...name, ...(own && { labels: own }), ...(notes && { annotations: notes }) };
+  };
+  const act = random.next();
+  if (act < 0.08) {
+    const body = { apiVersion: "v1", kind: "Namespace", metadata: metadata({ name: `n${number}` }) };
+    return { method: "POST", path: "/api/v1/namespaces?dryRun=All", body };
+  }
+  if (act < 0.11) {
+    const body = { apiVersion: "v1", kind: "Namespace", metadata: metadata({ name: "tiers" }) };
+    return { method: "PUT", path: "/api/v1/namespaces/tiers?dryRun=All", body };
+  }
+  if (act < 0.13) return { method: "DELETE", path: "/api/v1/namespaces/envs?dryRun=All" };
+  if (act < 0.14) {
+    const spec = { resourceAttributes: { verb: "get", resource: "pods" } };
+    const body = {
+      apiVersion: "authorization.k8s.io/v1",
+      kind: "SelfSubjectAccessReview",
+      spec,
+    };
+    return { method: "POST", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?dryRun=All", body };
+  }
+  if (act < 0.15) {
+    const apiVersion = "admissionregistration.k8s.io/v1";
+    const body = { apiVersion, kind: "ValidatingWebhookConfiguration", metadata: metadata({ name: `v${number}` }) };
+    return { method: "POST", path: `/apis/${apiVersion}/validatingwebhookconfigurations?dryRun=All`, body };
+  }
+  const namespace = random.pick(Object.keys(namespaces));
+  const place = (apiVersion: string, resource: string) => `${basePath(apiVersion)}/namespaces/${namespace}/${resource}`;
+  if (act < 0.21) {
+    const [apiVersion, resource] = random.pick([
+      ["apps/v1", "deployments"],
+      ["example.com/v1", "widgets"],
+      ["example.com/v2", "widgets"],
+    ] as const);
+    const body = {
+      apiVersion: "autoscaling/v1",
+      kind: "Scale",
+      metadata: { name: "base", namespace },
+      spec: { replicas: random.below(6) },
+    };
+    return { method: "PUT", path: `${place(apiVersion, resource)}/base/scale?dryRun=All`, body };
+  }
+  if (act < 0.23) return { method: "GET", path: `${place("v1", "pods")}/base/exec?command=true&stdout=true` };
+  const { apiVersion, kind, resource, content } = random.pick(kinds);
+  if (act < 0.25) {
+    const body = {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: metadata({ name: "base" }),
+      ...kinds[3]?.content(random),
+    };
+    return {
+      method: "PUT",
+      path: `${place("apps/v1", "deployments")}/base/status?dryRun=All`,
+      body: { ...body, status: { replicas: 1 } },
+    };
+  }
+  if (act < 0.33) return { method: "DELETE", path: `${place(apiVersion, resource)}/base?dryRun=All` };
+  if (act < 0.55 && resource !== "pods") {
+    const body = { apiVersion, kind, metadata: metadata({ name: "base" }), ...content(random) };
+    const path = `${place(apiVersion, resource)}/base?dryRun=All`;
+    // Custom resources are put in place of a version only.
+    if (resource === "widgets") return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
+    return { method: "PUT", path, body };
+  }
+  const named = random.chance(0.15) ? { generateName: "g-" } : { name: `${random.pick(["g", "o"])}${number}` };
+  const body = { apiVersion, kind, metadata: metadata(named), ...content(random) };
+  const keeps = names[kind] !== undefined && kind === "ConfigMap";
+  return { method: "POST", path: `${place(apiVersion, resource)}${keeps ? query : "?dryRun=All"}`, body };
+};
