@@ -68,7 +68,9 @@ const dispatch = async ([verb, ...rest]: string[]): Promise<number> => {
   }
   if (positionals.length > 0 && command.usage === undefined)
     throw new Complaint(`postern ${verb} takes no ${positionals[0]}`);
-  if (values.output !== undefined && values.output !== "json") throw new Complaint("--output takes json");
+  // Whoever takes several takes other forms as well.
+  if (values.output !== undefined && values.output !== "json" && !command.options.output?.multiple)
+    throw new Complaint("--output takes json");
   return (await command.run({ options: optionsOf(values), words: positionals })) ?? 0;
 };
 
@@ -112,8 +114,8 @@ const overview = async (verbs: string[]): Promise<string> => {
 };
 
 const help = (verb: string, { summary, usage, options }: Command): string => {
-  const rows = Object.entries(options).map(([name, { short, value, says, default: preset }]) => [
-    `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`,
+  const rows = Object.entries(options).map(([name, { short, value, says, multiple, default: preset }]) => [
+    `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
     `${says}${preset === undefined ? "" : ` (${preset})`}`,
   ]);
   return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}`;

@@ -14,14 +14,15 @@ export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover"
 
 /** A cluster as manifests have it: all there is in a folder, and the namespaces that no cluster is without. */
 export const writtenCluster = (objects: Objects): Written => {
-  const { get, list, create, discover } = describedWorld({ objects: [...born, ...objects] });
+  const { get, list, create, discover } = describedWorld({ objects: [...namespacesBorn, ...objects] });
   const may = async () => {
     throw new Failure(503, "manifests don't say who may do what; only a cluster does");
   };
   return { get, list, create, discover, may };
 };
 
-const born: Objects = ["default", "kube-node-lease", "kube-public", "kube-system"].map((name) => {
+/** The namespaces that no cluster is without. */
+export const namespacesBorn: Objects = ["default", "kube-node-lease", "kube-public", "kube-system"].map((name) => {
   const labels = { "kubernetes.io/metadata.name": name };
   return { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
 });

@@ -1,0 +1,60 @@
+/** Which lines two texts have in common, as pairs of their places, in order. */
+export const alignment = (old: readonly string[], now: readonly string[]): [number, number][] => {
+  let head = 0;
+  const shorter = Math.min(old.length, now.length);
+  while (head < shorter && old[head] === now[head]) head++;
+  let tail = 0;
+  while (tail < shorter - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
+  const inner = myers(old.slice(head, old.length - tail), now.slice(head, now.length - tail));
+  return [
+    ...Array.from({ length: head }, (_, index): [number, number] => [index, index]),
+    ...inner.map(([one, other]): [number, number] => [one + head, other + head]),
+    ...Array.from({ length: tail }, (_, index): [number, number] => [
+      old.length - tail + index,
+      now.length - tail + index,
+    ]),
+  ];
+};
+
+/** What differs in more than so many lines is shown as all new. */
+const mostEdits = 1000;
+
+/** The shortest edit script, by Myers' greedy algorithm; nothing in common where it would take too long to find. */
+const myers = (old: readonly string[], now: readonly string[]): [number, number][] => {
+  if (old.length === 0 || now.length === 0) return [];
+  /** By diagonal, how far the old text is read; of every number of edits. */
+  const history: Map<number, number>[] = [];
+  let reached = new Map([[1, 0]]);
+  for (let edits = 0; edits <= Math.min(old.length + now.length, mostEdits); edits++) {
+    history.push(new Map(reached));
+    for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
+      let at = next(reached, diagonal, edits);
+      while (at < old.length && at - diagonal < now.length && old[at] === now[at - diagonal]) at++;
+      reached.set(diagonal, at);
+      if (at >= old.length && at - diagonal >= now.length) return traced(history, old.length, now.length);
+    }
+    reached = new Map(reached);
+  }
+  return [];
+};
+
+const next = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number => {
+  const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
+  return diagonal === -edits || (diagonal !== edits && below < above) ? above : below + 1;
+};
+
+const traced = (history: readonly Map<number, number>[], oldLength: number, nowLength: number): [number, number][] => {
+  const pairs: [number, number][] = [];
+  let [one, other] = [oldLength, nowLength];
+  for (let edits = history.length - 1; edits >= 0; edits--) {
+    const reached = history[edits] ?? new Map<number, number>();
+    const diagonal = one - other;
+    const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
+    const before = diagonal === -edits || (diagonal !== edits && below < above) ? diagonal + 1 : diagonal - 1;
+    const from = edits === 0 ? 0 : (reached.get(before) ?? 0);
+    const fromOther = edits === 0 ? 0 : from - before;
+    while (one > from && other > fromOther && one > 0 && other > 0) pairs.push([--one, --other]);
+    if (edits > 0) [one, other] = [from, fromOther];
+  }
+  return pairs.reverse();
+};

@@ -1,0 +1,54 @@
+/** What became of one object on its way through the admission chain, as every report is made from it. */
+export interface Checked {
+  /** As the user named it, for instance `k8s/web.yaml`; `-` for standard input, absent for what no file holds. */
+  file?: string;
+  /** Where in the file the object begins, counted from 1. */
+  line?: number;
+  apiVersion: string;
+  kind: string;
+  namespace?: string;
+  /** What its name is or begins with; empty where it has none. */
+  name: string;
+  verdict: Verdict;
+  /** Which made it so, where the verdict is "denied"; several where several rules refuse it. */
+  denials: Denial[];
+  warnings: Warning[];
+  changes: Change[];
+  /** A sentence for each thing that can't be said here. */
+  undecided: string[];
+  /** Rules that judged it and let it pass, for the reports that name them. */
+  passed: string[];
+}
+
+/** Undecided outweighs allowed and changed, denied outweighs all. */
+export type Verdict = "allowed" | "changed" | "denied" | "undecided";
+
+export interface Denial {
+  /** The rule's name, a foreign webhook's, or that of a policy with its rule. */
+  rule: string;
+  /** What it says, without the API server's words around it. */
+  message: string;
+  code?: number;
+  reason?: string;
+  /** Of the field that is meant, else of the object. */
+  line?: number;
+  column?: number;
+  /** What to do about it, where the rule can say. */
+  suggestion?: string;
+}
+
+export interface Warning {
+  rule: string;
+  text: string;
+}
+
+/** What one rule changed. */
+export interface Change {
+  rule: string;
+  /** JSON Patch, as it was applied. */
+  patch: readonly object[];
+}
+
+/** The object as a person says it, for instance `Pod shop/web`. */
+export const called = ({ kind, namespace, name }: Checked): string =>
+  `${kind} ${namespace ? `${namespace}/` : ""}${name || "without a name"}`;

@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { KubernetesObject } from "#lib/review.ts";
+import { fill } from "./filled.ts";
+import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
+import table from "./types.json" with { type: "json" };
+
+const object = (fields: object): KubernetesObject => JSON.parse(JSON.stringify(fields));
+const pod = (spec: unknown, metadata: object = { name: "a" }) =>
+  object({ apiVersion: "v1", kind: "Pod", metadata, spec });
+const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
+  Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
+);
+
+describe("an object that is filled in", () => {
+  it("has what the API server puts where nothing stands", () => {
+    const { object: filled } = fill(
+      pod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
+    );
+    assert.deepEqual(filled, {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "a" },
+      spec: {
+        containers: [
+          {
+            ...{ name: "a", image: "app", imagePullPolicy: "Always" },
+            resources: { limits: { cpu: "1" }, requests: { cpu: "1" } },
+            ...{ terminationMessagePath: "/dev/termination-log", terminationMessagePolicy: "File" },
+          },
+        ],
+        ...{ dnsPolicy: "ClusterFirst", enableServiceLinks: true, restartPolicy: "Always", securityContext: {} },
+        ...{ schedulerName: "default-scheduler", terminationGracePeriodSeconds: 30 },
+      },
+      status: {},
+    });
+  });
+  it("has its members in the order in which they were written, and what is new behind them", () => {
+    const { object: filled } = fill(object({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }));
+    assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
+  });
+  it("has no members that its kind has not, and they are named", () => {
+    const { object: filled, strays } = fill(pod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }));
+    assert.deepEqual(strays, ["spec.containers[0].imagePullPolice"]);
+    assert.doesNotMatch(JSON.stringify(filled), /imagePullPolice/);
+  });
+  it("takes __proto__ for a key like others", () => {
+    const given = JSON.parse('{"apiVersion":"v1","kind":"ConfigMap","data":{"__proto__":"a"},"__proto__":{"a":1}}');
+    const { object: filled, strays } = fill(given);
+    assert.match(JSON.stringify(filled), /"data":\{"__proto__":"a"\}/);
+    assert.deepEqual(strays, ["__proto__"]);
+  });
+  it("is left alone where the API server couldn't read it, and why is said", () => {
+    const given = pod({
+      containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
+      hostPID: "yes",
+    });
+    const { object: filled, misfits } = fill(given);
+    assert.equal(filled, given);
+    assert.deepEqual(misfits, [
+      "spec.containers[0].name must be a text, not 7",
+      "spec.containers[0].env must be a list, not an object",
+      'spec.containers[0].resources.limits.cpu must be a quantity, not "one"',
+      'spec.hostPID must be true or false, not "yes"',
+    ]);
+  });
+  for (const given of [
+    { apiVersion: "example.com/v1", kind: "Widget", spec: { list: [], none: null } },
+    { apiVersion: "extensions/v1beta1", kind: "Deployment", spec: {} },
+    { apiVersion: "constructor", kind: "toString" },
+    { apiVersion: "v1", kind: "__proto__" },
+    {},
+  ])
+    it(`is left alone where its kind isn't known: ${JSON.stringify(given)}`, () => {
+      assert.equal(fill(given).object, given);
+    });
+
+  const hostile = fc
+    .oneof(fc.constantFrom(...kinds), fc.object({ withNullPrototype: false, maxDepth: 5 }))
+    .chain((fields) =>
+      fc
+        .record(
+          Object.fromEntries(["metadata", "spec", "status", "data", "template"].map((key) => [key, fc.anything()])),
+          {
+            requiredKeys: [],
+          },
+        )
+        .chain((parts) => fc.constantFrom(...kinds).map((kind) => ({ ...parts, ...fields, ...kind }))),
+    );
+  it("never makes us fail, and stays as it was, whatever it holds", () =>
+    fc.assert(
+      fc.property(hostile, (given) => {
+        const text = JSON.stringify(given, (_, value) => (typeof value === "bigint" ? 1 : value));
+        const parsed = JSON.parse(text);
+        fill(parsed);
+        assert.equal(JSON.stringify(parsed), text);
+      }),
+    ));
+  it("is complete: filled in again it is the same", () =>
+    fc.assert(
+      fc.property(fc.constantFrom(...kinds), (kind) => {
+        const once = fill(object({ ...kind, metadata: { name: "a" }, spec: {} }));
+        assert.deepEqual(fill(once.object).object, once.object);
+      }),
+    ));
+});
+
+describe("a quantity", () => {
+  for (const [given, read, rounded] of [
+    ["1", "1", "1"],
+    ["1.500", "1.500", "1.500"],
+    ["1.5", "1500m", "1500m"],
+    ["0.500", "500m", "500m"],
+    ["007", "007", "007"],
+    ["1000m", "1", "1"],
+    ["1024Mi", "1Gi", "1Gi"],
+    ["1025Ki", "1025Ki", "1025Ki"],
+    ["1e3", "1e3", "1e3"],
+    ["0.0001", "100u", "1m"],
+    ["100u", "100u", "1m"],
+    [" 2 ", "2", "2"],
+    [0.25, "250m", "250m"],
+    ["one", undefined, undefined],
+  ] as const)
+    it(`${JSON.stringify(given)} is written as ${read}, and as ${rounded} among resources`, () => {
+      assert.equal(amountAsRead(given), read);
+      assert.equal(resourceAsRead(given), rounded);
+    });
+});
+
+describe("a time", () => {
+  it("is in UTC", () => assert.equal(timeAsRead("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
+  it("may need microseconds", () => {
+    assert.equal(microTimeAsRead("2026-01-02T01:00:00.000001+02:00"), "2026-01-01T23:00:00.000001Z");
+    assert.equal(microTimeAsRead("2026-01-02T01:00:00Z"), undefined);
+  });
+  for (const text of ["", "today", "2026-01-02", "2026-13-02T01:00:00Z", "2026-01-02T01:00:00"])
+    it(`isn't ${JSON.stringify(text)}`, () => assert.equal(timeAsRead(text), undefined));
+});
+
+describe("base64", () => {
+  it("may be of several lines", () => assert.equal(bytesAsRead("YW\nJj\r\n"), "YWJj"));
+  for (const text of ["a", "YQ", "YQ=", "Y Q==", "ä==="])
+    it(`isn't ${JSON.stringify(text)}`, () => assert.equal(bytesAsRead(text), undefined));
+});

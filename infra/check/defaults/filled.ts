@@ -1,0 +1,22 @@
+import type { KubernetesObject } from "#lib/review.ts";
+import { type Reading, shapeOf } from "./shape.ts";
+
+/** An object as the API server understands it. */
+export interface Filled extends Omit<Reading, "trail"> {
+  object: KubernetesObject;
+}
+
+/**
+ * What the API server makes of an object before admission: read, with everything filled in that is left open, as the
+ * webhooks see it. The given object stays as it is. One of a kind that isn't known here is given back, and so is one that
+ * the API server couldn't read.
+ */
+export const fill = (object: KubernetesObject): Filled => {
+  const reading: Reading = { trail: [], strays: [], misfits: [] };
+  const { strays, misfits } = reading;
+  const { apiVersion, kind } = object;
+  const shape = typeof apiVersion === "string" && typeof kind === "string" ? shapeOf(apiVersion, kind) : undefined;
+  // What was read without a misfit is an object still.
+  const filled = shape?.read(object, reading) as KubernetesObject | undefined;
+  return { object: misfits.length > 0 ? object : (filled ?? object), strays, misfits };
+};

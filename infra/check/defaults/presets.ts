@@ -1,0 +1,67 @@
+/**
+ * What the API server puts where nothing stands, by the type that has the member. It is a copy of what pkg/apis has in
+ * defaults.go and zz_generated.defaults.go, as far as it depends on nothing else.
+ */
+export const presets: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  PodSpec: {
+    dnsPolicy: "ClusterFirst",
+    restartPolicy: "Always",
+    securityContext: {},
+    terminationGracePeriodSeconds: 30,
+    schedulerName: "default-scheduler",
+  },
+  ContainerPort: { protocol: "TCP" },
+  Probe: { timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3 },
+  HTTPGetAction: { path: "/", scheme: "HTTP" },
+  GRPCAction: { service: "" },
+  ObjectFieldSelector: { apiVersion: "v1" },
+  FileKeySelector: { optional: false },
+  SecretVolumeSource: { defaultMode: 0o644 },
+  ConfigMapVolumeSource: { defaultMode: 0o644 },
+  DownwardAPIVolumeSource: { defaultMode: 0o644 },
+  ProjectedVolumeSource: { defaultMode: 0o644 },
+  ServiceAccountTokenProjection: { expirationSeconds: 3600 },
+  HostPathVolumeSource: { type: "" },
+  ISCSIVolumeSource: { iscsiInterface: "default" },
+  ISCSIPersistentVolumeSource: { iscsiInterface: "default" },
+  RBDVolumeSource: { pool: "rbd", user: "admin", keyring: "/etc/ceph/keyring" },
+  RBDPersistentVolumeSource: { pool: "rbd", user: "admin", keyring: "/etc/ceph/keyring" },
+  AzureDiskVolumeSource: { cachingMode: "ReadWrite", fsType: "ext4", readOnly: false, kind: "Shared" },
+  ScaleIOVolumeSource: { storageMode: "ThinProvisioned", fsType: "xfs" },
+  ScaleIOPersistentVolumeSource: { storageMode: "ThinProvisioned", fsType: "xfs" },
+
+  PersistentVolumeSpec: { persistentVolumeReclaimPolicy: "Retain", volumeMode: "Filesystem" },
+  PersistentVolumeStatus: { phase: "Pending" },
+  PersistentVolumeClaimSpec: { volumeMode: "Filesystem" },
+  PersistentVolumeClaimStatus: { phase: "Pending" },
+  NamespaceStatus: { phase: "Active" },
+  Secret: { type: "Opaque" },
+  ServiceSpec: { sessionAffinity: "None", type: "ClusterIP" },
+  ServicePort: { protocol: "TCP" },
+
+  DeploymentSpec: { replicas: 1, revisionHistoryLimit: 10, progressDeadlineSeconds: 600 },
+  DeploymentStrategy: { type: "RollingUpdate" },
+  DaemonSetSpec: { revisionHistoryLimit: 10 },
+  DaemonSetUpdateStrategy: { type: "RollingUpdate" },
+  StatefulSetSpec: {
+    podManagementPolicy: "OrderedReady",
+    persistentVolumeClaimRetentionPolicy: { whenDeleted: "Retain", whenScaled: "Retain" },
+    replicas: 1,
+    revisionHistoryLimit: 10,
+  },
+  StatefulSetPersistentVolumeClaimRetentionPolicy: { whenDeleted: "Retain", whenScaled: "Retain" },
+  ReplicaSetSpec: { replicas: 1 },
+  ReplicationControllerSpec: { replicas: 1 },
+  CronJobSpec: {
+    concurrencyPolicy: "Allow",
+    suspend: false,
+    successfulJobsHistoryLimit: 3,
+    failedJobsHistoryLimit: 1,
+  },
+
+  NetworkPolicyPort: { protocol: "TCP" },
+  IngressClassParametersReference: { scope: "Cluster" },
+  PriorityClass: { preemptionPolicy: "PreemptLowerPriority" },
+  StorageClass: { reclaimPolicy: "Delete", volumeBindingMode: "Immediate" },
+  HorizontalPodAutoscalerSpec: { minReplicas: 1 },
+};

@@ -1,0 +1,76 @@
+import { canonical, milliOf, parseQuantity, type Quantity } from "#lib/objects/quantity.ts";
+
+const shape = /^[+-]?0*(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)$/;
+const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
+
+/**
+ * A quantity as apimachinery writes it after it has read it: as it was, where it takes that for the canonical form
+ * (`1.500` is one), and in canonical form otherwise; undefined where it is none.
+ */
+export const amountAsRead = (given: string | number): string | undefined => {
+  const text = String(given).trim();
+  const amount = parseQuantity(text);
+  return amount && (scaleIfKept(text) === undefined ? canonical(amount) : text);
+};
+
+/** As `amountAsRead`, with no less than thousandths, as the amounts of resources are kept. */
+export const resourceAsRead = (given: string | number): string | undefined => {
+  const text = String(given).trim();
+  const amount = parseQuantity(text);
+  const scale = scaleIfKept(text);
+  if (amount === undefined || (scale !== undefined && scale >= -3)) return amount && text;
+  return inThousandths(amount);
+};
+
+/** As `resourceAsRead`, for what is read already, or a sum. */
+export const resourcePrinted = (amount: Quantity): string =>
+  (amount.text === undefined ? undefined : resourceAsRead(amount.text)) ?? inThousandths(amount);
+
+const inThousandths = (amount: Quantity): string => canonical({ ...amount, nanos: milliOf(amount) * 1_000_000n });
+
+/** The power of ten that the last digit stands for, where apimachinery keeps the text. The numbers are its own. */
+const scaleIfKept = (text: string): number | undefined => {
+  if (text === "0") return 0;
+  const [, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
+  const digits = (whole || "0") + fraction;
+  const power = binary[suffix];
+  if (power !== undefined) {
+    const isShort = fraction === "" && 14 - digits.length - Math.trunc((power * 3) / 10) >= 0;
+    return isShort && Number(digits) % 8 !== 0 ? 0 : undefined;
+  }
+  const scale = (decimal[suffix] ?? Number(suffix.slice(1))) - fraction.length;
+  const isShort = digits.length <= 18 && scale >= -9;
+  return isShort && scale % 3 === 0 && !digits.endsWith("000") && !digits.startsWith("0") ? scale : undefined;
+};
+
+const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,](\d+))?(?:Z|[+-]\d\d:\d\d)$/;
+
+/** In whole seconds of UTC. */
+export const timeAsRead = (text: string): string | undefined => {
+  const date = dateOf(text);
+  return date && `${date.toISOString().slice(0, 19)}Z`;
+};
+
+/** In microseconds of UTC; all six digits must be there. */
+export const microTimeAsRead = (text: string): string | undefined => {
+  const [, fraction = ""] = moment.exec(text) ?? [];
+  const date = fraction.length === 6 ? dateOf(text) : undefined;
+  return date && `${date.toISOString().slice(0, 19)}.${fraction}Z`;
+};
+
+const dateOf = (text: string): Date | undefined => {
+  const date = new Date(moment.test(text) ? text.replace(/[.,]\d+/, "") : Number.NaN);
+  return Number.isNaN(date.getTime()) ? undefined : date;
+};
+
+/** Line breaks are left out. Go takes a list of numbers as well. */
+export const bytesAsRead = (value: unknown): string | undefined => {
+  if (Array.isArray(value)) return value.every(isByte) ? Buffer.from(value).toString("base64") : undefined;
+  if (typeof value !== "string") return undefined;
+  const joined = value.replace(/[\r\n]/g, "");
+  return /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(joined) ? joined : undefined;
+};
+
+const isByte = (value: unknown): boolean =>
+  value === null || (Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 255);

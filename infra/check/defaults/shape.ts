@@ -1,0 +1,187 @@
+import { finishers } from "./finishers.ts";
+import { presets } from "./presets.ts";
+import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
+import table from "./types.json" with { type: "json" };
+
+/** An object that was read, or a part of it. */
+export type Fields = Record<string, unknown>;
+
+/** What didn't fit while an object was read. */
+export interface Reading {
+  /** Where we are. */
+  readonly trail: (string | number)[];
+  /** Members that the kind doesn't have, by their paths; the API server drops them, and strict clients have it refuse them. */
+  readonly strays: string[];
+  /** Sentences about values of the wrong type; the API server refuses such an object whatever else is in it. */
+  readonly misfits: string[];
+}
+
+/** Reads a value as Go would and gives what Go would write; what is absent is undefined, and gives what is "empty". */
+interface Shape {
+  read(value: unknown, reading: Reading): unknown;
+  isEmpty(value: unknown): boolean;
+}
+
+const types: Record<string, Record<string, string>> = table.types;
+const kinds: Record<string, Record<string, string>> = table.kinds;
+
+/** How objects of a kind are read; undefined where that isn't known here. */
+export const shapeOf = (apiVersion: string, kind: string): Shape | undefined => {
+  const name = own(own(kinds, apiVersion) ?? {}, kind);
+  return name === undefined ? undefined : shape(name);
+};
+
+const own = <T>(fields: Record<string, T>, key: string): T | undefined =>
+  Object.hasOwn(fields, key) ? fields[key] : undefined;
+
+const known = new Map<string, Shape>();
+
+const shape = (word: string): Shape => {
+  let found = known.get(word);
+  if (found === undefined) {
+    found = made(word);
+    known.set(word, found);
+  }
+  return found;
+};
+
+const made = (word: string): Shape => {
+  const [first, rest] = [word[0], word.slice(1)];
+  if (first === "*") return pointer(rest);
+  if (first === "[") return list(shape(rest));
+  if (first === "{") return map(shape(rest));
+  return simple.get(word) ?? struct(word);
+};
+
+const isNone = (value: unknown): value is null | undefined => value === null || value === undefined;
+
+const pointer = (word: string): Shape => {
+  return {
+    read: (value, reading) => (isNone(value) ? null : shape(word).read(value, reading)),
+    isEmpty: (value) => value === null,
+  };
+};
+
+const list = (element: Shape): Shape => {
+  return {
+    read: (value, reading) => {
+      if (isNone(value)) return null;
+      if (!Array.isArray(value)) return misfit(value, "a list", reading);
+      return value.map((one, index) => below(index, one, element, reading));
+    },
+    isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
+  };
+};
+
+const map = (element: Shape): Shape => {
+  return {
+    read: (value, reading) => {
+      if (isNone(value)) return null;
+      if (!isFields(value)) return misfit(value, "a map", reading);
+      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, below(key, one, element, reading)]));
+    },
+    isEmpty: (value) => value === null || (isFields(value) && Object.keys(value).length === 0),
+  };
+};
+
+/** Where amounts by resource aren't rounded to thousandths, as all others are. */
+const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
+
+const struct = (name: string): Shape => {
+  const members = Object.entries(types[name] ?? {});
+  const shapes = new Map<string, [Shape, boolean]>();
+  // Types may hold themselves: looked up when they are first met.
+  const shapeOf = (member: string): [Shape, boolean] | undefined => {
+    const found = shapes.get(member);
+    const word = found ? undefined : own(types[name] ?? {}, member);
+    if (word === undefined) return found;
+    const isExact = exact.includes(name);
+    const full = word.replace("?", "");
+    const made: [Shape, boolean] = [
+      shape(isExact ? full : full.replace("{quantity", "{resource")),
+      word.startsWith("?"),
+    ];
+    shapes.set(member, made);
+    return made;
+  };
+  const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
+  const preset = Object.entries(presets[name] ?? {});
+  const finish = finishers[name];
+  return {
+    read: (value, reading) => {
+      if (!isNone(value) && !isFields(value)) return misfit(value, "an object", reading);
+      const result: Fields = {};
+      for (const [member, given] of Object.entries(value ?? {})) {
+        const [shape, isOptional] = shapeOf(member) ?? [];
+        if (shape === undefined) {
+          reading.strays.push(pathOf([...reading.trail, member]));
+          continue;
+        }
+        const read = below(member, given, shape, reading);
+        if (!isOptional || !shape.isEmpty(read)) result[member] = read;
+      }
+      for (const member of always)
+        if (!Object.hasOwn(result, member)) result[member] = shapeOf(member)?.[0].read(undefined, reading);
+      if (reading.misfits.length > 0) return result;
+      for (const [member, given] of preset)
+        if (result[member] == null) result[member] = typeof given === "object" ? { ...given } : given;
+      finish?.(result, value ?? {});
+      return result;
+    },
+    isEmpty: () => false,
+  };
+};
+
+const below = (step: string | number, value: unknown, shape: Shape, reading: Reading): unknown => {
+  reading.trail.push(step);
+  const read = shape.read(value, reading);
+  reading.trail.pop();
+  return read;
+};
+
+const misfit = (value: unknown, expected: string, { trail, misfits }: Reading): unknown => {
+  misfits.push(`${pathOf(trail)} must be ${expected}, not ${sortOf(value)}`);
+  return value;
+};
+
+/** `read` gives undefined for what doesn't fit. */
+const scalar = (expected: string, none: unknown, read: (value: unknown) => unknown): Shape => {
+  return {
+    read: (value, reading) => (isNone(value) ? none : (read(value) ?? misfit(value, expected, reading))),
+    isEmpty: (value) => value === none || value === "",
+  };
+};
+
+const ifText = (read: (text: string) => unknown) => (value: unknown) =>
+  typeof value === "string" ? read(value) : undefined;
+const ifAmount = (read: (amount: string | number) => unknown) => (value: unknown) =>
+  typeof value === "string" || typeof value === "number" ? read(value) : undefined;
+const ifWhole = (value: unknown) => (Number.isInteger(value) ? value : undefined);
+
+const simple = new Map<string, Shape>([
+  ["text", scalar("a text", "", ifText(String))],
+  ["flag", scalar("true or false", false, (value) => (typeof value === "boolean" ? value : undefined))],
+  ["number", scalar("a whole number", 0, ifWhole)],
+  ["quantity", scalar("a quantity", "0", ifAmount(amountAsRead))],
+  ["resource", scalar("a quantity", "0", ifAmount(resourceAsRead))],
+  ["either", scalar("a whole number or a text", 0, (value) => ifText(String)(value) ?? ifWhole(value))],
+  ["bytes", scalar("a text in base64", null, bytesAsRead)],
+  ["time", scalar("a time such as 2026-01-02T15:04:05Z", null, ifText(timeAsRead))],
+  ["microtime", scalar("a time such as 2026-01-02T15:04:05.000000Z", null, ifText(microTimeAsRead))],
+  ["any", scalar("anything", null, (value) => value)],
+]);
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const sortOf = (value: unknown): string => {
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object") return "an object";
+  const text = JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+};
+
+/** For instance `spec.containers[0].image`. */
+const pathOf = (trail: readonly (string | number)[]): string =>
+  trail.map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`)).join("") ||
+  "the object";

@@ -1,0 +1,216 @@
+import { admit } from "#lib/chain/admit.ts";
+import type { Hook, Hooks } from "#lib/chain/hooks.ts";
+import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#lib/chain/trace.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { sentenceOf } from "../complaint.ts";
+import type { Checked, Denial } from "./checked.ts";
+import { fill } from "./defaults/filled.ts";
+import { type Manifest, positionOf } from "./documents.ts";
+import type { Existing } from "./existing.ts";
+import { fieldOf } from "./fields.ts";
+import { findingsIn } from "./findings.ts";
+import type { Kind, Kinds } from "./kinds.ts";
+import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
+import { podOf } from "./templates.ts";
+import { own } from "./values.ts";
+
+/** What became of one object, with all that its report may want to show. */
+export interface Judged {
+  subject: Pick<Subject, "manifest" | "made">;
+  checked: Checked;
+  /** What the rules' modes had them tell the audit log. */
+  audit: Record<string, string>;
+  /** What hooks were asked, or would be. */
+  steps: Step[];
+  /** The object as it came to the first of them, and as it left the last. */
+  before: unknown;
+  after: unknown;
+}
+
+/** What objects are judged with. */
+export interface Court {
+  kinds: Kinds;
+  existing: Existing;
+  hooks: Pick<Hooks, "mutating" | "validating">;
+  call(hook: Hook, review: Sent): Promise<Called>;
+  cel: Cel;
+  /** How a hook is called in a report. */
+  nameOf(hook: string, message?: string): string;
+  asking: Omit<Asking, "operation"> & { operation: Asking["operation"] | undefined };
+  /** What updates are made to; deletions and creations need none. */
+  old: ReadonlyMap<string, KubernetesObject>;
+  alsoPods: boolean;
+  /** Whether it is known what exists; where it isn't, namespaces that objects name count as there. */
+  isWorldKnown: boolean;
+  note(sentence: string): void;
+}
+
+/** What tells an object from all others. */
+export const keyOf = ({ resource: { group, resource } }: Kind, { metadata = {} }: KubernetesObject): string =>
+  JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
+
+/** Judges them one after the other, each where those before it exist. */
+export const judgeAll = async function* (manifests: readonly Manifest[], court: Court): AsyncGenerator<Judged> {
+  const order = court.asking.operation === "DELETE" ? manifests : inApplyOrder(manifests, (one) => one);
+  for (const manifest of order) {
+    const judged = isReview(manifest) ? await ofReview(manifest, court) : await ofManifest(manifest, court);
+    yield judged;
+    if (court.alsoPods && judged.checked.verdict !== "denied") yield* madeBy(judged, court);
+  }
+};
+
+const ofReview = async (manifest: Manifest, court: Court): Promise<Judged> => {
+  try {
+    return await judge({ attributes: recordedRequest(manifest), manifest }, court);
+  } catch (error) {
+    return undecided(manifest, Object(manifest.object), sentenceOf(error));
+  }
+};
+
+const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => {
+  const { kinds, asking, existing } = court;
+  const { apiVersion, kind: word } = manifest.object;
+  const kind = kinds.of(String(apiVersion), String(word));
+  if (kind === undefined)
+    return undecided(
+      manifest,
+      manifest.object,
+      `which resource a ${apiVersion} ${word} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`,
+    );
+  const object = received(manifest.object, kind, { ...asking, operation: "CREATE" });
+  const { name = "", namespace } = object.metadata ?? {};
+  const there =
+    court.old.get(keyOf(kind, object)) ?? (name === "" ? undefined : existing.find(kind.resource, name, namespace));
+  const operation = asking.operation ?? (there === undefined ? "CREATE" : "UPDATE");
+  if (operation === "UPDATE" && there === undefined)
+    return undecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
+  const filled = fill(object);
+  const [misfit] = filled.misfits;
+  if (misfit !== undefined && operation !== "DELETE") return misread(manifest, object, filled.misfits);
+  const attributes = requestOf(filled.object, operation === "UPDATE" ? (there ?? null) : null, kind, {
+    ...asking,
+    operation,
+  });
+  const judged = await judge({ attributes, manifest }, court);
+  for (const stray of operation === "DELETE" ? [] : filled.strays)
+    judged.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
+  return judged;
+};
+
+const madeBy = async function* ({ subject: { manifest }, after }: Judged, court: Court): AsyncGenerator<Judged> {
+  const workload = after as KubernetesObject;
+  const made = after === null || after === undefined ? undefined : podOf(workload);
+  const kind = made && court.kinds.of("v1", "Pod");
+  if (made === undefined || kind === undefined) return;
+  const filled = fill(made.pod);
+  const attributes = requestOf(filled.object, null, kind, { ...court.asking, operation: "CREATE", user: made.user });
+  const by = `${workload.kind} ${workload.metadata?.name ?? ""}`;
+  yield await judge({ attributes, manifest, made: { by, at: made.at } }, court);
+};
+
+const basics = ({ source, line }: Manifest, object: unknown) => {
+  const [metadata, name] = [own(object, "metadata"), (key: string) => own(own(object, "metadata"), key)];
+  const [said, namespace] = [name("name") ?? name("generateName"), own(metadata, "namespace")];
+  return {
+    file: source.name,
+    line,
+    apiVersion: String(own(object, "apiVersion") ?? ""),
+    kind: String(own(object, "kind") ?? ""),
+    ...(typeof namespace === "string" && { namespace }),
+    name: typeof said === "string" ? said : "",
+  };
+};
+
+const nothing = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
+
+/** Nobody was asked. */
+const unasked = (manifest: Manifest, object: unknown, checked: Partial<Checked> & Pick<Checked, "verdict">): Judged => {
+  return {
+    subject: { manifest },
+    checked: { ...basics(manifest, object), ...nothing, ...checked },
+    ...{ audit: {}, steps: [], before: null, after: null },
+  };
+};
+
+const undecided = (manifest: Manifest, object: unknown, sentence: string): Judged =>
+  unasked(manifest, object, { verdict: "undecided", undecided: [sentence] });
+
+/** What can't be read, no admission sees. */
+const misread = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Judged => {
+  const denials = sentences.map((message): Denial => {
+    const { line, column } = positionOf(manifest, fieldOf(manifest.object, { message, code: 400 }, []));
+    return { rule: "the API server", message, code: 400, reason: "BadRequest", line, column };
+  });
+  return unasked(manifest, object, { verdict: "denied", denials });
+};
+
+const judge = async (subject: Subject, court: Court): Promise<Judged> => {
+  const { attributes, manifest, made } = subject;
+  const assumed = assumeNamespace(attributes, court);
+  const trace = await admit(attributes, court.hooks, around(court));
+  if (trace.allowed && !made) remember(attributes, trace, court);
+  const before = attributes.object ?? attributes.oldObject;
+  const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
+  return {
+    subject,
+    checked: {
+      ...basics(manifest, before),
+      ...(made && { kind: "Pod" }),
+      ...findingsIn(trace, subject, court, assumed),
+    },
+    audit: trace.audit,
+    steps: trace.steps,
+    before,
+    after,
+  };
+};
+
+const around = ({ kinds, existing, call, cel }: Court): Around => ({
+  namespaceOf: (name) => existing.find(namespaces, name),
+  equivalents: kinds.equivalents,
+  convert: kinds.convert,
+  fill: (object) => {
+    const { object: whole, misfits } = fill(object as KubernetesObject);
+    if (misfits[0] !== undefined) throw new Error(misfits[0]);
+    return whole;
+  },
+  call,
+  cel,
+});
+
+const namespaces = { group: "", resource: "namespaces" };
+
+/** Of a namespace that nobody described nothing is known but its name; says whether it is such a one. */
+const assumeNamespace = ({ namespace, resource, operation }: Attributes, court: Court): boolean => {
+  const { existing, isWorldKnown, note } = court;
+  const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
+  if (!namespace || isItself) return false;
+  const found = existing.find(namespaces, namespace);
+  if (found === undefined && isWorldKnown) note(`namespace ${namespace} is neither in --state nor among the manifests`);
+  if (found !== undefined || isWorldKnown) return found !== undefined && bare.has(found);
+  note(
+    `namespace ${namespace} isn't among the manifests; it is taken for one that is there, without labels of its own`,
+  );
+  const labels = { "kubernetes.io/metadata.name": namespace };
+  const assumed = {
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name: namespace, labels },
+    status: { phase: "Active" },
+  };
+  existing.put(namespaces, assumed);
+  bare.add(assumed);
+  return true;
+};
+
+const bare = new WeakSet<object>();
+
+/** What is admitted is there for those that come after, and what is deleted is not. */
+const remember = (attributes: Attributes, { object }: Trace, { existing }: Court): void => {
+  const { resource, subResource, operation, oldObject, dryRun } = attributes;
+  if (dryRun || subResource || operation === "CONNECT") return;
+  const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);
+  if (typeof name !== "string" || name === "") return;
+  if (operation === "DELETE") existing.remove(resource, name, namespace);
+  else existing.put(resource, object as KubernetesObject);
+};

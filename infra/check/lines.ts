@@ -1,0 +1,74 @@
+import { isMap } from "#lib/policy/tree.ts";
+
+/** How YAML is laid out. */
+export interface Layout {
+  /** How much deeper a map stands than its key. */
+  step: number;
+  /** Whether a list stands as deep as its key. */
+  isFlat: boolean;
+}
+
+/** As kubectl prints it. */
+const usual: Layout = { step: 2, isFlat: true };
+
+/** A value as the lines of a YAML document in block style. */
+export const linesOf = (value: unknown, layout = usual): string[] => {
+  const lines: string[] = [];
+  write(value, "", lines, layout);
+  return lines;
+};
+
+const write = (value: unknown, indent: string, lines: string[], layout: Layout): void => {
+  if (isFilled(value) && Array.isArray(value))
+    for (const item of value) {
+      const from = lines.length;
+      write(item, `${indent}  `, lines, layout);
+      // The item's first line has its dash where its indentation would be.
+      lines[from] = `${indent}- ${(lines[from] ?? "").slice(indent.length + 2)}`;
+    }
+  else if (isFilled(value) && isMap(value))
+    for (const [key, inner] of Object.entries(value)) {
+      const name = `${indent}${plain(key)}:`;
+      if (!isFilled(inner)) put(inner, indent, `${plain(key)}: `, lines);
+      else {
+        lines.push(name);
+        const isLevel = Array.isArray(inner) && layout.isFlat;
+        write(inner, isLevel ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
+      }
+    }
+  else put(value, indent, "", lines);
+};
+
+const isFilled = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && Object.keys(value).length > 0;
+
+const put = (value: unknown, indent: string, name: string, lines: string[]): void => {
+  // What a block can't hold as it is, stands in quotes.
+  if (typeof value !== "string" || !/^[^\s][^\r]*\n/.test(value) || /\n\n$/.test(value)) {
+    lines.push(`${indent}${name}${scalar(value)}`);
+    return;
+  }
+  lines.push(`${indent}${name}|${value.endsWith("\n") ? "" : "-"}`);
+  for (const line of value.replace(/\n$/, "").split("\n")) lines.push(line === "" ? "" : `${indent}  ${line}`);
+};
+
+/** A value in flow style, on one line. */
+export const flowOf = (value: unknown): string => {
+  if (Array.isArray(value)) return `[${value.map(flowOf).join(", ")}]`;
+  if (!isMap(value)) return scalar(value);
+  return `{${Object.entries(value)
+    .map(([key, inner]) => `${plain(key)}: ${flowOf(inner)}`)
+    .join(", ")}}`;
+};
+
+const scalar = (value: unknown): string => {
+  if (typeof value === "string") return plain(value);
+  return Array.isArray(value) ? "[]" : isMap(value) ? "{}" : (JSON.stringify(value) ?? "null");
+};
+
+/** Quoted where it would be something else, or hard to read. */
+const plain = (text: string): string =>
+  /^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) && !word.test(text) && !number.test(text) ? text : JSON.stringify(text);
+
+const word = /^(y|n|yes|no|on|off|true|false|null)$/i;
+const number = /^(\d[\d_.,:+-]*(e[\d+-]*)?|0[xob].*|_.*|e\d+)$/i;

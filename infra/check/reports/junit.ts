@@ -1,0 +1,100 @@
+import { type Checked, called } from "../checked.ts";
+import { lineOf, sayingOf } from "./places.ts";
+
+interface Suite {
+  name: string;
+  cases: Case[];
+  /** What was said beside verdicts. */
+  said: string[];
+}
+
+interface Case {
+  object: string;
+  rule: string;
+  failure?: Wrong;
+  error?: Wrong;
+}
+
+interface Wrong {
+  /** On one line. */
+  message: string;
+  type: string;
+  /** In full, with its place. */
+  text: string;
+}
+
+/**
+ * A test for each rule that judged an object, a suite for each file. Denials are failures, what can't be said is an
+ * error, warnings are what the suite wrote. It is as the schemas of Ant and of Jenkins' xUnit plugin both have it.
+ */
+export const junit = (all: Iterable<Checked>, now = new Date()): string => {
+  const suites = new Map<string, Suite>();
+  for (const one of all) {
+    const name = one.file === "-" ? "standard input" : (one.file ?? "AdmissionReviews");
+    const suite = suites.get(name) ?? { name, cases: [], said: [] };
+    suites.set(name, suite);
+    suite.cases.push(...casesOf(one));
+    for (const { rule, text } of one.warnings) suite.said.push(`${called(one)}: ${rule} warns: ${text}`);
+  }
+  const list = [...suites.values()];
+  const timestamp = now.toISOString().slice(0, 19);
+  const written = list.map((suite, id) => suiteOf(suite, { id, timestamp })).join("");
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n${written}</testsuites>\n`;
+};
+
+const casesOf = (one: Checked): Case[] => {
+  const object = called(one);
+  const failed = one.denials.map((denial): Case => {
+    const place = [one.file, lineOf(one, denial)].filter((part) => part !== undefined).join(":");
+    const text = `${place && `${place}: `}${sayingOf(denial)}`;
+    return { object, rule: denial.rule, failure: { message: denial.message, type: denial.reason || "Denied", text } };
+  });
+  const open = one.undecided.map((sentence): Case => {
+    return { object, rule: "postern check", error: { message: sentence, type: "Undecided", text: sentence } };
+  });
+  const fine = new Set([...one.passed, ...one.changes.map(({ rule }) => rule)]);
+  for (const { rule } of one.denials) fine.delete(rule);
+  const passed = [...fine].map((rule): Case => ({ object, rule }));
+  const cases = [...failed, ...open, ...passed];
+  // An object that no rule is about was looked at all the same.
+  return cases.length > 0 ? cases : [{ object, rule: "postern check" }];
+};
+
+const countsOf = (cases: Case[]): string => {
+  const [failures, errors] = [cases.filter(({ failure }) => failure), cases.filter(({ error }) => error)];
+  return attributes({ tests: cases.length, failures: failures.length, errors: errors.length, time: 0 });
+};
+
+const suiteOf = ({ name, cases, said }: Suite, { id, timestamp }: { id: number; timestamp: string }): string => {
+  const about = attributes({ name, id, package: "postern", timestamp, hostname: "localhost" });
+  const written = cases.map(({ object, rule, failure, error }) => {
+    const inside = [...(failure ? [wrong("failure", failure)] : []), ...(error ? [wrong("error", error)] : [])].join(
+      "",
+    );
+    return `    <testcase ${attributes({ classname: object, name: rule, time: 0 })}>${inside}</testcase>\n`;
+  });
+  const output = `    <system-out>${text(said.join("\n"))}</system-out>\n    <system-err></system-err>\n`;
+  return `  <testsuite ${about} ${countsOf(cases)}>\n    <properties></properties>\n${written.join("")}${output}  </testsuite>\n`;
+};
+
+const wrong = (element: string, { message, type, text: full }: Wrong): string =>
+  `<${element} ${attributes({ message, type })}>${text(full)}</${element}>`;
+
+const attributes = (values: Record<string, string | number>): string =>
+  Object.entries(values)
+    .map(([name, value]) => `${name}="${attribute(String(value))}"`)
+    .join(" ");
+
+/** What XML can't hold at all, not even escaped, is shown as unknown. */
+const text = (value: string): string =>
+  value
+    .toWellFormed()
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is these that XML doesn't allow
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd")
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll("\r", "&#13;");
+
+const attribute = (value: string): string =>
+  text(value).replaceAll('"', "&quot;").replaceAll("\n", "&#10;").replaceAll("\t", "&#9;");

@@ -1,0 +1,281 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import project from "../../../package.json" with { type: "json" };
+import type { Checked } from "../checked.ts";
+import { github } from "./github.ts";
+import { junit } from "./junit.ts";
+import { pathIn } from "./places.ts";
+import { policyReport } from "./policyreport.ts";
+import { sarif } from "./sarif.ts";
+
+// Where it is set, it isn't for these files.
+delete process.env.GITHUB_WORKSPACE;
+const now = new Date("2026-11-22T01:02:03.456Z");
+const none = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
+const web: Checked = {
+  file: "k8s/web.yaml",
+  line: 3,
+  apiVersion: "v1",
+  kind: "Pod",
+  namespace: "shop",
+  name: "web",
+  verdict: "allowed",
+  ...none,
+};
+const denied: Checked = {
+  ...web,
+  verdict: "denied",
+  denials: [
+    {
+      rule: "allowed-registries",
+      message: "containers[0].image is from docker.io",
+      reason: "Forbidden",
+      ...{ line: 12, column: 14, suggestion: "name an image of registry.example.com" },
+    },
+  ],
+  warnings: [{ rule: "pod-security", text: "would violate restricted" }],
+  passed: ["limit-ranger"],
+};
+const open: Checked = {
+  ...web,
+  file: "-",
+  name: "db",
+  verdict: "undecided",
+  undecided: ["the condition of priority can't be evaluated"],
+};
+const changed: Checked = { ...web, verdict: "changed", changes: [{ rule: "always-pull-images", patch: [{}] }] };
+const whole: Checked = {
+  ...none,
+  apiVersion: "v1",
+  kind: "Node",
+  name: "n1",
+  verdict: "allowed",
+  passed: ["node-restriction"],
+};
+const all = [denied, open, changed, whole];
+
+/** What hurts where a text is taken for more than a text. */
+const hostile = [
+  ...["</failure><!-- ]]> & \"'", "\u0000\u0007\u001b[31m\ud800", "%0A::error::x", "a,b:c\r\n::set-output name=x::y"],
+  ...[
+    "[click](http://evil.example.com)",
+    "{0} {{1}}",
+    "../../etc/passwd",
+    "http://evil",
+    "__proto__",
+    "ä/ß ?#%.yaml",
+    "",
+  ],
+];
+const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" }));
+const anybody: fc.Arbitrary<Checked> = fc
+  .record(
+    {
+      ...{
+        file: text,
+        line: fc.nat().map((line) => line + 1),
+        apiVersion: text,
+        kind: text,
+        namespace: text,
+        name: text,
+      },
+      denials: fc.array(
+        fc.record({ rule: text, message: text, suggestion: text }, { requiredKeys: ["rule", "message"] }),
+      ),
+      ...{ warnings: fc.array(fc.record({ rule: text, text })), undecided: fc.array(text), passed: fc.array(text) },
+    },
+    { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
+  )
+  .map((one): Checked => ({ ...one, verdict: "denied", changes: [] }));
+const anything = fc.array(anybody, { maxLength: 4 });
+
+describe("the report for GitHub", () => {
+  it("has a command for each denial, warning and open question, beside its line", () =>
+    assert.equal(
+      github(all),
+      [
+        "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0Aname an image of registry.example.com",
+        "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
+        "::warning title=can't say%3A Pod shop/db::the condition of priority can't be evaluated\n",
+      ].join("\n"),
+    ));
+  it("is read by the runner as it was meant, whatever the texts hold", () =>
+    fc.assert(
+      fc.property(anything, (all) => {
+        const lines = github(all).split(/\r?\n/).slice(0, -1);
+        const wanted = all.flatMap(({ denials, warnings, undecided }) => [
+          ...denials.map(({ message, suggestion }) => [
+            "error",
+            suggestion === undefined ? message : `${message}\n${suggestion}`,
+          ]),
+          ...warnings.map(({ text }) => ["warning", text]),
+          ...undecided.map((sentence) => ["warning", sentence]),
+        ]);
+        const read = lines.map((line) => /^::(error|warning) ([^:]*)::([\s\S]*)$/.exec(line) ?? []);
+        assert.deepEqual(
+          read.map(([, command, , message = ""]) => [command, unescaped(message)]),
+          wanted.map(([command = "", message = ""]) => [command, message.toWellFormed()]),
+        );
+        for (const [, , properties = ""] of read)
+          for (const property of properties.split(",")) assert.match(property, /^(file|line|col|title)=/);
+      }),
+    ));
+});
+
+/** As the runner does it. */
+const unescaped = (text: string) => text.replaceAll("%0D", "\r").replaceAll("%0A", "\n").replaceAll("%25", "%");
+
+describe("the JUnit report", () => {
+  it("has a suite for each file, and a test for each rule that judged an object", () =>
+    assert.equal(
+      junit(all, now),
+      `<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+  <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
+    <properties></properties>
+    <testcase classname="Pod shop/web" name="allowed-registries" time="0"><failure message="containers[0].image is from docker.io" type="Forbidden">k8s/web.yaml:12: containers[0].image is from docker.io
+name an image of registry.example.com</failure></testcase>
+    <testcase classname="Pod shop/web" name="limit-ranger" time="0"></testcase>
+    <testcase classname="Pod shop/web" name="always-pull-images" time="0"></testcase>
+    <system-out>Pod shop/web: pod-security warns: would violate restricted</system-out>
+    <system-err></system-err>
+  </testsuite>
+  <testsuite name="standard input" id="1" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="1" failures="0" errors="1" time="0">
+    <properties></properties>
+    <testcase classname="Pod shop/db" name="postern check" time="0"><error message="the condition of priority can&apos;t be evaluated" type="Undecided">the condition of priority can&apos;t be evaluated</error></testcase>
+    <system-out></system-out>
+    <system-err></system-err>
+  </testsuite>
+  <testsuite name="AdmissionReviews" id="2" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="1" failures="0" errors="0" time="0">
+    <properties></properties>
+    <testcase classname="Node n1" name="node-restriction" time="0"></testcase>
+    <system-out></system-out>
+    <system-err></system-err>
+  </testsuite>
+</testsuites>
+`.replaceAll("&apos;", "'"),
+    ));
+  it("lists an object that no rule is about", () =>
+    assert.match(junit([web]), /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/));
+  it("is well-formed, whatever the texts hold", () =>
+    fc.assert(
+      fc.property(anything, (all) => {
+        const written = junit(all, now);
+        assert.doesNotMatch(written.replace(/[\t\n]/g, ""), /[^\P{Cc}\u007f-\u009f]|[\ufffe\uffff]/u);
+        assert.equal(written, written.toWellFormed());
+        assert.doesNotMatch(written, /&(?!(amp|lt|gt|quot|#\d+);)/);
+        // Without what stands in quotes, there is no tag but ours, and each that is opened is closed.
+        const tags = [...written.replace(/"[^"<]*"/g, "").matchAll(/<(\/?)([^\s>?]+)[^>]*>/g)];
+        const names = [
+          "testsuites",
+          "testsuite",
+          "properties",
+          "testcase",
+          "failure",
+          "error",
+          "system-out",
+          "system-err",
+        ];
+        const stack: string[] = [];
+        for (const [, closing, name = ""] of tags) {
+          assert.ok(names.includes(name), name);
+          if (closing) assert.equal(stack.pop(), name);
+          else stack.push(name);
+        }
+        assert.deepEqual(stack, []);
+      }),
+    ));
+});
+
+describe("the SARIF report", () => {
+  const parsed = (all: Checked[]) =>
+    JSON.parse(sarif(all, [{ name: "allowed-registries", summary: "Only some." }])).runs[0];
+
+  it("has a result for each denial and warning, with its rule and its place", () => {
+    const { tool, results } = parsed(all);
+    assert.deepEqual(tool.driver, {
+      name: "Postern",
+      semanticVersion: project.version,
+      rules: [{ id: "allowed-registries", shortDescription: { text: "Only some." } }, { id: "pod-security" }],
+    });
+    const [{ partialFingerprints: _, ...first }, second] = results;
+    const logicalLocations = [{ fullyQualifiedName: "Pod shop/web", kind: "object" }];
+    const artifactLocation = { uri: "k8s/web.yaml", uriBaseId: "%SRCROOT%" };
+    assert.deepEqual(first, {
+      ruleId: "allowed-registries",
+      ruleIndex: 0,
+      level: "error",
+      message: { text: "containers[0].image is from docker.io\nname an image of registry.example.com" },
+      locations: [
+        { physicalLocation: { artifactLocation, region: { startLine: 12, startColumn: 14 } }, logicalLocations },
+      ],
+    });
+    assert.equal(second.level, "warning");
+    assert.equal(second.locations[0].physicalLocation.region.startLine, 3);
+  });
+  it("has what can't be said as a notification of the run, without a file where there is none", () =>
+    assert.deepEqual(parsed(all).invocations[0].toolExecutionNotifications, [
+      {
+        level: "warning",
+        message: { text: "Pod shop/db: the condition of priority can't be evaluated" },
+        locations: [{ logicalLocations: [{ fullyQualifiedName: "Pod shop/db", kind: "object" }] }],
+      },
+    ]));
+  it("tells a finding apart by what it says, not by where it stands", () => {
+    const of = (line: number) => parsed([{ ...denied, line }]).results[0].partialFingerprints;
+    assert.deepEqual(of(1), of(2));
+  });
+  it("makes no link of what a message holds", () => {
+    const [{ message }] = parsed([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;
+    assert.equal(message.text, "\\[here\\](http://evil)");
+  });
+  it("is JSON with URIs and rules that are there, whatever the texts hold", () =>
+    fc.assert(
+      fc.property(anything, (all) => {
+        const { tool, results } = parsed(all);
+        for (const { ruleId, ruleIndex, locations } of results) {
+          assert.equal(tool.driver.rules[ruleIndex].id, ruleId);
+          const uri = locations[0].physicalLocation?.artifactLocation.uri;
+          if (uri !== undefined) assert.doesNotThrow(() => new URL(uri, "file:///root/"), uri);
+        }
+      }),
+    ));
+});
+
+describe("the PolicyReports", () => {
+  const items = (all: Checked[]) => JSON.parse(policyReport(all, now)).items;
+
+  it("are one for each namespace, and one for what has none", () => {
+    const found = items(all);
+    assert.deepEqual(
+      found.map(({ kind, metadata, summary }: Record<string, { namespace?: string }>) => [
+        kind,
+        metadata?.namespace,
+        summary,
+      ]),
+      [
+        ["PolicyReport", "shop", { pass: 2, fail: 1, warn: 1, error: 1, skip: 0 }],
+        ["ClusterPolicyReport", undefined, { pass: 1, fail: 0, warn: 0, error: 0, skip: 0 }],
+      ],
+    );
+    assert.deepEqual(found[0].results[0], {
+      ...{ source: "postern", policy: "allowed-registries", result: "fail" },
+      message: "containers[0].image is from docker.io\nname an image of registry.example.com",
+      resources: [{ apiVersion: "v1", kind: "Pod", namespace: "shop", name: "web" }],
+      timestamp: { seconds: 1795309323, nanos: 0 },
+    });
+  });
+  it("are several where one would be too large for kubectl, each with its own name", () => {
+    const many = items(Array.from({ length: 3000 }, () => denied));
+    assert.ok(many.length > 3);
+    assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);
+    for (const one of many) assert.ok(JSON.stringify(one).length < 256 * 1024);
+  });
+});
+
+describe("a file's path in reports", () => {
+  it("is relative to the checkout", () => assert.equal(pathIn("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
+  it("is its own outside of it", () => assert.equal(pathIn("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
+  it("isn't there for standard input", () => assert.equal(pathIn("-"), undefined));
+});

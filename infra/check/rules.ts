@@ -1,0 +1,126 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Context } from "aws-lambda";
+import type { Hook } from "#lib/chain/hooks.ts";
+import type { Called, Sent } from "#lib/chain/trace.ts";
+import type { World } from "#lib/needs.ts";
+import { inPhase, variantsOf } from "#lib/rule.ts";
+import { Complaint } from "../complaint.ts";
+import { type Cluster, type Config, servedRules } from "../config.ts";
+import { asVariant, oneLine } from "../entry.ts";
+import type { Handler } from "../gateway.ts";
+import type { Listed } from "../registry.ts";
+import { surveyed } from "../surveys.ts";
+import { configurations, ruleOf } from "../webhooks.ts";
+import { handlerOf } from "../workshop.ts";
+
+/** The rules that are on in a cluster, as its API server would know them. */
+export interface Rules {
+  configurations: object[];
+  /** Asks one of them; undefined for a hook that is somebody else's. */
+  call(hook: Hook, review: Sent): Promise<Called> | undefined;
+  /** The rule of a hook; of a group, the member that speaks. */
+  nameOf(hook: string, message?: string): string | undefined;
+  /** Whether a condition only saves calls: whoever can't evaluate it may make the call, and hears the same. */
+  isSparing(expression: string): boolean;
+  notes: string[];
+}
+
+/** Nobody answers there; what is sent there is decided here. */
+const here = "https://rules.postern.invalid";
+
+/** A cluster with these rules alone: as postern.yaml sets them up or, where it doesn't name one, by their defaults. */
+export const withOnly = (cluster: Cluster, names: readonly string[], catalogue: Listed[]): Cluster => {
+  const chosen = names.flatMap((name) => {
+    const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
+    return members ?? [name];
+  });
+  const rules = chosen.map((name) => {
+    const rule = catalogue.find((listed) => listed.name === name)?.rule;
+    if (rule === undefined) throw new Complaint(`there is no rule "${name}"; postern rules lists them`);
+    const setup = cluster.rules.get(name);
+    if (setup !== undefined && setup.mode !== "off") return [name, setup] as const;
+    const settings = setup?.settings ?? rule.settings ?? {};
+    const unfit = rule.checkSettings?.(settings);
+    if (unfit !== undefined) throw new Complaint(`${name} can't do without settings in postern.yaml: ${unfit}`);
+    return [name, { ...setup, mode: "enforce" as const, settings }] as const;
+  });
+  return { ...cluster, rules: new Map(rules) };
+};
+
+/** The rules of one cluster, asked in this process. */
+export const openRules = async (
+  catalogue: Listed[],
+  [clusterName, cluster]: [string, Cluster],
+  harden: boolean,
+  worldOf: (tell: (sentence: string) => void) => World,
+): Promise<Rules> => {
+  const config: Config = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
+  const told = new AsyncLocalStorage<string[]>();
+  const world = worldOf((sentence) => told.getStore()?.push(sentence));
+  const host = { publicKeys: "", world: () => world, journal: () => {} };
+  const handlers = new Map<string, Handler>();
+  for (const listed of servedRules(config, catalogue)) handlers.set(listed.name, handlerOf(config, listed, host));
+
+  const asked = await surveyed(catalogue, cluster, async () => ({ list: world.list, discover: world.discover }));
+  const entries = configurations(catalogue, asked.cluster, {
+    name: "postern",
+    address: (rule, path) => `${here}/${rule}/${path}`,
+    harden,
+  });
+  const ours = new Map(entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, ruleOf(one)]));
+
+  const sparing = new Set([
+    ...catalogue.flatMap((listed) => conditionsOf(listed, asked.cluster)),
+    // Members look once more at what their groups' entries ask.
+    ...entries
+      .flatMap(({ webhooks }) => webhooks.flatMap(({ matchConditions = [] }) => matchConditions))
+      .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
+  ]);
+
+  const call = async (url: string, review: Sent): Promise<Called> => {
+    const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
+    const unsaid: string[] = [];
+    const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
+    const answer = await told.run(unsaid, async () => handlers.get(name)?.(event, context));
+    const [sentence] = unsaid;
+    if (sentence !== undefined) return { unsaid: sentence };
+    // Our own faults are nothing that a cluster's failurePolicy should wave through unseen.
+    return Object(answer).kind === "AdmissionReview" ? { body: answer } : { unsaid: String(Object(answer).message) };
+  };
+  return {
+    configurations: entries,
+    call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
+    nameOf: (hook, message = "") => {
+      const name = ours.get(hook);
+      const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
+      return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
+    },
+    isSparing: (expression) => sparing.has(expression),
+    notes: asked.notes,
+  };
+};
+
+/** The conditions of a rule's entries, without those that decide. */
+const conditionsOf = ({ name, rule, phases }: Listed, { rules }: Cluster): string[] => {
+  const setup = rules.get(name);
+  if (setup === undefined || setup.mode === "off") return [];
+  const variants = variantsOf(rule, setup.settings)?.map((variant) => variant.name) ?? [undefined];
+  return variants.flatMap((variant) => {
+    const facet = asVariant(rule, setup.settings, variant);
+    return phases.flatMap((phase) => {
+      const conditions = inPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
+      const deciding = inPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
+      return Object.entries(conditions).flatMap(([name, text]) =>
+        Object.hasOwn(deciding, name) ? [] : [oneLine(text)],
+      );
+    });
+  });
+};
+
+const patience = 30_000;
+// Endpoints look at no more of it.
+const context = {
+  functionName: "check",
+  functionVersion: "local",
+  getRemainingTimeInMillis: () => patience,
+} as Context;
