@@ -1,60 +1,44 @@
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { parse } from "yaml";
 import { type Account, accountMissing, openAccount } from "./aws/account.ts";
-import { type Checkout, kubeconfigOf, openCheckout, type Said } from "./checkout.ts";
+import { type Checkout, kubeconfigOf, openCheckout } from "./checkout.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
+import {
+  bash,
+  type CodeBuild,
+  type GitHub,
+  type GitLabJob,
+  ofCodeBuild,
+  ofGitHub,
+  ofGitLab,
+  pipelineText,
+  readPipeline,
+  type Script,
+} from "./pipelines.ts";
 
 // The pipelines of infra/pipelines/ run what is there, with the rights that it takes, and nothing that somebody typed.
 const root = fileURLToPath(new URL("..", import.meta.url));
-const text = (path: string) => readFile(join(root, path), "utf8");
-const read = async <T>(name: string): Promise<T> => parse(await text(`infra/pipelines/${name}.yml`));
 
-interface GitHubJob {
-  if?: string;
-  needs?: string;
-  "timeout-minutes": number;
-  permissions: Record<string, string>;
-  concurrency: { group: string; "cancel-in-progress": boolean };
-  steps: { uses?: string; run?: string; env?: Record<string, string>; with?: Record<string, unknown> }[];
-}
-interface GitHub {
+interface Workflow extends GitHub {
   on: { push: object; workflow_dispatch: { inputs: Record<string, { type: string; options?: string[] }> } };
-  permissions: Record<string, string>;
   env: Record<string, string>;
-  jobs: Record<string, GitHubJob>;
-}
-interface GitLabJob {
-  extends?: string;
-  stage?: string;
-  rules?: { if: string; when?: string }[];
-  variables?: Record<string, string>;
-  id_tokens?: Record<string, { aud: string }>;
-  before_script?: string[];
-  script?: string[];
-  timeout?: string;
-  resource_group?: string;
 }
 interface GitLab {
   stages: string[];
   variables: Record<string, string>;
   default: { image: string; timeout: string };
 }
-interface CodeBuild {
-  version: number;
-  env: { shell: string; variables: Record<string, string> };
-  phases: Record<string, { commands: string[]; "runtime-versions"?: Record<string, number> }>;
-}
 
-const github = await read<GitHub>("github");
-const gitlab = await read<GitLab & Record<string, GitLabJob>>("gitlab");
-const codebuild = await read<CodeBuild>("codebuild");
+const github = await readPipeline<Workflow>("github");
+const gitlab = await readPipeline<GitLab & Record<string, GitLabJob>>("gitlab");
+const codebuild = await readPipeline<CodeBuild>("codebuild");
+const checking = await readPipeline<CodeBuild>("manifests/codebuild");
 
 const reserved = new Set(["stages", "variables", "default"]);
 /** GitLab's jobs with what they extend; those that begin with a dot only lend. */
@@ -64,36 +48,8 @@ const gitlabJobs = new Map(
     .map(([name, job]) => [name, { ...(job.extends && gitlab[job.extends]), ...job }]),
 );
 
-/** A job as a script for the bash that its service would start, with the variables that its file sets. */
-interface Script {
-  flags: string[];
-  lines: string;
-  env: Record<string, string>;
-}
-
-const ofGitHub = (job: string): Script => {
-  const steps = github.jobs[job]?.steps.filter(({ run }) => run !== undefined) ?? [];
-  // Each is a process of its own.
-  const lines = steps.map(({ run = "" }) => `(\n${run}\n)`).join("\n");
-  return { flags: ["-eo", "pipefail"], lines, env: { STAGE: github.env.STAGE ?? "" } };
-};
-const ofGitLab = (job: string): Script => {
-  const { before_script = [], script = [] } = gitlabJobs.get(job) ?? {};
-  return { flags: ["-eo", "pipefail"], lines: [...before_script, ...script].join("\n"), env: gitlab.variables };
-};
-const ofCodeBuild = (): Script => {
-  const commands = Object.values(codebuild.phases).flatMap((phase) => phase.commands);
-  // The first that fails ends it.
-  return { flags: [], lines: commands.join(" || exit $?\n"), env: codebuild.env.variables };
-};
-
-const bash = (folder: string, { flags, lines, env }: Script, more: Record<string, string>): Promise<Said> =>
-  new Promise((resolve) => {
-    const options = { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...env, ...more } };
-    execFile("bash", ["--noprofile", "--norc", ...flags, "-c", lines], options, (error, stdout, stderr) =>
-      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
-    );
-  });
+const ofWorkflow = (job: string) => ofGitHub(github, job);
+const ofJob = (job: string) => ofGitLab(gitlabJobs.get(job) ?? {}, gitlab.variables);
 
 const plan = "npx postern deploy --stage prod --plan-only";
 const deploy = "node infra/postern.js deploy --stage prod --canary 10% --for 10m";
@@ -102,31 +58,40 @@ const allTo = "npx postern rollback --all --to r7 --stage prod";
 const one = "npx postern rollback pod-security --stage prod";
 const oneTo = "npx postern rollback pod-security --to r7 --stage prod";
 const install = "npm ci";
+const reports = "json=check.json sarif=check.sarif junit=check.xml github=check.github"
+  .split(" ")
+  .map((report) => `-o ${report.replace("=", "=postern-check/")}`)
+  .join(" ");
+const check = `node infra/postern.js check apps --config postern.yaml --cluster eu -o text ${reports}`;
+const whatToCheck = { MANIFESTS: "apps", CLUSTER: "eu" };
 
 /** What each job runs, and with what. */
 const runs: [string, Script, Record<string, string>, string[]][] = [
-  ["GitHub's test", ofGitHub("test"), {}, [install, "npm test"]],
-  ["GitHub's plan", ofGitHub("plan"), {}, [install, plan]],
-  ["GitHub's deploy", ofGitHub("deploy"), {}, [install, deploy]],
-  ["GitHub's rollback", ofGitHub("rollback"), { WHAT: "every rule", RULE: "", TO: "" }, [install, all]],
-  ["GitHub's rollback to a release", ofGitHub("rollback"), { WHAT: "every rule", TO: "r7" }, [install, allTo]],
-  ["GitHub's rollback of a rule", ofGitHub("rollback"), { WHAT: "one rule", RULE: "pod-security" }, [install, one]],
+  ["GitHub's test", ofWorkflow("test"), {}, [install, "npm test"]],
+  ["GitHub's plan", ofWorkflow("plan"), {}, [install, plan]],
+  ["GitHub's deploy", ofWorkflow("deploy"), {}, [install, deploy]],
+  ["GitHub's rollback", ofWorkflow("rollback"), { WHAT: "every rule", RULE: "", TO: "" }, [install, all]],
+  ["GitHub's rollback to a release", ofWorkflow("rollback"), { WHAT: "every rule", TO: "r7" }, [install, allTo]],
+  ["GitHub's rollback of a rule", ofWorkflow("rollback"), { WHAT: "one rule", RULE: "pod-security" }, [install, one]],
   [
     "GitHub's rollback of a rule to a release",
-    ofGitHub("rollback"),
+    ofWorkflow("rollback"),
     { WHAT: "one rule", RULE: "pod-security", TO: "r7" },
     [install, oneTo],
   ],
-  ["GitLab's test", ofGitLab("test"), {}, [install, "npm test"]],
-  ["GitLab's plan", ofGitLab("plan"), {}, [install, plan]],
-  ["GitLab's deploy", ofGitLab("deploy"), {}, [install, deploy]],
-  ["GitLab's rollback", ofGitLab("rollback every rule"), {}, [install, all]],
-  ["GitLab's rollback to a release", ofGitLab("rollback every rule"), { TO: "r7" }, [install, allTo]],
-  ["GitLab's rollback of a rule", ofGitLab("rollback one rule"), { RULE: "pod-security" }, [install, one]],
-  ["CodeBuild's plan", ofCodeBuild(), { DO: "plan" }, [install, "npm test", plan]],
-  ["CodeBuild's deploy", ofCodeBuild(), { DO: "deploy" }, [install, deploy]],
-  ["CodeBuild's rollback", ofCodeBuild(), { DO: "rollback" }, [install, all]],
-  ["CodeBuild's rollback to a release", ofCodeBuild(), { DO: "rollback", TO: "r7" }, [install, allTo]],
+  ["GitHub's check", ofWorkflow("check"), whatToCheck, [install, check]],
+  ["GitLab's test", ofJob("test"), {}, [install, "npm test"]],
+  ["GitLab's plan", ofJob("plan"), {}, [install, plan]],
+  ["GitLab's deploy", ofJob("deploy"), {}, [install, deploy]],
+  ["GitLab's rollback", ofJob("rollback every rule"), {}, [install, all]],
+  ["GitLab's rollback to a release", ofJob("rollback every rule"), { TO: "r7" }, [install, allTo]],
+  ["GitLab's rollback of a rule", ofJob("rollback one rule"), { RULE: "pod-security" }, [install, one]],
+  ["GitLab's check", ofJob("check"), whatToCheck, [install, check]],
+  ["CodeBuild's check", ofCodeBuild(checking), whatToCheck, [install, check]],
+  ["CodeBuild's plan", ofCodeBuild(codebuild), { DO: "plan" }, [install, "npm test", plan]],
+  ["CodeBuild's deploy", ofCodeBuild(codebuild), { DO: "deploy" }, [install, deploy]],
+  ["CodeBuild's rollback", ofCodeBuild(codebuild), { DO: "rollback" }, [install, all]],
+  ["CodeBuild's rollback to a release", ofCodeBuild(codebuild), { DO: "rollback", TO: "r7" }, [install, allTo]],
 ];
 
 describe("the pipelines", () => {
@@ -137,8 +102,9 @@ describe("the pipelines", () => {
     bin = join(checkout.folder, "bin");
     // These only write down how they are called.
     for (const name of ["npm", "npx", "node"]) {
-      const line = `echo "${name} $*" >>"$CALLS"; [ "${name} $*" != "$FAILS" ]`;
-      await chmod(await checkout.write(`bin/${name}`, `#!/bin/sh\n${line}\n`), 0o755);
+      const lines = `said="$(printf '%s\n' "${name} $*" | sed "s#$PWD/##g")"\nprintf '%s\n' "$said" >>"$CALLS"`;
+      const script = `#!/bin/sh\n${lines}\n[ "$said" != "$FAILS" ]\n`;
+      await chmod(await checkout.write(`bin/${name}`, script), 0o755);
     }
   });
   after(() => checkout?.remove());
@@ -177,7 +143,7 @@ describe("the pipelines", () => {
 
   it("write at GitLab no token to a log", async () => {
     for (const job of gitlabJobs.keys()) {
-      const { stdout, stderr } = await called(ofGitLab(job), {});
+      const { stdout, stderr } = await called(ofJob(job), {});
       assert.ok(!`${stdout}${stderr}`.includes("the-token"), job);
     }
   });
@@ -187,7 +153,7 @@ describe("the pipelines", () => {
     const told = `trap 'echo told >"$HOME/told"; exit 1' INT; echo started; for i in $(seq 50); do sleep 0.1; done`;
     await chmod(await checkout.write("cancelled/node", `#!/bin/sh\n${told}\n`), 0o755);
     const { run = "" } = github.jobs.deploy?.steps.at(-1) ?? {};
-    const env = { ...ofGitHub("deploy").env, PATH: `${home}:${process.env.PATH}`, HOME: home };
+    const env = { ...ofWorkflow("deploy").env, PATH: `${home}:${process.env.PATH}`, HOME: home };
     // From a file, as GitHub does; of one line alone, bash would make itself the command.
     const script = await checkout.write("cancelled/script.sh", run);
     const job = spawn("bash", ["--noprofile", "--norc", "-eo", "pipefail", script], { env, stdio: "pipe" });
@@ -199,7 +165,7 @@ describe("the pipelines", () => {
   });
 
   it("refuse in CodeBuild to do what they don't know", async () => {
-    const { code, stderr, calls } = await called(ofCodeBuild(), { DO: "everything" });
+    const { code, stderr, calls } = await called(ofCodeBuild(codebuild), { DO: "everything" });
     assert.deepEqual({ code, calls }, { code: 2, calls: [install] });
     assert.equal(stderr, "DO must be plan, deploy or rollback, not everything\n");
   });
@@ -207,8 +173,8 @@ describe("the pipelines", () => {
   it("take what somebody types for a name, and for nothing else", async () => {
     const typed = '"; touch typed; echo "$(touch typed)';
     for (const [script, more] of [
-      [ofGitHub("rollback"), { WHAT: "one rule", RULE: typed, TO: typed }],
-      [ofGitLab("rollback one rule"), { RULE: typed, TO: typed }],
+      [ofWorkflow("rollback"), { WHAT: "one rule", RULE: typed, TO: typed }],
+      [ofJob("rollback one rule"), { RULE: typed, TO: typed }],
     ] as const) {
       const { calls } = await called(script, more);
       assert.deepEqual(calls, [install, `npx postern rollback ${typed} --to ${typed} --stage prod`]);
@@ -217,7 +183,7 @@ describe("the pipelines", () => {
   });
 
   it("call verbs and scripts that exist, with options that they have", async () => {
-    const { scripts } = JSON.parse(await text("package.json"));
+    const { scripts } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
     const commands = new Set(runs.flatMap(([, , , expected]) => expected));
     for (const command of commands) {
       const [program, verb = "", ...words] = command.split(" ");
@@ -237,23 +203,37 @@ describe("the pipelines", () => {
     assert.deepEqual(Object.keys(github.on).sort(), ["pull_request", "push", "workflow_dispatch"]);
     for (const [name, job] of Object.entries(github.jobs)) {
       const asksAws = job.steps.some(({ uses }) => uses?.startsWith(aws));
-      assert.deepEqual(job.permissions, { contents: "read", ...(asksAws && { "id-token": "write" }) }, name);
-      assert.equal(asksAws, name !== "test");
+      const scans = name === "scan" && { actions: "read", "security-events": "write" };
+      assert.deepEqual(job.permissions, { contents: "read", ...(asksAws && { "id-token": "write" }), ...scans }, name);
+      assert.equal(asksAws, !["test", "check", "scan"].includes(name));
       assert.ok(job["timeout-minutes"] > 0 && job["timeout-minutes"] <= 90, name);
       assert.match(job.concurrency.group, new RegExp(`^postern-${name}`));
-      assert.equal(job.concurrency["cancel-in-progress"], ["test", "plan"].includes(name), name);
+      assert.equal(job.concurrency["cancel-in-progress"], ["test", "plan", "check", "scan"].includes(name), name);
       assert.ok(job.if, `${name} runs at every event`);
       assert.ok(job.needs === undefined || job.needs in github.jobs);
       for (const { uses, run = "" } of job.steps) {
-        if (uses !== undefined) assert.match(uses, /^[\w-]+\/[\w-]+@v\d+$/);
+        if (uses !== undefined) assert.match(uses, /^[\w-]+(\/[\w-]+)+@v\d+$/);
         assert.doesNotMatch(run, /\$\{\{/, "an expression becomes part of the script");
       }
     }
     assert.equal(github.jobs.deploy?.needs, "test");
   });
 
+  it("run at GitHub nothing that a pull request has brought where they may write what code scanning has found", () => {
+    const scan = github.jobs.scan;
+    assert.ok(scan);
+    assert.deepEqual(
+      scan.steps.map(({ uses, run }) => [uses?.replace(/@.*/, ""), run]),
+      ["actions/checkout", "actions/download-artifact", "github/codeql-action/upload-sarif"].map((uses) => [
+        uses,
+        undefined,
+      ]),
+    );
+    assert.match(String(scan.if), /head\.repo\.full_name == github\.repository/);
+  });
+
   it("name at GitHub inputs, variables and outputs that there are, and no secret", async () => {
-    const file = await text("infra/pipelines/github.yml");
+    const file = await pipelineText("github");
     const { inputs } = github.on.workflow_dispatch;
     const named = (kind: string) => [...file.matchAll(new RegExp(`\\b${kind}\\.(\\w+)`, "g"))].map(([, name]) => name);
     assert.deepEqual(new Set(named("inputs")), new Set(Object.keys(inputs)));
@@ -271,6 +251,8 @@ describe("the pipelines", () => {
     assert.deepEqual(Object.fromEntries(roles), {
       test: "",
       plan: "vars.POSTERN_PLAN_ROLE",
+      check: "",
+      scan: "",
       deploy: "vars.POSTERN_DEPLOY_ROLE",
       rollback: "inputs.what == 'one rule' && vars.POSTERN_EMERGENCY_ROLE || vars.POSTERN_DEPLOY_ROLE",
     });
@@ -289,6 +271,7 @@ describe("the pipelines", () => {
     assert.deepEqual(roles, {
       test: undefined,
       plan: "$POSTERN_PLAN_ROLE",
+      check: undefined,
       deploy: "$POSTERN_DEPLOY_ROLE",
       "rollback every rule": "$POSTERN_DEPLOY_ROLE",
       "rollback one rule": "$POSTERN_EMERGENCY_ROLE",
@@ -296,13 +279,18 @@ describe("the pipelines", () => {
     assert.ok(gitlab.default.timeout && gitlabJobs.get("deploy")?.resource_group);
   });
 
-  it("are for CodeBuild a buildspec of version 0.2", () => {
+  it("are for CodeBuild buildspecs of version 0.2", () => {
     assert.deepEqual(Object.keys(codebuild), ["version", "env", "phases"]);
-    assert.equal(codebuild.version, 0.2);
-    assert.equal(codebuild.env.shell, "bash");
-    assert.deepEqual(Object.keys(codebuild.phases), ["install", "build"]);
-    for (const { commands } of Object.values(codebuild.phases))
-      for (const command of commands) assert.equal(typeof command, "string");
+    assert.deepEqual(Object.keys(checking), ["version", "env", "phases", "reports"]);
+    for (const { version, env, phases } of [codebuild, checking]) {
+      assert.equal(version, 0.2);
+      assert.equal(env.shell, "bash");
+      assert.deepEqual(Object.keys(phases), ["install", "build"]);
+      for (const { commands } of Object.values(phases))
+        for (const command of commands) assert.equal(typeof command, "string");
+    }
+    // An aborted build has no report.
+    assert.equal(checking.phases.build?.["on-failure"], undefined);
   });
 });
 
@@ -349,20 +337,20 @@ describe("a pipeline in an account", { skip: missing ?? false }, () => {
   };
 
   it("shows the plan in GitHub's log and summary", async () => {
-    const said = await run(ofGitHub("plan"), account.as("plan").env);
+    const said = await run(ofWorkflow("plan"), account.as("plan").env);
     assert.match(said, /always-pull-images: new/);
     const summary = await readFile(surroundings.GITHUB_STEP_SUMMARY ?? "", "utf8");
     assert.match(summary, /^```\nstage prod\n.*always-pull-images: new.*\n```\n$/s);
   });
 
   it("deploys for the first time, though it says how large a trial shall be", async () => {
-    assert.match(await run(ofGitHub("deploy"), account.as("deploy").env), /release r1 is live in shop/);
+    assert.match(await run(ofWorkflow("deploy"), account.as("deploy").env), /release r1 is live in shop/);
   });
 
   it("shows the plan at GitLab, by the token that GitLab gives it", async () => {
     const { AWS_ACCESS_KEY_ID: _, AWS_SECRET_ACCESS_KEY: __, ...env } = account.env;
     const role = { AWS_ROLE_ARN: "arn:aws:iam::123456789012:role/PosternPlan-prod", AWS_TOKEN: "the-token" };
-    const said = await run(ofGitLab("plan"), { ...env, ...role });
+    const said = await run(ofJob("plan"), { ...env, ...role });
     assert.match(said, /1 of 1 stays as it is/);
     assert.ok(!said.includes("the-token"));
   });

@@ -1,0 +1,104 @@
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { parse } from "yaml";
+import type { Said } from "./checkout.ts";
+
+/** A step of a workflow. */
+export interface GitHubStep {
+  if?: string;
+  uses?: string;
+  run?: string;
+  "working-directory"?: string;
+  env?: Record<string, string>;
+  with?: Record<string, unknown>;
+}
+export interface GitHubJob {
+  if?: string;
+  needs?: string;
+  "timeout-minutes": number;
+  permissions: Record<string, string>;
+  concurrency: { group: string; "cancel-in-progress": boolean };
+  steps: GitHubStep[];
+}
+export interface GitHub {
+  permissions: Record<string, string>;
+  env?: Record<string, string>;
+  jobs: Record<string, GitHubJob>;
+}
+export interface GitLabJob {
+  extends?: string;
+  stage?: string;
+  rules?: { if: string; when?: string }[];
+  variables?: Record<string, string>;
+  id_tokens?: Record<string, { aud: string }>;
+  before_script?: string[];
+  script?: string[];
+  timeout?: string;
+  resource_group?: string;
+  allow_failure?: { exit_codes: number[] };
+  artifacts?: { paths: string[]; reports?: { junit: string } };
+}
+export interface CodeBuild {
+  version: number;
+  env: { shell: string; variables: Record<string, string> };
+  phases: Record<string, { commands: string[]; "on-failure"?: string }>;
+  reports?: Record<string, { files: string[]; "file-format": string }>;
+}
+
+export const pipelineText = (name: string): Promise<string> =>
+  readFile(fileURLToPath(new URL(`../infra/pipelines/${name}.yml`, import.meta.url)), "utf8");
+
+export const readPipeline = async <T>(name: string): Promise<T> => parse(await pipelineText(name));
+
+/** A job as a script for the bash that its service would start, with the variables that its file sets. */
+export interface Script {
+  flags: string[];
+  lines: string;
+  env: Record<string, string>;
+}
+
+/** Variables that the service works out are left to whoever runs it. */
+const plain = (env: Record<string, string> = {}) =>
+  Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
+
+export const ofGitHub = ({ env, jobs }: GitHub, job: string): Script => {
+  const steps = jobs[job]?.steps.filter(({ run }) => run !== undefined) ?? [];
+  // Each is a process of its own.
+  const lines = steps.map(({ run = "", ...step }) => {
+    const folder = step["working-directory"];
+    return `(${folder === undefined ? "" : `cd "${folder}"`}\n${run}\n)`;
+  });
+  const all = Object.assign({}, ...[env, ...steps.map((step) => step.env)].map(plain));
+  return { flags: ["-eo", "pipefail"], lines: lines.join("\n"), env: all };
+};
+
+export const ofGitLab = (
+  { before_script = [], script = [] }: GitLabJob,
+  variables: Record<string, string> = {},
+): Script => {
+  return { flags: ["-eo", "pipefail"], lines: [...before_script, ...script].join("\n"), env: variables };
+};
+
+export const ofCodeBuild = ({ env, phases }: CodeBuild): Script => {
+  const commands = Object.values(phases).flatMap((phase) => phase.commands);
+  // The first that fails ends it.
+  return { flags: [], lines: commands.join(" || exit $?\n"), env: env.variables };
+};
+
+/** Runs a script in a folder, with more variables than its own, and what is piped in. */
+export const bash = (
+  folder: string,
+  { flags, lines, env }: Script,
+  more: Record<string, string>,
+  input = "",
+): Promise<Said> =>
+  new Promise((resolve) => {
+    const options = { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...env, ...more } };
+    const words = ["--noprofile", "--norc", ...flags, "-c", lines];
+    const child = execFile("bash", words, options, (error, stdout, stderr) =>
+      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+    );
+    child.stdin?.on("error", () => {});
+    child.stdin?.end(input);
+  });
