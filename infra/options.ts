@@ -82,3 +82,11 @@ export const signerOf = async (options: Options, file: string): Promise<Signer> 
     return keyring.current;
   });
 };
+
+/** What is given several times, or with commas between. */
+export const among = (options: Options, name: string): string[] => {
+  const given = options.texts(name);
+  const all = given.flatMap((text) => text.split(",").filter(Boolean));
+  if (given.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
+  return all;
+};

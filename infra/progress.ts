@@ -10,7 +10,7 @@ export interface Progress {
 
 /** Onto a stream: with a bar where somebody looks on, one line a step where not. */
 export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progress => {
-  const isWatched = stream.isTTY === true && process.env.CI === undefined;
+  const isWatched = isWatchedBy(stream);
   return {
     say: (line) => void stream.write(`${isWatched ? "\r\u001b[K" : ""}${line}\n`),
     step: async (name, act) => {
@@ -39,6 +39,13 @@ export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progr
     },
   };
 };
+
+/** Takes away the bar that stands in a line of its own, for who writes to the same terminal; it is drawn again. */
+export const clearLine = (stream: NodeJS.WriteStream = process.stderr): void => {
+  if (isWatchedBy(stream)) stream.write("\r\u001b[K");
+};
+
+const isWatchedBy = ({ isTTY }: NodeJS.WriteStream) => isTTY === true && process.env.CI === undefined;
 
 const width = 24;
 

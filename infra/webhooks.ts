@@ -16,6 +16,8 @@ export interface Registration {
   ca?: string | undefined;
   /** Whether a rule or a group, by its name, fails closed where it guards. */
   harden: boolean | ((name: string) => boolean);
+  /** Is told of entries that could keep a request waiting too long; they are refused, if nobody is. */
+  slow?(sentence: string): void;
 }
 
 export interface Webhook {
@@ -39,7 +41,9 @@ const longestChain = 20;
 /** The two webhook configurations of a cluster, in the order of the compiled-in chain. */
 export const configurations = (catalogue: Listed[], cluster: Cluster, registration: Registration) => {
   const mutating = webhooks("mutate", catalogue, cluster, registration);
-  checkChain(mutating);
+  const slow = slowIn(mutating);
+  if (slow !== undefined && registration.slow === undefined) throw new Complaint(slow);
+  if (slow !== undefined) registration.slow?.(slow);
   return [
     configuration("MutatingWebhookConfiguration", registration.name, mutating),
     configuration(
@@ -104,8 +108,8 @@ const both = (one: LabelSelector | undefined, other: LabelSelector | undefined):
   return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
 };
 
-/** Refuses entries that one request could wait for longer than the API server waits. */
-const checkChain = (webhooks: Webhook[]) => {
+/** What is wrong with entries that one request could wait for longer than the API server waits. */
+const slowIn = (webhooks: Webhook[]): string | undefined => {
   const literals = (part: (match: Match) => readonly string[]) => [
     ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
   ];
@@ -125,10 +129,8 @@ const checkChain = (webhooks: Webhook[]) => {
         const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
         Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
       }
-  if (longest.seconds > longestChain)
-    throw new Complaint(
-      `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`,
-    );
+  if (longest.seconds <= longestChain) return undefined;
+  return `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`;
 };
 
 /** The rule or the group of an entry: of its name the last part before the domain, for no rule's name has a dot. */

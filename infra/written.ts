@@ -4,28 +4,27 @@ import { parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import type { Recorded } from "#lib/recorded.ts";
+import { born, bornIn } from "./born.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
-import { describedWorld, servedAmong, servedAs } from "./served.ts";
+import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";
 
 type Objects = NonNullable<Recorded["objects"]>;
 
 /** What manifests can say of a cluster; whatever else it is asked, they don't know. */
 export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover">;
 
-/** A cluster as manifests have it: all there is in a folder, and the namespaces that no cluster is without. */
+/** A cluster as manifests have it: all there is in a folder, and what no cluster and no namespace is without. */
 export const writtenCluster = (objects: Objects): Written => {
-  const { get, list, create, discover } = describedWorld({ objects: [...namespacesBorn, ...objects] });
+  const namespaces = [...born, ...objects].filter(
+    ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
+  );
+  const within = namespaces.flatMap(({ metadata }) => bornIn(metadata.name));
+  const { get, list, create, discover } = describedWorld({ objects: [...born, ...within, ...objects] });
   const may = async () => {
     throw new Failure(503, "manifests don't say who may do what; only a cluster does");
   };
   return { get, list, create, discover, may };
 };
-
-/** The namespaces that no cluster is without. */
-export const namespacesBorn: Objects = ["default", "kube-node-lease", "kube-public", "kube-system"].map((name) => {
-  const labels = { "kubernetes.io/metadata.name": name };
-  return { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
-});
 
 /** Every object in the YAML and JSON files below a folder. What says no namespace and needs one is in `default`. */
 export const readManifests = async (folder: string): Promise<Objects> =>

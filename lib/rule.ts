@@ -30,6 +30,10 @@ export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): 
 // biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
 export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
 
+/** What could be written instead: nothing where the draft has it, or nobody knows; a sentence where no edit would do. */
+// biome-ignore lint/suspicious/noConfusingVoidType: whoever edits has no return statement
+export type Suggestion = void | string;
+
 /** The second argument of a rule: all it may know besides the object. */
 export type Surroundings<Object, Settings, N extends Needs> = {
   request: Request;
@@ -124,6 +128,11 @@ export interface Definition<Object, Settings extends object, N extends Needs> ex
   needs?: N;
   mutate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
   validate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
+  /**
+   * What the author of an object that is refused could write instead: edits a draft as `mutate` does, or says in a
+   * sentence, without its full stop, what no edit would do. Only `postern check` asks, and tries an edit before it shows it.
+   */
+  suggest?(object: Object, surroundings: Surroundings<Object, Settings, N>): Suggestion | Promise<Suggestion>;
 }
 
 /** Any rule, whatever it judges and is set up with. */

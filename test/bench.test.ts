@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { addedLatency } from "./bench/added.ts";
 import { chainLatency } from "./bench/chains.ts";
+import { checkRatios } from "./bench/checked.ts";
 import { findGoWebhook } from "./bench/controller-runtime.ts";
 import type { Comparison, Measured } from "./bench/creates.ts";
 import { engineRatios } from "./bench/engines.ts";
@@ -71,6 +72,20 @@ describe("postern bench, through an API server", { skip: isHere ? false : missin
     assert.ok(binaries);
     const { warm, sideBySide, read, first } = await readLatency(binaries, 2);
     for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
+  });
+});
+
+describe("postern bench, of a check", () => {
+  it("measures the whole beside reading and rules, and is told nothing where the check fails", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
+    try {
+      const { bytes, seconds, memory, overParser, overReader } = await checkRatios(folder, 1, 40);
+      assert.ok(bytes > 40_000 && memory > 1e7);
+      for (const value of [...Object.values(seconds), overParser.median, overReader.median]) assert.ok(value > 0);
+      await assert.rejects(checkRatios(folder, 1, 0), /there is no manifest in/);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
   });
 });
 

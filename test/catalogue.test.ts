@@ -18,6 +18,7 @@ import {
   readCases,
   reviewOf,
 } from "../infra/cases.ts";
+import { type Suggested, suggested } from "../infra/check/suggestions.ts";
 import { listing } from "../infra/listing.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { condition } from "./cel.ts";
@@ -92,10 +93,32 @@ function laws(listed: Listed, cases: Case[]) {
       for (const entry of cases) {
         const objects = entry.needs?.objects?.map(withSecrets);
         if (!objects) continue;
-        const { outcome } = await judged(listed, { ...entry, needs: { ...entry.needs, objects } });
-        assert.ok(!JSON.stringify(outcome).includes(secret), entry.name);
+        const filled = { ...entry, needs: { ...entry.needs, objects } };
+        const { outcome, refused } = await judged(listed, filled);
+        const advice = refused ? await adviceOn(listed, filled) : undefined;
+        assert.ok(!JSON.stringify([outcome, advice]).includes(secret), entry.name);
       }
     });
+
+  if (listed.rule.suggest) {
+    const refusals = cases.filter(({ refused }) => refused !== undefined);
+    it("suggests something in some case that it refuses, in words, and edits that it would admit", async () => {
+      const all = await Promise.all(refusals.map((entry) => adviceOn(listed, entry)));
+      assert.ok(all.some((advice) => advice !== undefined));
+      for (const [index, entry] of refusals.entries()) {
+        assert.ok(!all[index]?.isVain, `${entry.name}: "${all[index]?.text}" is refused, too`);
+        await helps(listed, entry, all[index]);
+      }
+    });
+    it("suggests nothing else with any object like those", () =>
+      fc.assert(
+        fc.asyncProperty(perturbed(refusals), async (entry) => {
+          const isRefused = await judged(listed, entry).then(({ refused }) => refused, unanswered);
+          if (isRefused) await helps(listed, entry, await adviceOn(listed, entry).catch(unanswered));
+        }),
+        { numRuns: 100 },
+      ));
+  }
 
   for (const phase of listed.phases) {
     const own = cases.filter((entry) => phaseOf(entry) === phase);
@@ -160,6 +183,35 @@ function laws(listed: Listed, cases: Case[]) {
 /** The decision on a case, with everything frozen: a rule that edits its input fails here. */
 async function judged(listed: Listed, entry: Case): Promise<Decision> {
   return decideCase(listed, entry, frozen(reviewOf(listed, structuredClone(entry))));
+}
+
+/** What the rule suggests on a case that it refuses, with everything frozen, and where nothing can be done but to read. */
+async function adviceOn(listed: Listed, entry: Case): Promise<Suggested | undefined> {
+  const { rule, settings } = facetOf(listed.rule, entry);
+  const { request } = frozen(reviewOf(listed, structuredClone(entry)));
+  const acts = () => assert.fail(`${entry.name}: it does something`);
+  const world = { ...recorded(entry.needs ?? {}), create: acts, https: acts, http: acts, aws: acts, ledger: acts };
+  const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
+  const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, world };
+  return suggested(rule, phaseOf(entry), request, around);
+}
+
+/** What is suggested is said on one line, without a full stop; with what it edits, the rule admits the object. */
+async function helps(
+  listed: Listed,
+  entry: Case,
+  { text, object, isVain }: Suggested = { text: "nothing" },
+): Promise<void> {
+  assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
+  assert.doesNotMatch(text, /\p{Cc}/u, entry.name);
+  if (object === undefined || isVain) return;
+  const { refused, outcome } = await judged(listed, { ...entry, [phaseOf(entry)]: object });
+  assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
+}
+
+/** With another object, a rule may ask what its cases have no answer to. */
+function unanswered(error: Error): undefined {
+  if (!error.message.startsWith("no answer is recorded")) throw error;
 }
 
 function frozen<T>(value: T): T {

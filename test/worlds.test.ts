@@ -7,10 +7,11 @@ import { stringify } from "yaml";
 import { type Connection, worlds } from "#lib/cluster/live.ts";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
-import { type Recorded, recorded } from "#lib/recorded.ts";
+import { plural, type Recorded, recorded } from "#lib/recorded.ts";
 import type { LabelSelector } from "#lib/rule.ts";
+import { born } from "../infra/born.ts";
 import { Complaint } from "../infra/complaint.ts";
-import { servedAmong } from "../infra/served.ts";
+import { servedAmong } from "../infra/kinds/served.ts";
 import { readManifests, type Written, writtenCluster } from "../infra/written.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
@@ -202,6 +203,18 @@ describe("a world in a folder of manifests", () => {
     assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
   });
 
+  it("has what is made in every namespace, unless a manifest has it", async () => {
+    const own = named("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
+    const { get } = writtenCluster(
+      await manifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
+    );
+    const account = async (namespace: string) => get({ group: "", resource: "serviceaccounts" }, "default", namespace);
+    assert.equal((await account("kube-system"))?.kind, "ServiceAccount");
+    assert.deepEqual(Object(await account("b")).imagePullSecrets, [{ name: "pull" }]);
+    assert.equal(await account("none"), undefined);
+    assert.equal((await get({ group: "", resource: "configmaps" }, "kube-root-ca.crt", "b"))?.kind, "ConfigMap");
+  });
+
   it("doesn't guess who may do what", async () => {
     const sentence = /^manifests don't say who may do what; only a cluster does$/;
     await assert.rejects(
@@ -279,6 +292,15 @@ describe("a world behind a real API server", { skip: binaries ? false : missing 
       const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
       const sorted = [found ?? [], served].map((all) => all.toSorted((one, other) => (one.kind < other.kind ? -1 : 1)));
       assert.deepEqual(sorted[0], sorted[1], version);
+    }
+  });
+
+  it("has made by itself what manifests are taken to have", async () => {
+    for (const { metadata, kind, apiVersion, ...wanted } of born) {
+      const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: plural(kind ?? "") };
+      const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
+      assert.deepEqual(Object(found.metadata).labels, metadata.labels, metadata.name);
+      for (const [key, value] of Object.entries(wanted)) assert.deepEqual(found[key], value, `${metadata.name} ${key}`);
     }
   });
 

@@ -32,15 +32,24 @@ export default rule({
   },
 
   validate(pod: Pod, { oldObject, settings: { registries } }) {
-    const known = new Set(usesOf(oldObject ?? {}).map(({ reference }) => reference));
-    const offences = usesOf(pod)
-      .filter(({ reference }) => !known.has(reference))
-      .flatMap(({ place, reference }) => {
-        const image = parseImage(reference);
-        if (image === undefined) return [`${place} has ${shown(reference)}`];
-        return allows(registries, image) ? [] : [`${place} has ${fullName(image)}`];
-      });
+    const offences = broughtBy(pod, oldObject).flatMap(({ place, reference }) => {
+      const image = parseImage(reference);
+      if (image === undefined) return [`${place} has ${shown(reference)}`];
+      return allows(registries, image) ? [] : [`${place} has ${fullName(image)}`];
+    });
     if (offences.length > 0) return `images must come from ${registries.join(" or ")}; ${offences.join(", ")}`;
+  },
+
+  suggest(pod: Pod, { oldObject, settings: { registries } }) {
+    const strange = broughtBy(pod, oldObject)
+      .map(({ reference }) => parseImage(reference))
+      .find((image) => image && !allows(registries, image));
+    // Of `*.corp.example` only its owner knows which hosts there are.
+    const place = registries.find((entry) => !entry.startsWith("*."));
+    if (!strange || !place) return;
+    const [registry = "", ...folder] = place.split("/");
+    const repository = [...folder, strange.repository.replace(/^library\//, "")].join("/");
+    return `copy ${fullName(strange)} to an allowed registry, and name it there: ${fullName({ ...strange, registry, repository })}`;
   },
 });
 
@@ -60,6 +69,12 @@ const isLarge = `size(${containersIn("object")}) + size(object.spec.?volumes.orV
 const imagesIn = (object: "object" | "oldObject") =>
   `(${containersIn(object)}.map(c, c.?image.orValue("")) +
     ${object}.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue("")))`;
+
+/** Those that it did not have before. */
+const broughtBy = (pod: Pod, oldObject: Pod | null) => {
+  const known = new Set(usesOf(oldObject ?? {}).map(({ reference }) => reference));
+  return usesOf(pod).filter(({ reference }) => !known.has(reference));
+};
 
 const shown = (reference: string) =>
   reference === "" ? "no image" : `${JSON.stringify(reference.slice(0, 100))} (no image reference)`;

@@ -43,6 +43,14 @@ export default rule({
 
     if (offences.length > 0) return aggregate(offences.map((offence) => refusal(request, offence)));
   },
+
+  suggest(pod: Pod, { request, oldObject, settings }) {
+    // How an image is pulled can't be changed later.
+    if (oldObject && !request.subResource) return;
+    const { containers, images } = concerned(pod, oldObject, request, settings);
+    for (const { container } of containers) container.imagePullPolicy = "Always";
+    for (const { image } of images) image.pullPolicy = "Always";
+  },
 });
 
 const nothing = { containers: [], images: [] };

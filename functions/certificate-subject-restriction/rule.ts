@@ -33,4 +33,10 @@ export default rule({
     if (read.subject.organizations.includes(masters))
       return { refuse: forbidden(request, `use of ${signer} signer with ${masters} group is not allowed`) };
   },
+
+  suggest({ spec }: CertificateSigningRequest) {
+    const read = subjectOf(spec?.request);
+    if ("subject" in read)
+      return `make the request for another organization than ${masters}, and bind that group to the ClusterRole it needs`;
+  },
 });

@@ -20,4 +20,11 @@ export default rule({
 
     return { refuse: forbidden(request, "Use of external IPs is denied by admission control") };
   },
+
+  suggest({ spec }: Service, { oldObject }) {
+    const present = oldObject?.spec?.externalIPs ?? [];
+    const kept = (spec?.externalIPs ?? []).filter((ip) => present.includes(ip));
+    if (spec && kept.length > 0) spec.externalIPs = kept;
+    else delete spec?.externalIPs;
+  },
 });

@@ -54,6 +54,12 @@ export default rule({
         ),
       };
   },
+
+  suggest({ spec }: GroupedJob, { oldObject }) {
+    const before = oldObject?.spec?.parallelism;
+    if (spec && before !== undefined) spec.parallelism = before;
+    else delete spec?.parallelism;
+  },
 });
 
 const parallelismOf = ({ spec }: Job) => spec?.parallelism ?? 1;

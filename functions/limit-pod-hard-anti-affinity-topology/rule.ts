@@ -23,4 +23,11 @@ export default rule({
     const text = `affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey ${offence.topologyKey} but only key ${hostname} is allowed`;
     return { refuse: forbidden(request, text, pod.metadata?.name ?? "") };
   },
+
+  suggest(pod: Pod, { request }) {
+    // Of a pod that is there, it can't be changed.
+    if (request.operation !== "CREATE") return;
+    const required = pod.spec?.affinity?.podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
+    for (const term of required) term.topologyKey = hostname;
+  },
 });

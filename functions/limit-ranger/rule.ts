@@ -5,6 +5,7 @@ import { type Match, rule } from "#lib/rule.ts";
 import { aggregate, forbidden } from "#lib/status.ts";
 import { offencesOfClaim, offencesOfPod } from "./bounds.ts";
 import { fillIn } from "./defaults.ts";
+import { bringClaim, bringPod } from "./suggestion.ts";
 
 type Judged = Pod | PersistentVolumeClaim;
 
@@ -48,6 +49,11 @@ export default rule({
       );
       if (offences.length > 0) return { refuse: forbidden(request, aggregate(offences)) };
     }
+  },
+
+  async suggest(object: Judged, { request, ranges }) {
+    const all = (await ranges(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
+    return isPod(object, request) ? bringPod(object, all) : bringClaim(object, all);
   },
 });
 

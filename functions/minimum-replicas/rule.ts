@@ -57,6 +57,10 @@ export default rule({
 
     return `spec.replicas must be ${allowZero ? "0 or " : ""}at least ${minimum}, not ${replicas}`;
   },
+
+  suggest(object: Scaled, { settings: { minimum } }) {
+    object.spec = { ...object.spec, replicas: minimum };
+  },
 });
 
 const namespaceName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;

@@ -1,5 +1,5 @@
 import { get } from "#lib/needs.ts";
-import { homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
+import { creationOf, homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
 import { rule } from "#lib/rule.ts";
 import { notFound } from "#lib/status.ts";
 
@@ -24,5 +24,9 @@ export default rule({
     if (!home || (await namespaces(home))) return;
 
     return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
+  },
+
+  suggest(_, { request }) {
+    return creationOf(request.namespace);
   },
 });

@@ -1,5 +1,5 @@
 import { get } from "#lib/needs.ts";
-import { homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
+import { creationOf, homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
 import type { Request, Status } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden, notFound } from "#lib/status.ts";
@@ -48,6 +48,13 @@ export default rule({
     const namespace = await (isNew ? current : recent)(home);
     if (!namespace) return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
     if (isNew && namespace.status?.phase === "Terminating") return { refuse: tooLate(request, home) };
+  },
+
+  async suggest(_, { request, current }) {
+    if (request.operation === "DELETE") return;
+    const { namespace = "" } = request;
+    if (!(await current(namespace))) return creationOf(namespace);
+    return `wait until namespace ${JSON.stringify(namespace)} is gone, and create it anew`;
   },
 });
 

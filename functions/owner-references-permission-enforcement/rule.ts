@@ -1,5 +1,5 @@
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
-import { accessReview, discovery, type Permission, type Served } from "#lib/needs.ts";
+import { type Access, accessReview, discovery, type Permission, type Served } from "#lib/needs.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden } from "#lib/status.ts";
@@ -34,11 +34,11 @@ export default rule({
     const before = oldObject?.metadata?.ownerReferences ?? [];
     if (owners.length === before.length && owners.every((owner, index) => isSame(owner, before[index]))) return;
 
-    const { userInfo: user, resource, subResource = "", namespace = "", name = "" } = request;
+    const { userInfo: user, namespace = "" } = request;
     const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(isThatOf(owner))?.blockOwnerDeletion);
     const [deleting, finalizing] = await Promise.all([
       // Who creates an object could as well not have done so.
-      oldObject && may({ user, verb: "delete", ...resource, subresource: subResource, namespace, name }),
+      oldObject && may(deletionOf(request)),
       blocking.length > 0 && may({ user, verb: "update", ...anything, subresource: "finalizers", name: "*" }),
     ]);
     const refusing = (sentence: string) => ({ refuse: forbidden(request, sentence) });
@@ -60,7 +60,18 @@ export default rule({
       }
     }
   },
+
+  async suggest({ metadata }: Owned, { request, oldObject, may }) {
+    if (oldObject && !(await may(deletionOf(request))).allowed) return;
+    const before = oldObject?.metadata?.ownerReferences ?? [];
+    for (const owner of metadata?.ownerReferences ?? [])
+      if (blocks(owner) && !before.findLast(isThatOf(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
+  },
 });
+
+const deletionOf = ({ userInfo: user, resource, subResource = "", namespace = "", name = "" }: Request): Access => {
+  return { user, verb: "delete", ...resource, subresource: subResource, namespace, name };
+};
 
 const anything = { group: "*", version: "*", resource: "*" };
 const blocks = ({ blockOwnerDeletion }: OwnerReference) => blockOwnerDeletion === true;

@@ -28,6 +28,15 @@ export default rule({
     const canGrow = name !== "" && name === classOf(oldObject) && (await storageClass(name))?.allowVolumeExpansion;
     if (!canGrow) return { refuse: forbidden(request, unsupported) };
   },
+
+  async suggest(claim: PersistentVolumeClaim, { oldObject, storageClass }) {
+    if (!oldObject) return;
+    const as = `leave spec.resources.requests.storage at ${sizeOf(oldObject)}`;
+    if (oldObject.status?.phase !== "Bound") return `${as} until the claim is bound`;
+    const name = classOf(oldObject);
+    if (name === "" || name !== classOf(claim) || !(await storageClass(name))) return as;
+    return `${as}, or set allowVolumeExpansion of StorageClass ${JSON.stringify(name)} to true if its driver can expand volumes`;
+  },
 });
 
 const unsupported =

@@ -47,4 +47,13 @@ export default rule({
     if (!workload.spec?.podGroupTemplates?.some(({ name }) => name === podGroupTemplateName))
       return refusing(`PodGroupTemplate "${podGroupTemplateName}" not found in Workload "${workloadName}"`);
   },
+
+  async suggest(group: PodGroup, { request, workloads }) {
+    const { workloadName = "" } = group.spec?.podGroupTemplateRef?.workload ?? {};
+    const workload = await workloads(workloadName, request.namespace);
+    if (!workload) return `create Workload ${JSON.stringify(workloadName)} first`;
+    if (workload.metadata?.deletionTimestamp) return;
+    const names = (workload.spec?.podGroupTemplates ?? []).slice(0, 3).map(({ name }) => JSON.stringify(name));
+    if (names.length > 0) return `name a template that the workload has, for instance ${names.join(" or ")}`;
+  },
 });

@@ -1,6 +1,7 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "#lib/needs.ts";
 import { conflictOf, type Labels } from "#lib/objects/label.ts";
+import { creationOf } from "#lib/objects/namespace.ts";
 import type { Request, Status } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { forbidden, notFound } from "#lib/status.ts";
@@ -42,6 +43,20 @@ export default rule({
   async validate(pod: Pod, { request, settings, namespaces }) {
     const chosen = chosenFor(request, await namespaces(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
     return "refuse" in chosen ? chosen : refusalOf(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
+  },
+
+  async suggest({ spec }: Pod, { request, settings, namespaces }) {
+    const namespace = await namespaces(request.namespace ?? "");
+    if (!namespace) return creationOf(request.namespace);
+    const chosen = chosenFor(request, namespace, settings.podNodeSelectorPluginConfig);
+    if ("refuse" in chosen || !spec) return;
+    const { nodes, allowed } = chosen;
+    const { nodeSelector = {} } = spec;
+    const own = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) => Object.hasOwn(nodeSelector, key));
+    const isAllowed = ([key, value]: [string, string]) => isAmong(allowed, { [key]: value });
+    const kept = Object.keys(allowed).length > 0 ? own.filter(isAllowed) : own;
+    if (kept.length > 0) spec.nodeSelector = Object.fromEntries(kept);
+    else delete spec.nodeSelector;
   },
 });
 

@@ -43,6 +43,14 @@ export default rule({
     if (lacking.length > 0)
       return refusal(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
   },
+
+  async suggest(pod: Pod, { node }) {
+    const name = pod.spec?.nodeName ?? "";
+    const home = await node(name);
+    if (!home || shortages(pod, home).length === 0) return;
+    const { cpu = "0", memory = "0" } = home.status?.allocatable ?? {};
+    return `request at most ${cpu} of cpu and ${memory} of memory in all, which is what node ${JSON.stringify(name)} has for pods`;
+  },
 });
 
 /** It counts the changes of a spec. */

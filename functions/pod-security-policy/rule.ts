@@ -5,6 +5,10 @@ import { forbidden } from "#lib/status.ts";
 import { faultOf } from "./check.ts";
 import { type Around, choose } from "./choose.ts";
 import { isOnlyInNewDebuggers } from "./debug.ts";
+import { filled } from "./fill.ts";
+import { grantsFor } from "./grants.ts";
+import { offences } from "./judge.ts";
+import { relieve } from "./suggestion.ts";
 
 const annotation = "kubernetes.io/psp";
 
@@ -56,6 +60,24 @@ export default rule({
     const choice = await choose(pod, around, { mayFill: () => false, first });
     if ("refusal" in choice) return { refuse: forbidden(around.request, choice.refusal) };
     return { audit: { "validate-policy": choice.policy } };
+  },
+
+  async suggest(draft: Pod, { request, settings, may }) {
+    // A pod that is there can't be changed.
+    if (request.operation !== "CREATE") return;
+    const ways = grantsFor(request, draft.spec?.serviceAccountName, settings.accessReviews ? may : undefined);
+    const usable = await Promise.all(
+      settings.policies.map(async (policy) => ((await ways.mayUse(policy)) ? [policy] : [])),
+    );
+    const nearest = usable.flat().map((policy) => {
+      const pod: Pod = structuredClone(Object(request.object));
+      // What is whole stays so.
+      const isWhole = filled(policy, pod) === pod;
+      relieve(pod, policy);
+      const whole = filled(policy, pod);
+      return { pod: isWhole ? whole : pod, isEnough: offences(policy, whole).next().done };
+    });
+    Object.assign(draft, nearest.find(({ isEnough }) => isEnough)?.pod);
   },
 });
 

@@ -1,5 +1,6 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, list } from "#lib/needs.ts";
+import { creationOf } from "#lib/objects/namespace.ts";
 import type { Request } from "#lib/review.ts";
 import { rule, type Verdict } from "#lib/rule.ts";
 import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "#lib/status.ts";
@@ -10,6 +11,7 @@ import { defaultPolicy, judgesNothing, type Mode, modes, type Policy, policyOf, 
 import { labelsOfEntry } from "./selections.ts";
 import { faultOf, type Settings, settings } from "./settings.ts";
 import { offencesOf } from "./standards.ts";
+import { levelInstead, mend } from "./suggestion.ts";
 import { match, variants } from "./variants.ts";
 
 export default rule({
@@ -59,6 +61,17 @@ export default rule({
       const error = `failed to lookup namespace "${name}": ${refusal.message}`;
       return isPod ? { refuse: refusal, audit: { error } } : { audit: { error } };
     });
+  },
+
+  async suggest(object: Pod & Namespace, { request, settings, variant = "", current }) {
+    const defaults = defaultPolicy(settings);
+    if (request.resource.resource === "namespaces") return levelInstead(object, defaults);
+    // Of a pod that is there, none of it can be changed.
+    if (request.operation !== "CREATE") return;
+    const namespace = labelsOfEntry(variant) ? undefined : await current(request.namespace ?? "");
+    const labels = labelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
+    if (!labels) return creationOf(request.namespace);
+    mend(object, offencesOf(subjectOf(object), policyOf(labels, defaults).policy.enforce));
   },
 });
 

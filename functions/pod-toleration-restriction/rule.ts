@@ -1,5 +1,6 @@
 import type { Namespace, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { get } from "#lib/needs.ts";
+import { creationOf } from "#lib/objects/namespace.ts";
 import { containersOf } from "#lib/objects/pod.ts";
 import { parseQuantity } from "#lib/objects/quantity.ts";
 import type { SharingPod } from "#lib/objects/resources.ts";
@@ -47,6 +48,16 @@ export default rule({
 
   async validate(pod: SharingPod, around) {
     return refusalOf(pod, around);
+  },
+
+  async suggest({ spec }: SharingPod, around) {
+    const { request, settings, namespaces } = around;
+    if (!(await namespaces(request.namespace ?? ""))) return creationOf(request.namespace);
+    const { refuse, tolerations: allowed = settings.whitelist } = await annotated("tolerationsWhitelist", around);
+    const kept = (spec?.tolerations ?? []).filter((toleration) => allTolerationsAmong(allowed, [toleration]));
+    if (refuse || !spec?.tolerations) return;
+    if (kept.length > 0) spec.tolerations = kept;
+    else delete spec.tolerations;
   },
 });
 

@@ -77,6 +77,23 @@ export default rule({
       refuse: forbidden(request, `PriorityClass ${name} is already marked as default. Only one default can exist`),
     };
   },
+
+  async suggest(object: Judged, { request, ...needs }) {
+    if (request.resource.resource === "priorityclasses") {
+      delete object.globalDefault;
+      return;
+    }
+    const { spec } = object;
+    const name = spec?.priorityClassName;
+    if (name && !(await needs.class(name))) {
+      const names = (await needs.classes()).flatMap(({ metadata }) => metadata?.name ?? []);
+      const others = names.filter((other) => !other.startsWith("system-")).slice(0, 3);
+      const instead = others.length > 0 ? `, or name one that is there, such as ${others.join(", ")}` : "";
+      return `create the PriorityClass ${JSON.stringify(name)} first${instead}`;
+    }
+    delete spec?.priority;
+    delete spec?.preemptionPolicy;
+  },
 });
 
 /** Of several, which two requests at a time can make, the one with the lowest value. */

@@ -59,6 +59,20 @@ export default rule({
     if (!podFixed && spec?.overhead)
       return rejected(request, "Pod Overhead set without corresponding RuntimeClass defined Overhead");
   },
+
+  async suggest({ spec }: Pod, { classes }) {
+    const name = spec?.runtimeClassName;
+    const found = name === undefined ? undefined : await classes(name);
+    if (name !== undefined && !found)
+      return `create the RuntimeClass ${JSON.stringify(name)} first, or name one that is there`;
+    if (!spec) return;
+    const { podFixed = {} } = found?.overhead ?? {};
+    if (spec.overhead && Object.keys(podFixed).length > 0) spec.overhead = podFixed;
+    else delete spec.overhead;
+    const { nodeSelector = {} } = found?.scheduling ?? {};
+    if (conflictOf(nodeSelector, spec.nodeSelector ?? {}) !== undefined)
+      spec.nodeSelector = { ...spec.nodeSelector, ...nodeSelector };
+  },
 });
 
 type Quantities = Record<string, string>;

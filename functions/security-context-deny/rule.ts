@@ -39,6 +39,17 @@ export default rule({
     ];
     if (first) return { refuse: forbidden(request, first, pod.metadata?.name ?? "") };
   },
+
+  suggest(pod: Pod, { request }) {
+    // Of a pod that is there, it can't be changed.
+    if (request.operation !== "CREATE") return;
+    const leaveOut = (fields: object, context: object = {}) => {
+      for (const field of Object.keys(fields)) Reflect.deleteProperty(context, field);
+    };
+    leaveOut(ofPods, pod.spec?.securityContext);
+    for (const { container } of containersOf(pod, ["initContainers", "containers"]))
+      leaveOut(ofContainers, container.securityContext);
+  },
 });
 
 /** Any value offends, 0 and empty ones too. */

@@ -52,6 +52,18 @@ export default rule({
     const found = await accountOf(pod, around);
     return "refuse" in found ? found : secretRefusal(pod, found.account, around);
   },
+
+  async suggest(pod: Pod, { request, accounts }) {
+    // Nobody writes mirror pods but kubelets.
+    if (isMirror(pod)) return;
+    const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
+    const called = `ServiceAccount ${JSON.stringify(name)}`;
+    const account = await accounts(name, request.namespace);
+    if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
+    const offence = (request.subResource ? secretOfEphemeral : unlistedSecret)(pod, account);
+    const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
+    if (offence) return `add that secret to the ${list} of ${called}, or use one that is listed there`;
+  },
 });
 
 interface Around {

@@ -1,19 +1,17 @@
-/** Which lines two texts have in common, as pairs of their places, in order. */
-export const alignment = (old: readonly string[], now: readonly string[]): [number, number][] => {
+/** Of each line of a text, which line of an older one it is, in order; -1 of those that are new. */
+export const alignment = (old: readonly string[], now: readonly string[]): number[] => {
   let head = 0;
   const shorter = Math.min(old.length, now.length);
   while (head < shorter && old[head] === now[head]) head++;
   let tail = 0;
   while (tail < shorter - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
-  const inner = myers(old.slice(head, old.length - tail), now.slice(head, now.length - tail));
-  return [
-    ...Array.from({ length: head }, (_, index): [number, number] => [index, index]),
-    ...inner.map(([one, other]): [number, number] => [one + head, other + head]),
-    ...Array.from({ length: tail }, (_, index): [number, number] => [
-      old.length - tail + index,
-      now.length - tail + index,
-    ]),
-  ];
+  const lines = now.map((_, index) => {
+    if (index < head) return index;
+    return index < now.length - tail ? -1 : index - now.length + old.length;
+  });
+  for (const [one, other] of myers(old.slice(head, old.length - tail), now.slice(head, now.length - tail)))
+    lines[other + head] = one + head;
+  return lines;
 };
 
 /** What differs in more than so many lines is shown as all new. */

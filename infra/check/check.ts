@@ -1,21 +1,20 @@
-import { builtIn } from "#lib/chain/conditions.ts";
-import { type Hook, type Hooks, hooksIn } from "#lib/chain/hooks.ts";
-import type { Called, Cel, Sent } from "#lib/chain/trace.ts";
+import type { Resource } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import { born } from "../born.ts";
 import { Complaint } from "../complaint.ts";
 import type { Cluster } from "../config.ts";
-import { askingRules } from "../connections.ts";
+import { type Kinds, kindsOf } from "../kinds/kinds.ts";
 import type { Listed } from "../registry.ts";
-import { namespacesBorn } from "../written.ts";
 import { fill } from "./defaults/filled.ts";
 import { type Fault, faultText, type Manifest, nameOf } from "./documents.ts";
 import { type Existing, openExisting } from "./existing.ts";
-import { callForeign } from "./foreign.ts";
+import { hooked } from "./hooked.ts";
 import { readInput } from "./input.ts";
 import { type Judged, judgeAll, keyOf } from "./judge.ts";
-import { type Kinds, kindsOf } from "./kinds.ts";
+import { remarksOn } from "./remarks.ts";
 import { type Asking, isReview, received } from "./requests.ts";
 import { openRules, type Rules } from "./rules.ts";
+import { own } from "./values.ts";
 
 /** What is checked, against what. */
 export interface Setup {
@@ -52,6 +51,9 @@ export interface Check {
 /** Reads all there is to read, and gets ready to judge it. */
 export const openCheck = async (setup: Setup): Promise<Check> => {
   const { paths, reviews, state, old, webhooks, cluster, catalogue, hosts } = setup;
+  if (setup.user.username === "") throw new Complaint("--as must name a user");
+  if (!isLabel(setup.namespace))
+    throw new Complaint(`--namespace takes the name of one, such as default, not ${JSON.stringify(setup.namespace)}`);
   const input = await readInput(paths);
   const recorded = await readInput(reviews);
   const [before, present, foreign] = [
@@ -59,6 +61,10 @@ export const openCheck = async (setup: Setup): Promise<Check> => {
     await readAll(state, "--state"),
     await readAll(webhooks, "--webhooks"),
   ];
+  for (const { source, line, object } of foreign.filter((one) => !isConfiguration(one)))
+    throw new Complaint(
+      `--webhooks ${nameOf(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
+    );
   for (const { source, line, object } of recorded.manifests.filter((one) => !isReview(one)))
     recorded.faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
   const all = input.manifests.filter((one) => !isForAnother(one));
@@ -66,64 +72,63 @@ export const openCheck = async (setup: Setup): Promise<Check> => {
   const notes = new Set([...input.notes, ...input.manifests.filter(isForAnother).map(leftOut)]);
 
   const everything = [...present, ...before, ...manifests].map(({ object }) => object);
-  const kinds = kindsOf(everything.filter(({ kind }) => kind === "CustomResourceDefinition"));
+  const kinds = kindsOf(everything);
   const faults = [...input.faults, ...recorded.faults];
   if (manifests.length + faults.length === 0)
     throw new Complaint(`there is no manifest in ${[...paths, ...reviews].join(", ")}`);
-  const existing = openExisting(kinds);
+  const note = (sentence: string) => void notes.add(sentence);
+  const existing = openExisting(kinds, note);
   const asking: Omit<Asking, "operation"> = { user: setup.user, namespace: setup.namespace };
-  for (const object of [...namespacesBorn, ...wholeOf(present, kinds, asking).values()]) place(object, kinds, existing);
+  for (const one of remarksOn(all, before, kinds, asking)) note(one);
+  if (state.length > 0 && present.length === 0) note(`--state ${state.join(", ")} holds no manifest: nothing exists`);
+  for (const object of [...born, ...wholeOf(present, kinds, asking).values()]) place(object, kinds, existing);
 
-  const rules = await openRules(catalogue, cluster, setup.harden, existing.world);
-  for (const note of rules.notes) notes.add(note);
-  const hooks = unhurried(hooksIn([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
-  checkHooks(hooks, cluster[0]);
-  const curious = askingRules(catalogue, cluster[1]).map(({ name }) => name);
-  if (state.length === 0 && curious.length > 0)
-    notes.add(
-      `${curious.join(", ")} ask the cluster, of which nothing is known but these manifests; --state says what exists`,
-    );
-  const call = (hook: Hook, review: Sent): Promise<Called> =>
-    rules.call(hook, review) ?? callForeign(hook, review, hosts);
-  const cel: Cel = {
-    compile: (expression) => {
-      const evaluate = builtIn.compile(expression);
-      if (!rules.isSparing(expression)) return evaluate;
-      return (variables) => {
-        const evaluated = evaluate(variables);
-        return "unsaid" in evaluated ? { holds: true } : evaluated;
-      };
-    },
+  const coming = (resource: Resource): KubernetesObject[] => {
+    const found = ofResource(resource, manifests, kinds);
+    for (const { kind } of found)
+      note(
+        `each ${kind} among the manifests holds for what is sent after it; in a cluster, once postern manifests has been applied again`,
+      );
+    return found;
   };
+  const rules = await openRules(catalogue, cluster, setup.harden, existing.world, coming);
+  for (const one of rules.notes) note(one);
+  const court = hooked(rules, foreign, cluster[0], hosts);
   const judged = judgeAll(manifests, {
-    ...{ kinds, existing, hooks, call, cel, asking: { ...asking, operation: setup.operation } },
+    ...{ ...court, kinds, existing, asking: { ...asking, operation: setup.operation } },
     ...{ old: wholeOf(before, kinds, asking), alsoPods: setup.alsoPods, isWorldKnown: state.length > 0 },
-    nameOf: (hook, message) => rules.nameOf(hook, message) ?? hook,
-    note: (sentence) => notes.add(sentence),
+    moreOf: "that may be among the manifests or in --state",
+    note,
   });
-  return { faults, notes, judged };
+  const isKnown = state.length > 0;
+  return { faults, notes, judged: isKnown ? judged : endingWith(judged, () => curious(rules).map(note)) };
 };
 
-/** How long a rule takes on this machine says nothing of how long it takes where it is deployed. */
-const unhurried = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
-  const calm = (hook: Hook) => (rules.nameOf(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 });
-  return { mutating: mutating.map(calm), validating: validating.map(calm), faults };
+const endingWith = async function* <T>(all: AsyncGenerator<T>, end: () => void): AsyncGenerator<T> {
+  yield* all;
+  end();
+};
+
+/** Whose verdicts rest on what nobody told. */
+const curious = ({ asking }: Rules): string[] => {
+  if (asking.size === 0) return [];
+  const ask = asking.size === 1 ? "asks" : "ask";
+  return [
+    `${[...asking].sort().join(", ")} ${ask} the cluster, of which nothing is known but these manifests; --state says what exists`,
+  ];
 };
 
 /** What a check stands on must be right as a whole. */
-const readAll = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
+export const readAll = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
   const { manifests, faults } = await readInput(paths);
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `${option} ${faultText(fault)}`).join("\n"));
   return manifests;
 };
 
-const checkHooks = ({ faults, mutating, validating }: Hooks, cluster: string) => {
-  if (mutating.length + validating.length + faults.length === 0)
-    throw new Complaint(
-      `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
-    );
-  if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
-};
+const hookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(String(kind));
+
+const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text);
 
 /** Instructions for kustomize lie among manifests, and no API server knows them. */
 const isForAnother = ({ object: { apiVersion } }: Manifest) => /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
@@ -141,6 +146,13 @@ const wholeOf = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Aski
   });
   return new Map(all);
 };
+
+const ofResource = ({ group, resource }: Resource, manifests: readonly Manifest[], kinds: Kinds) =>
+  manifests.flatMap(({ object }): KubernetesObject[] => {
+    const found = kinds.of(String(object.apiVersion), String(object.kind))?.resource;
+    const isNamed = typeof own(object.metadata, "name") === "string";
+    return isNamed && found?.group === group && found.resource === resource ? [object] : [];
+  });
 
 const place = (object: KubernetesObject, kinds: Kinds, existing: Existing) => {
   const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");

@@ -9,6 +9,8 @@ export interface Checked {
   namespace?: string;
   /** What its name is or begins with; empty where it has none. */
   name: string;
+  /** Of one that a cluster has. */
+  uid?: string;
   verdict: Verdict;
   /** Which made it so, where the verdict is "denied"; several where several rules refuse it. */
   denials: Denial[];

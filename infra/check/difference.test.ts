@@ -20,13 +20,15 @@ describe("a difference", () => {
     const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
     fc.assert(
       fc.property(short, short, (old, now) => {
-        const pairs = alignment(old, now);
-        for (const [index, [one, other]] of pairs.entries()) {
-          assert.equal(old[one], now[other]);
-          const [before, beside] = pairs[index - 1] ?? [-1, -1];
-          assert.ok(one > before && other > beside);
-        }
-        assert.equal(pairs.length, common(old, now));
+        const lines = alignment(old, now);
+        assert.equal(lines.length, now.length);
+        const kept = lines.filter((line) => line >= 0);
+        assert.deepEqual(
+          kept.map((line) => old[line]),
+          now.filter((_, index) => (lines[index] ?? -1) >= 0),
+        );
+        for (const [index, line] of kept.entries()) assert.ok(line > (kept[index - 1] ?? -1));
+        assert.equal(kept.length, common(old, now));
       }),
     );
   });

@@ -34,19 +34,18 @@ interface Blamed {
 export const difference = (before: unknown, stages: readonly Stage[]): Hunk[] => {
   const shown = veil(before);
   const original = linesOf(shown(before));
+  let texts = original;
   let lines = original.map((text, from): Blamed => ({ text, from }));
   const gone = new Map<number, string>();
   for (const { rule, after } of stages) {
-    const texts = linesOf(shown(after));
-    const kept = new Map(
-      alignment(
-        lines.map(({ text }) => text),
-        texts,
-      ).map(([old, now]) => [now, lines[old]]),
-    );
-    const staying = new Set(kept.values());
-    for (const line of lines) if (line.from !== undefined && !staying.has(line)) gone.set(line.from, rule);
-    lines = texts.map((text, index) => kept.get(index) ?? { text, rule });
+    const next = linesOf(shown(after));
+    const old = alignment(texts, next);
+    const staying = new Set(old);
+    for (const [index, { from }] of lines.entries())
+      if (from !== undefined && !staying.has(index)) gone.set(from, rule);
+    const before = lines;
+    lines = next.map((text, index) => before[old[index] ?? -1] ?? { text, rule });
+    texts = next;
   }
   return hunks(together(original, lines, gone));
 };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { manifestsIn, positionOf } from "./documents.ts";
+import { manifestsIn } from "./documents.ts";
+import { positionOf } from "./positions.ts";
 
 const read = (text: string) => manifestsIn({ name: "a.yaml", text });
 
@@ -21,7 +22,11 @@ describe("what a file holds", () => {
     ],
     ["a list", "- 1\n", /^is no manifest: it must be a map$/],
     ["a word", "word\n", /^is no manifest: it must be a map$/],
-    ["a name that is none", "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n", /^metadata.name must be a text$/],
+    [
+      "a name that is none",
+      "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n",
+      /^metadata.name must be a text, not 1; in quotes it would be one$/,
+    ],
     ["metadata that is none", "apiVersion: v1\nkind: Pod\nmetadata: []\n", /^metadata must be a map$/],
     [
       "a label that is none",
@@ -81,6 +86,97 @@ items:
       "apiVersion: v1\nkind: A\n__proto__: { a: 1 }\nmetadata: { labels: { constructor: b } }\n",
     ).manifests;
     assert.ok(Object.hasOwn(manifest?.object ?? {}, "__proto__"));
+  });
+
+  const object = (name: string) => JSON.stringify({ apiVersion: "v1", kind: "A", metadata: { name } }, null, 2);
+  const where = (text: string) => {
+    const { manifests, faults } = read(text);
+    return [
+      manifests.map(({ object, document, line }) => [Object(object.metadata).name, document, line]),
+      faults.map(({ line, sentence }) => [line, sentence]),
+    ];
+  };
+
+  const streams: [name: string, text: string, found: object[], faults?: object[]][] = [
+    ["one object of JSON", object("a"), [["a", 0, 1]]],
+    [
+      "several, one after the other",
+      `\n${object("a")}\n\n${object("b")}`,
+      [
+        ["a", 0, 2],
+        ["b", 1, 10],
+      ],
+    ],
+    [
+      "several on a line",
+      JSON.stringify(JSON.parse(object("a"))).repeat(2),
+      [
+        ["a", 0, 1],
+        ["a", 1, 1],
+      ],
+    ],
+    ["JSON with tabs", object("a").replaceAll("  ", "\t"), [["a", 0, 1]]],
+    [
+      "JSON and YAML with a marker between",
+      `${object("a")}\n---\n${object("b")}`,
+      [
+        ["a", 0, 1],
+        ["b", 1, 9],
+      ],
+    ],
+    ["a map of YAML in braces", "{apiVersion: v1, kind: A, metadata: {name: a}}\n", [["a", 0, 1]]],
+    [
+      "braces and brackets in texts",
+      `${object('{"[')}${object("]}\\")}`,
+      [
+        ['{"[', 0, 1],
+        ["]}\\", 1, 7],
+      ],
+    ],
+  ];
+  for (const [name, text, found] of streams)
+    it(`may be ${name}`, () => {
+      assert.deepEqual(where(text), [found, []]);
+    });
+
+  const brokenStreams: [name: string, text: string, line: number][] = [
+    ["is a text without an end", `${object("a")}\n{"${'\\"'.repeat(50_000)}`, 8],
+    ["isn't closed", `${object("a")}\n{"apiVersion"`, 8],
+    ["is something else", `${object("a")}${object("b")}\nword`, 14],
+    ["has a key twice", `${object("a")}\n{"a":1,"b":{"c":1,"c":2}}`, 8],
+  ];
+  for (const [name, text, line] of brokenStreams)
+    it(`is told with its line where a part of a stream ${name}`, () => {
+      const { faults, manifests } = read(text);
+      assert.deepEqual(faults, [{ file: "a.yaml", line, sentence: "is no JSON, as what is before it" }]);
+      assert.equal(Object(manifests[0]?.object.metadata).name, "a");
+    });
+
+  it("may not have a key twice, in JSON either", () => {
+    assert.match(read('{"apiVersion":"v1","kind":"A","kind":"B"}').faults[0]?.sentence ?? "", /keys must be unique/);
+  });
+
+  it("is every object of a List in JSON as well", () => {
+    const list = { apiVersion: "v1", kind: "List", items: [JSON.parse(object("a")), JSON.parse(object("b"))] };
+    assert.deepEqual(where(JSON.stringify(list, null, 2)), [
+      [
+        ["a", 0, 5],
+        ["b", 0, 12],
+      ],
+      [],
+    ]);
+  });
+
+  it("is found again in a stream of JSON, each field by its line and column", () => {
+    const { manifests } = read(`${object("a")} ${object("b")}`);
+    const at = (index: number, ...field: string[]) => {
+      const manifest = manifests[index];
+      assert.ok(manifest);
+      return Object.values(positionOf(manifest, field));
+    };
+    assert.deepEqual(at(0, "metadata", "name"), [5, 5]);
+    assert.deepEqual(at(1), [7, 3]);
+    assert.deepEqual(at(1, "metadata", "name"), [11, 5]);
   });
 
   it("is found again, each field by its line and column", () => {

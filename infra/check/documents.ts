@@ -1,17 +1,7 @@
-import {
-  Composer,
-  type Document,
-  isCollection,
-  isMap as isMapNode,
-  isNode,
-  isScalar,
-  isSeq,
-  LineCounter,
-  Parser,
-  type ScalarTag,
-} from "yaml";
+import { type Document, isNode } from "yaml";
 import { isMap } from "#lib/policy/tree.ts";
 import { sentenceOf } from "../complaint.ts";
+import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
 
 /** A file, or what came by standard input. */
 export interface Source {
@@ -57,79 +47,66 @@ export interface Documents {
 /** Deeper than any schema, and less deep than what makes a program stumble. */
 const deepest = 200;
 
-type Tags = Extract<
-  NonNullable<ConstructorParameters<typeof Composer>[0]>["customTags"],
-  (...args: never[]) => unknown
->;
-
-/**
- * kubectl takes YAML 1.1, where 0644 is octal and `yes` is true, but knows no times in it, takes 0o644 as well, and wants
- * a digit before an exponent: `e1` is a text.
- */
-const tags: Tags = (all) => {
-  const own = all.flatMap((tag): ReturnType<Tags> => {
-    if (typeof tag === "string") return tag === "timestamp" ? [] : [tag];
-    if (tag.tag === "tag:yaml.org,2002:timestamp" || ("format" in tag && tag.format === "TIME")) return [];
-    return "format" in tag && tag.format === "EXP" ? [{ ...tag, test: exponent } as ScalarTag] : [tag];
-  });
-  return [...own, "intOct"];
-};
-
-const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/;
-
-const options = {
-  version: "1.1",
-  customTags: tags,
-  prettyErrors: false,
-  stringKeys: true,
-  logLevel: "silent",
-} as const;
-
-/** Every document of a text. */
-export const composed = function* (text: string): Generator<{ document: Document.Parsed; lines: LineCounter }> {
-  const lines = new LineCounter();
-  for (const document of new Composer(options).compose(new Parser(lines.addNewLine).parse(text)))
-    yield { document, lines };
-};
-
 /** Every object that a text holds; Lists are taken apart. */
 export const manifestsIn = (source: Source): Documents => {
   const found: Documents = { manifests: [], strangers: [], faults: [] };
   const complain = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
-  const mayAlias = source.text.includes("&") && source.text.includes("*");
-  let index = -1;
   let line = 1;
-  try {
-    for (const { document, lines } of composed(source.text)) {
-      index++;
-      line = lineAt(document.contents, lines, line);
-      const [broken] = document.errors;
-      if (broken) {
-        complain(lines.linePos(broken.pos[0]).line, `is no YAML: ${wordsOf(broken)}`);
-        continue;
-      }
-      const value = contentOf(document, mayAlias);
-      if (value === null || value === undefined) continue;
-      for (const { path, value: object } of objectsIn(value)) {
-        const place = path.length === 0 ? line : lineAt(document.getIn(path, true), lines, line);
-        const fault = faultIn(object);
-        if (fault !== undefined) complain(place, fault);
-        else if (!isNamed(object)) found.strangers.push(place);
-        else found.manifests.push({ source, document: index, path, line: place, object });
-      }
+  const take = (document: number, value: unknown, lineOf: (path: Path) => number) => {
+    if (value === null || value === undefined) return;
+    for (const { path, value: object } of objectsIn(value)) {
+      const place = path.length === 0 ? line : lineOf(path);
+      const fault = faultIn(object);
+      if (fault !== undefined) complain(place, fault);
+      else if (!isNamed(object)) found.strangers.push(place);
+      else found.manifests.push({ source, document, path, line: place, object });
     }
+  };
+  try {
+    const { pieces, broken } = piecesIn(source.text) ?? {};
+    const lists = pieces?.map((piece) => (isList(piece.value) ? placesOf(source.text, piece) : ofOne));
+    // On which lines a List's items are, only a parser may know.
+    if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
+      for (const [index, piece] of pieces.entries()) {
+        line = piece.line;
+        take(index, piece.value, (path) => lists[index]?.(path).line ?? line);
+      }
+      if (broken !== undefined) complain(broken, "is no JSON, as what is before it");
+      return found;
+    }
+    const mayAlias = source.text.includes("&") && source.text.includes("*");
+    let index = -1;
+    for (const { document, positionOf } of composed(source.text)) {
+      index++;
+      const lineOf = (node: unknown) => (isNode(node) && node.range ? positionOf(node.range[0]).line : line);
+      line = lineOf(document.contents);
+      const [fault] = document.errors;
+      if (fault) complain(positionOf(fault.pos[0]).line, `is no YAML: ${wordsOf(fault)}`);
+      else take(index, contentOf(document, mayAlias), (path) => lineOf(document.getIn(path, true)));
+    }
+    if (broken !== undefined) complain(broken, "is no JSON, as what is before it");
   } catch (error) {
     complain(line, `can't be read: ${wordsOf(error)}`);
   }
   return found;
 };
 
-/** What recursion ended on is the text's depth, not its size. */
-const wordsOf = (error: unknown) =>
-  sentenceOf(error).replace(/^Maximum call stack size exceeded$/, "it is nested too deeply");
+const ofOne: Places = () => {
+  throw new Error("what is no List has no items");
+};
 
-const lineAt = (node: unknown, lines: LineCounter, otherwise: number): number =>
-  isNode(node) && node.range ? lines.linePos(node.range[0]).line : otherwise;
+/** Some messages speak of the program that reads, and not of what it reads. */
+const wordsOf = (error: unknown) => {
+  const sentence = sentenceOf(error);
+  return plainly.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
+};
+
+const plainly: [RegExp, string][] = [
+  // What recursion ended on is the text's depth, not its size.
+  [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
+  [/^Converting circular structure to JSON/, "an alias stands within what it leads to"],
+  [/^With stringKeys, all keys must be strings$/, "a key must be a text, neither a map nor a list"],
+];
 
 /** What aliases lead to is of its own in each place: who changes one must not change the other. */
 const contentOf = (document: Document.Parsed, mayAlias: boolean): unknown => {
@@ -137,10 +114,20 @@ const contentOf = (document: Document.Parsed, mayAlias: boolean): unknown => {
   return mayAlias ? JSON.parse(JSON.stringify(value) ?? "null") : value;
 };
 
+interface List extends Record<string, unknown> {
+  kind: string;
+  items: unknown[];
+}
+
+const isList = (value: unknown): value is List => {
+  const { kind, items } = Object(value);
+  return typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
+};
+
 /** An object, or those in a List; what is in a typed one need not say again what it is. */
 const objectsIn = (value: unknown): { path: Path; value: unknown }[] => {
-  const { apiVersion, kind, items } = Object(value);
-  if (typeof kind !== "string" || !kind.endsWith("List") || !Array.isArray(items)) return [{ path: [], value }];
+  if (!isList(value)) return [{ path: [], value }];
+  const { apiVersion, kind, items } = value;
   const ofEach = kind === "List" ? {} : { apiVersion, kind: kind.slice(0, -"List".length) };
   return items.flatMap((item: unknown, index) =>
     objectsIn(isMap(item) ? { ...ofEach, ...item } : item).map(({ path, value }) => {
@@ -159,13 +146,15 @@ const isWord = (value: unknown) => typeof value === "string" && value !== "";
 /** What no API server could decode, of what every object has; its own fields are its kind's affair. */
 const faultIn = (value: unknown): string | undefined => {
   if (!isMap(value)) return "is no manifest: it must be a map";
+  if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";
   if (isDeeper(value, deepest)) return `is nested deeper than ${deepest} levels`;
   if (!isNamed(value)) return undefined;
   const { metadata } = value;
   if (metadata === undefined || metadata === null) return undefined;
   if (!isMap(metadata)) return "metadata must be a map";
   for (const key of ["name", "generateName", "namespace"])
-    if (metadata[key] != null && typeof metadata[key] !== "string") return `metadata.${key} must be a text`;
+    if (metadata[key] != null && typeof metadata[key] !== "string")
+      return `metadata.${key} must be a text, not ${inWords(metadata[key])}`;
   for (const key of ["labels", "annotations"]) {
     const map = metadata[key] ?? {};
     if (!isMap(map)) return `metadata.${key} must be a map`;
@@ -178,42 +167,10 @@ const faultIn = (value: unknown): string | undefined => {
   return undefined;
 };
 
+const inWords = (value: unknown) =>
+  typeof value === "object" ? "a map or a list" : `${value}; in quotes it would be one`;
+
 const isDeeper = (value: unknown, levels: number): boolean =>
   typeof value === "object" &&
   value !== null &&
   (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)));
-
-/** Where something is written. */
-export interface Position {
-  line: number;
-  column: number;
-}
-
-let last: { source: Source; documents: { document: Document.Parsed; lines: LineCounter }[] } | undefined;
-
-/** Where a field of an object is written; of one that isn't, the nearest above it that is. */
-export const positionOf = ({ source, document, path, line }: Manifest, field: Path): Position => {
-  // Who asks goes from file to file.
-  if (last?.source !== source) last = { source, documents: [...composed(source.text)] };
-  const { document: parsed, lines } = last.documents[document] ?? {};
-  let position = { line, column: 1 };
-  let node: unknown = parsed?.contents;
-  if (parsed === undefined || lines === undefined) return position;
-  const at = (place: unknown) => {
-    if (!isNode(place) || !place.range) return;
-    const { line, col } = lines.linePos(place.range[0]);
-    position = { line, column: col };
-  };
-  at(path.length === 0 ? node : parsed.getIn(path, true));
-  for (const step of [...path, ...field]) {
-    if (isNode(node) && !isCollection(node)) break;
-    const pair = isMapNode(node)
-      ? node.items.find(({ key }) => (isScalar(key) ? String(key.value) : "") === String(step))
-      : undefined;
-    const inner = isSeq(node) ? node.items[Number(step)] : pair?.value;
-    if (inner === undefined) break;
-    at(isSeq(node) ? inner : pair?.key);
-    node = inner;
-  }
-  return position;
-};

@@ -5,7 +5,8 @@ import type { Access, Permission, Resource, World } from "#lib/needs.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { frozen } from "#lib/settings.ts";
-import { groupVersionOf, type Kinds } from "./kinds.ts";
+import { bornIn } from "../born.ts";
+import { groupVersionOf, type Kinds } from "../kinds/kinds.ts";
 
 /** What exists while objects are checked: what was there, and what was admitted since. */
 export interface Existing {
@@ -22,8 +23,11 @@ type Recorded = Omit<Access, "user"> & { user?: string; groups?: string[] } & Pe
 /** Of a kind, all objects by namespace and name. */
 type Shelf = Map<string, Map<string, KubernetesObject>>;
 
-/** Nothing yet, of these kinds. */
-export const openExisting = (kinds: Kinds): Existing => {
+/**
+ * Nothing yet, of these kinds. What is handed out though nothing is known of it but that it is there, is noted once for
+ * all that are called like it.
+ */
+export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Existing => {
   const shelves = new Map<string, Shelf>();
   const reviews: Recorded[] = [];
   const ledger = memoryLedger();
@@ -33,7 +37,15 @@ export const openExisting = (kinds: Kinds): Existing => {
     shelves.set(name, shelf);
     return shelf;
   };
-  const find = (kind: Resource, name: string, namespace = "") => shelfOf(kind).get(namespace)?.get(name);
+  const assumed = new WeakSet<object>();
+  const handed = <T extends KubernetesObject | undefined>(object: T): T => {
+    if (object !== undefined && assumed.has(object))
+      note(
+        `what the ${object.kind} ${object.metadata?.name} of a namespace holds, which controllers make, isn't known here; it is taken for one that holds nothing`,
+      );
+    return object;
+  };
+  const find = (kind: Resource, name: string, namespace = "") => handed(shelfOf(kind).get(namespace)?.get(name));
   const put = (kind: Resource, object: KubernetesObject) => {
     const { namespace = "", name = "" } = object.metadata ?? {};
     const review = reviewIn(object);
@@ -41,6 +53,13 @@ export const openExisting = (kinds: Kinds): Existing => {
     const shelf = shelfOf(kind);
     const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
     shelf.set(namespace, box.set(name, frozen(object)));
+    if (kind.group !== "" || kind.resource !== "namespaces") return;
+    for (const one of bornIn(name)) {
+      const its = kinds.of("v1", one.kind ?? "")?.resource;
+      if (its === undefined || shelfOf(its).get(name)?.has(one.metadata.name)) continue;
+      put(its, one);
+      assumed.add(one);
+    }
   };
   const world = (tell: (sentence: string) => void): World => {
     const unsaid = (sentence: string): never => {
@@ -55,7 +74,8 @@ export const openExisting = (kinds: Kinds): Existing => {
         const boxes = namespace === undefined ? inOrder(shelf) : [shelf.get(namespace) ?? new Map()];
         // As the API server lists them.
         const objects = boxes.flatMap((box) => inOrder(box));
-        return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
+        const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
+        return selected.slice(0, most).map(handed);
       },
       create: async (kind, object) => {
         const { namespace, name = "" } = object.metadata ?? {};

@@ -3,19 +3,26 @@ import { matches } from "#lib/match.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { Request, Status } from "#lib/review.ts";
 import type { Denial } from "./checked.ts";
-import { type Manifest, type Path, positionOf } from "./documents.ts";
+import type { Manifest, Path } from "./documents.ts";
 import { fieldOf } from "./fields.ts";
 import type { Court } from "./judge.ts";
+import { positionOf } from "./positions.ts";
 import { isReview, type Subject } from "./requests.ts";
 import { own } from "./values.ts";
 
 /** What a report tells of a request: who said what of it, and where that is meant. */
-export const findingsIn = (trace: Trace, subject: Subject, court: Court, isAssumed: boolean) => {
+export const findingsIn = async (trace: Trace, subject: Subject, court: Court, isAssumed: boolean) => {
   const { steps } = trace;
   const nameOf = ({ hook }: Step) => court.nameOf(hook);
-  const denials = steps
-    .filter(({ status }) => status !== undefined)
-    .map((step) => denialOf(step.status as Status, subject, (message) => court.nameOf(step.hook, message)));
+  const denials = await Promise.all(
+    steps
+      .filter(({ status }) => status !== undefined)
+      .map(async (step) => {
+        const denial = denialOf(step.status as Status, subject, (message) => court.nameOf(step.hook, message));
+        const suggestion = await court.suggestionOf(denial.rule, step, subject.made?.at ?? []);
+        return { ...denial, ...(suggestion !== undefined && { suggestion }) };
+      }),
+  );
   if (!trace.allowed && denials.length === 0 && trace.status)
     denials.push(denialOf(trace.status, subject, () => "the API server"));
   const changes = steps.flatMap((step) =>
@@ -58,7 +65,7 @@ const readable = (sentence: string, { nameOf }: Court): string => {
 };
 
 /** Hooks that choose namespaces by labels, where nothing is known of those. */
-const askingForLabels = (attributes: Attributes, { hooks, nameOf }: Court): string[] =>
+const askingForLabels = (attributes: Attributes, { hooks, nameOf, moreOf }: Court): string[] =>
   [...hooks.mutating, ...hooks.validating].flatMap(({ name, rules, namespaceSelector, objectSelector }) => {
     const { matchLabels = {}, matchExpressions = [] } = namespaceSelector;
     const keys = [...Object.keys(matchLabels), ...matchExpressions.map(({ key }) => key)];
@@ -66,9 +73,7 @@ const askingForLabels = (attributes: Attributes, { hooks, nameOf }: Court): stri
     if (unknown === undefined || !rules.some((rule) => matches(rule, attributes as Request))) return [];
     const labels = [attributes.object, attributes.oldObject].map((one) => Object(Object(one).metadata).labels);
     if (!labels.some((one) => isSelected(objectSelector, one))) return [];
-    return [
-      `${nameOf(name)}: whether its namespace has the label ${unknown}; that may be among the manifests or in --state`,
-    ];
+    return [`${nameOf(name)}: whether its namespace has the label ${unknown}; ${moreOf}`];
   });
 
 /** What a hook says, without the API server's words around it, and where it may be meant. */

@@ -110,6 +110,16 @@ describe("a file that is mended", () => {
     );
   });
 
+  it("may be a stream of JSON, of which another part stays as it is", () => {
+    const text = '{"apiVersion":"v1","kind":"A","a":1}\n{"apiVersion":"v1","kind":"B","a": 1}\n';
+    const [, manifest] = manifestsIn({ name: "a.json", text }).manifests;
+    assert.ok(manifest);
+    const after = { ...manifest.object, a: 2 };
+    assert.deepEqual(edited(text, [{ manifest, patch: between(manifest.object, after, ""), after }]), {
+      text: text.replace('"a": 1', '"a": 2'),
+    });
+  });
+
   it("holds what it should, whatever it held and however that was written", () => {
     const key = fc.constantFrom("a", "b", "c", "k8s.io/d", "__proto__", "x y", "on", "1");
     const scalar = fc.oneof(

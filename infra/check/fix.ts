@@ -2,7 +2,8 @@ import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
 import { between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
-import { composed, type Manifest, type Path } from "./documents.ts";
+import { composed } from "./composed.ts";
+import type { Manifest, Path } from "./documents.ts";
 import type { Judged } from "./judge.ts";
 import type { Layout } from "./lines.ts";
 import { type Incision, operated } from "./surgery.ts";
@@ -32,8 +33,7 @@ export const edited = (text: string, edits: readonly Edit[]): { text: string } |
   const parts: string[] = [];
   let from = 0;
   let index = 0;
-  for (const { document } of composed(text)) {
-    const to = document.range[2];
+  for (const { to } of composed(text)) {
     const part = text.slice(from, to);
     const own = byDocument.get(index++);
     const fixed = own === undefined ? part : operatedOn(part, own);

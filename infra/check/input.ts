@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
-import { globSync } from "node:fs";
+import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
-import { join, normalize } from "node:path";
+import { basename, join, normalize } from "node:path";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { type Fault, type Manifest, manifestsIn } from "./documents.ts";
 
@@ -26,80 +26,101 @@ interface Found {
 /** Everything in files, folders, globs and, for `-`, standard input, in the order of the paths and of the files' names. */
 export const readInput = async (
   paths: readonly string[],
-  stdin: () => Promise<Buffer> = standardInput,
+  stdin: () => Promise<Buffer> = () => piped(process.stdin),
 ): Promise<Input> => {
   const input: Input = { manifests: [], faults: [], notes: [] };
   const files = new Map<string, Found>();
   for (const path of paths)
-    for (const file of await filesAt(path)) {
+    for (const file of await filesAt(path, input.faults)) {
       // A file that several paths lead to is read once.
       if (!files.get(file.name)?.isChosen) files.set(file.name, file);
     }
-  for (const file of files.values()) take(input, file, await (file.name === "-" ? stdin() : contents(file.name)));
+  for (const file of files.values()) {
+    const bytes = await (file.name === "-" ? stdin() : contents(file.name)).catch((error: unknown) => {
+      input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${sentenceOf(error)}` });
+    });
+    if (bytes) take(input, file, bytes);
+  }
   return input;
 };
 
-const filesAt = async (path: string): Promise<Found[]> => {
+const filesAt = async (path: string, faults: Fault[]): Promise<Found[]> => {
   if (path === "-") return [{ name: "-", isChosen: true }];
   const found = await stat(path).catch(() => undefined);
-  if (found?.isDirectory()) return filesIn(path);
+  if (found?.isDirectory()) return filesIn(path, faults);
   if (found) return [{ name: normalize(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
-  if (matched.length === 0) throw new Complaint(`${path} is no file or folder, and matches none`);
-  return (await Promise.all(matched.map(filesAt))).flat();
+  if (matched.length === 0) throw new Complaint(nothingAt(path));
+  return (await Promise.all(matched.map((one) => filesAt(one, faults)))).flat();
+};
+
+const nothingAt = (path: string): string => {
+  if (path === "") return "one of the paths is empty";
+  if (/^https?:\/\//.test(path))
+    return `${path} is an address, and none is read; pipe what is there into postern check -`;
+  return `${path} is no file or folder, and matches none`;
 };
 
 const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
 
-const filesIn = async (folder: string): Promise<Found[]> => {
+const filesIn = async (folder: string, faults: Fault[]): Promise<Found[]> => {
+  const unread = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
-    throw new Complaint(`${folder} can't be read: ${sentenceOf(error)}`);
+    unread(folder, `can't be read: ${sentenceOf(error)}`);
+    return [];
   });
   const found: Found[] = [];
   for (const entry of entries.sort((one, other) => (one.name < other.name ? -1 : 1))) {
     const name = join(folder, entry.name);
     if (entry.isDirectory()) {
-      if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await filesIn(name)));
+      if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await filesIn(name, faults)));
     } else if (isManifestFile(entry.name)) {
       // A link may lead anywhere; to a folder, it could lead in circles.
-      const isFile = entry.isFile() || (await stat(name).catch(() => undefined))?.isFile() === true;
-      if (isFile) found.push({ name, isChosen: false });
+      const target = entry.isSymbolicLink() ? await stat(name).catch(() => undefined) : entry;
+      if (target === undefined) unread(name, "is a link that leads to no file");
+      if (target?.isFile()) found.push({ name, isChosen: false });
     }
   }
   return found;
 };
 
+/** A device or a pipe, as `<(kustomize build)` makes one, doesn't say how much it holds. */
 const contents = async (name: string): Promise<Buffer> => {
-  const { size } = await stat(name);
-  if (size > longest) throw new Complaint(`${name} has more than ${longest} bytes, the most that is read`);
-  return readFile(name).catch((error) => {
-    throw new Complaint(`${name} can't be read: ${sentenceOf(error)}`);
-  });
+  const found = await stat(name);
+  if (!found.isFile()) return piped(createReadStream(name));
+  if (found.size > longest) throw tooLong();
+  return readFile(name);
 };
 
-const standardInput = async (): Promise<Buffer> => {
+const tooLong = () => new Error(`it has more than ${longest} bytes, the most that is read`);
+
+const piped = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of process.stdin) {
+  for await (const chunk of stream) {
     bytes += chunk.length;
-    if (bytes > longest) throw new Complaint(`standard input has more than ${longest} bytes, the most that is read`);
+    if (bytes > longest) throw tooLong();
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 };
 
 const take = (input: Input, { name, isChosen }: Found, bytes: Buffer): void => {
-  if (!isUtf8(bytes)) {
-    input.faults.push({ file: name, line: 1, sentence: "is no YAML: it is not UTF-8" });
+  const unreadable = unreadableIn(bytes);
+  if (unreadable !== undefined) {
+    input.faults.push({ file: name, line: 1, sentence: unreadable });
     return;
   }
-  const { manifests, strangers, faults } = manifestsIn({ name, text: bytes.toString().replace(/^\uFEFF/, "") });
+  const text = bytes.toString().replace(/^\uFEFF/, "");
+  const { manifests, strangers, faults } = manifestsIn({ name, text });
   input.manifests.push(...manifests);
   // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
-  if (!isChosen && manifests.length === 0 && (strangers.length > 0 || faults.length > 0) && !looksMeant(bytes))
+  const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));
+  if (isLeft && (strangers.length > 0 || faults.length > 0))
     input.notes.push(`${name} holds no manifest, and is left out`);
   else {
-    input.faults.push(...faults);
+    const template = faults.length > 0 ? templateIn(name, text) : undefined;
+    input.faults.push(...(template ? [template] : faults));
     for (const line of strangers)
       input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
   }
@@ -107,5 +128,24 @@ const take = (input: Input, { name, isChosen }: Found, bytes: Buffer): void => {
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 
+/** Why no text can be read in these bytes. */
+const unreadableIn = (bytes: Buffer): string | undefined => {
+  const mark = bytes.subarray(0, 2).toString("hex");
+  // As a shell of Windows writes what is redirected there.
+  if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
+  return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
+};
+
 /** A broken manifest is none, but was meant to be one. */
-const looksMeant = (bytes: Buffer) => /["']?apiVersion["']?\s*:/.test(bytes.toString());
+const looksMeant = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
+
+/** Helm's description of a chart has an apiVersion, too. */
+const isChart = (name: string) => /^Chart\.ya?ml$/.test(basename(name));
+
+/** What Helm makes manifests of is no YAML. */
+const templateIn = (file: string, text: string): Fault | undefined => {
+  const at = text.search(/\{\{-?\s*[\w.$("/]/);
+  if (at < 0) return undefined;
+  const line = text.slice(0, at).split("\n").length;
+  return { file, line, sentence: "is a template; helm template prints the manifests that it makes, which - reads" };
+};

@@ -1,8 +1,28 @@
 import type { Judged } from "./judge.ts";
+import { jsonAt, openList } from "./reports/list.ts";
+import type { Report } from "./reports/report.ts";
 import { differenceIn } from "./text.ts";
 
-/** What became of one object, for programs. */
-export const jsonOf = (judged: Judged): object => {
+/** What became of each object, for programs; the summary comes last, for it is known last. */
+export const json = (): Report => {
+  const objects = openList(2);
+  let head = `{\n  "objects": `;
+  return {
+    add: (judged) => {
+      const text = `${head}${objects.add(jsonOf(judged))}`;
+      head = "";
+      return text;
+    },
+    end: ({ summary, unread, notes, isCut }) => {
+      const faults = unread.map(({ fault }) => fault);
+      const rest = Object.entries({ summary, faults, notes, ...(isCut && { isCut }) });
+      const members = rest.map(([key, value]) => `,\n  ${JSON.stringify(key)}: ${jsonAt(value, 1)}`);
+      return [`${head}${objects.end()}${members.join("")}\n}\n`];
+    },
+  };
+};
+
+const jsonOf = (judged: Judged): object => {
   const { subject, checked, audit, steps } = judged;
   const asked = steps
     .filter(({ outcome }) => outcome !== "skipped")

@@ -3,13 +3,15 @@ import type { Hook, Hooks } from "#lib/chain/hooks.ts";
 import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#lib/chain/trace.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { sentenceOf } from "../complaint.ts";
+import type { Kind, Kinds } from "../kinds/kinds.ts";
+import { unknownKind } from "../kinds/unknown.ts";
 import type { Checked, Denial } from "./checked.ts";
 import { fill } from "./defaults/filled.ts";
-import { type Manifest, positionOf } from "./documents.ts";
+import type { Manifest, Path } from "./documents.ts";
 import type { Existing } from "./existing.ts";
-import { fieldOf } from "./fields.ts";
+import { fieldOf, stepsIn } from "./fields.ts";
 import { findingsIn } from "./findings.ts";
-import type { Kind, Kinds } from "./kinds.ts";
+import { positionOf } from "./positions.ts";
 import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
 import { podOf } from "./templates.ts";
 import { own } from "./values.ts";
@@ -30,18 +32,22 @@ export interface Judged {
 /** What objects are judged with. */
 export interface Court {
   kinds: Kinds;
-  existing: Existing;
+  existing: Omit<Existing, "world">;
   hooks: Pick<Hooks, "mutating" | "validating">;
   call(hook: Hook, review: Sent): Promise<Called>;
   cel: Cel;
   /** How a hook is called in a report. */
   nameOf(hook: string, message?: string): string;
+  /** What a rule suggests that refused in a step, where it can say; `at` is where the object stands in its manifest. */
+  suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
   asking: Omit<Asking, "operation"> & { operation: Asking["operation"] | undefined };
   /** What updates are made to; deletions and creations need none. */
   old: ReadonlyMap<string, KubernetesObject>;
   alsoPods: boolean;
   /** Whether it is known what exists; where it isn't, namespaces that objects name count as there. */
   isWorldKnown: boolean;
+  /** Where more could be known of namespaces. */
+  moreOf: string;
   note(sentence: string): void;
 }
 
@@ -71,12 +77,7 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   const { kinds, asking, existing } = court;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
-  if (kind === undefined)
-    return undecided(
-      manifest,
-      manifest.object,
-      `which resource a ${apiVersion} ${word} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`,
-    );
+  if (kind === undefined) return undecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
   const object = received(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const there =
@@ -85,8 +86,11 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   if (operation === "UPDATE" && there === undefined)
     return undecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
   const filled = fill(object);
-  const [misfit] = filled.misfits;
-  if (misfit !== undefined && operation !== "DELETE") return misread(manifest, object, filled.misfits);
+  const misfits = [
+    ...filled.misfits,
+    ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
+  ];
+  if (misfits.length > 0 && operation !== "DELETE") return misread(manifest, object, misfits);
   const attributes = requestOf(filled.object, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
@@ -97,7 +101,12 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   return judged;
 };
 
-const madeBy = async function* ({ subject: { manifest }, after }: Judged, court: Court): AsyncGenerator<Judged> {
+/** Questions to the API server are asked without a name. */
+const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kind): boolean =>
+  !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
+
+/** The Pods that a workload would make, judged as its controller would create them. */
+export const madeBy = async function* ({ subject: { manifest }, after }: Judged, court: Court): AsyncGenerator<Judged> {
   const workload = after as KubernetesObject;
   const made = after === null || after === undefined ? undefined : podOf(workload);
   const kind = made && court.kinds.of("v1", "Pod");
@@ -138,13 +147,17 @@ const undecided = (manifest: Manifest, object: unknown, sentence: string): Judge
 /** What can't be read, no admission sees. */
 const misread = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Judged => {
   const denials = sentences.map((message): Denial => {
-    const { line, column } = positionOf(manifest, fieldOf(manifest.object, { message, code: 400 }, []));
+    const { line, column } = positionOf(
+      manifest,
+      fieldOf(manifest.object, { message, code: 400 }, stepsIn(message.split(" ", 1)[0] ?? "")),
+    );
     return { rule: "the API server", message, code: 400, reason: "BadRequest", line, column };
   });
   return unasked(manifest, object, { verdict: "denied", denials });
 };
 
-const judge = async (subject: Subject, court: Court): Promise<Judged> => {
+/** Sends one request through the chain. */
+export const judge = async (subject: Subject, court: Court): Promise<Judged> => {
   const { attributes, manifest, made } = subject;
   const assumed = assumeNamespace(attributes, court);
   const trace = await admit(attributes, court.hooks, around(court));
@@ -156,7 +169,7 @@ const judge = async (subject: Subject, court: Court): Promise<Judged> => {
     checked: {
       ...basics(manifest, before),
       ...(made && { kind: "Pod" }),
-      ...findingsIn(trace, subject, court, assumed),
+      ...(await findingsIn(trace, subject, court, assumed)),
     },
     audit: trace.audit,
     steps: trace.steps,

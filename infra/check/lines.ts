@@ -28,10 +28,10 @@ const write = (value: unknown, indent: string, lines: string[], layout: Layout):
     }
   else if (isFilled(value) && isMap(value))
     for (const [key, inner] of Object.entries(value)) {
-      const name = `${indent}${plain(key)}:`;
-      if (!isFilled(inner)) put(inner, indent, `${plain(key)}: `, lines);
+      const name = nameOf(key);
+      if (!isFilled(inner)) put(inner, indent, `${name}: `, lines);
       else {
-        lines.push(name);
+        lines.push(`${indent}${name}:`);
         const isLevel = Array.isArray(inner) && layout.isFlat;
         write(inner, isLevel ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
       }
@@ -69,6 +69,20 @@ const scalar = (value: unknown): string => {
 /** Quoted where it would be something else, or hard to read. */
 const plain = (text: string): string =>
   /^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) && !word.test(text) && !number.test(text) ? text : JSON.stringify(text);
+
+/** Keys come again and again. */
+const names = new Map<string, string>();
+const mostNames = 5000;
+
+const nameOf = (key: string): string => {
+  let name = names.get(key);
+  if (name === undefined) {
+    name = plain(key);
+    if (names.size >= mostNames) names.clear();
+    names.set(key, name);
+  }
+  return name;
+};
 
 const word = /^(y|n|yes|no|on|off|true|false|null)$/i;
 const number = /^(\d[\d_.,:+-]*(e[\d+-]*)?|0[xob].*|_.*|e\d+)$/i;

@@ -1,4 +1,10 @@
-import { Complaint } from "../complaint.ts";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { rmSync } from "node:fs";
+import { open, realpath, rename, stat } from "node:fs/promises";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import type { Judged } from "./judge.ts";
+import type { Closing, Report } from "./reports/report.ts";
 
 /** A form in which findings are told, and the file that it goes to; standard output where there is none. */
 export interface Output {
@@ -15,6 +21,8 @@ export const outputsOf = (said: readonly string[], forms: readonly string[]): Ou
     if (file === "") throw new Complaint(`--output ${form}= must name a file`);
     return { form, ...(file !== undefined && { file }) };
   });
+  const twice = outputs.find(({ file }, index) => file && outputs.findIndex((one) => one.file === file) < index);
+  if (twice) throw new Complaint(`${twice.file} can hold one report; give each --output a file of its own`);
   const printed = outputs.filter(({ file, form }) => file === undefined && form !== "text" && form !== "github");
   if (
     printed.length > 1 ||
@@ -28,4 +36,113 @@ export const outputsOf = (said: readonly string[], forms: readonly string[]): Ou
     );
   // Files are for machines; somebody may look on.
   return outputs.some(({ file }) => file === undefined) ? outputs : [{ form: "text" }, ...outputs];
+};
+
+/** Where a report goes, piece by piece. */
+interface Sink {
+  write(text: string): Promise<void>;
+  /** All is written. */
+  end(): Promise<void>;
+  /** Nothing shall come of it. */
+  abandon(): Promise<void>;
+}
+
+/** Reports on their way to where they are wanted. */
+export interface Outlets {
+  add(judged: Judged): Promise<void>;
+  end(closing: Closing): Promise<void>;
+  abandon(): Promise<void>;
+}
+
+/** What is found from now on goes to these; `before` is done each time that something is printed. */
+export const openOutlets = async (
+  outputs: readonly Output[],
+  reportOf: (output: Output) => Report,
+  before: () => void,
+): Promise<Outlets> => {
+  const open: { report: Report; sink: Sink }[] = [];
+  const abandon = async () => {
+    for (const { sink } of open) await sink.abandon();
+  };
+  try {
+    for (const output of outputs) {
+      const sink = output.file === undefined ? printed(before) : await filed(output.file);
+      open.push({ report: reportOf(output), sink });
+    }
+  } catch (error) {
+    await abandon();
+    throw error;
+  }
+  return {
+    add: async (judged) => {
+      for (const { report, sink } of open) {
+        const text = report.add(judged);
+        if (text !== "") await sink.write(text);
+      }
+    },
+    end: async (closing) => {
+      for (const { report, sink } of open) {
+        for (const text of report.end(closing)) await sink.write(text);
+        await sink.end();
+      }
+    },
+    abandon,
+  };
+};
+
+/** Standard output, as fast as somebody reads it. */
+const printed = (before: () => void): Sink => ({
+  write: async (text) => {
+    before();
+    if (!process.stdout.write(text)) await once(process.stdout, "drain");
+  },
+  end: async () => {},
+  abandon: async () => {},
+});
+
+/** Written in one go. */
+const chunk = 64 * 1024;
+
+/** A file that has all of it in the end, and until then what it had before: it is written under another name. */
+const filed = async (file: string): Promise<Sink> => {
+  const attempt = <T>(promise: Promise<T>): Promise<T> =>
+    promise.catch((error) => {
+      throw new Complaint(`${file} can't be written: ${sentenceOf(error)}`);
+    });
+  // What a link leads to is written, and not the link.
+  const goal = await realpath(file).catch(() => file);
+  const found = await stat(goal).catch(() => undefined);
+  if (found?.isDirectory()) throw new Complaint(`${file} can't be written: it is a folder`);
+  // A pipe or a terminal can't be had under another name.
+  const isFile = found === undefined || found.isFile();
+  const place = isFile ? `${goal}.${randomUUID().slice(0, 8)}` : goal;
+  const handle = await attempt(open(place, isFile ? "wx" : "w"));
+  // However the program ends.
+  const remove = () => rmSync(place, { force: true });
+  if (isFile) process.once("exit", remove);
+  let waiting = "";
+  const flush = async () => {
+    const text = waiting;
+    waiting = "";
+    await attempt(handle.appendFile(text));
+  };
+  return {
+    write: async (text) => {
+      waiting += text;
+      if (waiting.length > chunk) await flush();
+    },
+    end: async () => {
+      await flush();
+      await handle.close();
+      if (!isFile) return;
+      await attempt(rename(place, goal));
+      process.off("exit", remove);
+    },
+    abandon: async () => {
+      await handle.close();
+      if (!isFile) return;
+      remove();
+      process.off("exit", remove);
+    },
+  };
 };

@@ -1,17 +1,20 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Context } from "aws-lambda";
 import type { Hook } from "#lib/chain/hooks.ts";
-import type { Called, Sent } from "#lib/chain/trace.ts";
-import type { World } from "#lib/needs.ts";
+import type { Called, Sent, Step } from "#lib/chain/trace.ts";
+import type { Resource, World } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import { inPhase, variantsOf } from "#lib/rule.ts";
 import { Complaint } from "../complaint.ts";
 import { type Cluster, type Config, servedRules } from "../config.ts";
 import { asVariant, oneLine } from "../entry.ts";
 import type { Handler } from "../gateway.ts";
 import type { Listed } from "../registry.ts";
-import { surveyed } from "../surveys.ts";
+import { surveyed, surveying } from "../surveys.ts";
 import { configurations, ruleOf } from "../webhooks.ts";
 import { handlerOf } from "../workshop.ts";
+import type { Path } from "./documents.ts";
+import { suggested } from "./suggestions.ts";
 
 /** The rules that are on in a cluster, as its API server would know them. */
 export interface Rules {
@@ -20,8 +23,14 @@ export interface Rules {
   call(hook: Hook, review: Sent): Promise<Called> | undefined;
   /** The rule of a hook; of a group, the member that speaks. */
   nameOf(hook: string, message?: string): string | undefined;
+  /** What a rule suggests that refused in this step, where it can say; `at` is where the object stands in its manifest. */
+  suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
   /** Whether a condition only saves calls: whoever can't evaluate it may make the call, and hears the same. */
   isSparing(expression: string): boolean;
+  /** Whether there are any, though they may be called for nothing. */
+  isAny: boolean;
+  /** Those that asked what exists, so far. */
+  asking: ReadonlySet<string>;
   notes: string[];
 }
 
@@ -47,27 +56,43 @@ export const withOnly = (cluster: Cluster, names: readonly string[], catalogue: 
   return { ...cluster, rules: new Map(rules) };
 };
 
-/** The rules of one cluster, asked in this process. */
+/** The rules of one cluster, asked in this process. Entries follow from what will come, too, of kinds that rules survey. */
 export const openRules = async (
   catalogue: Listed[],
   [clusterName, cluster]: [string, Cluster],
   harden: boolean,
-  worldOf: (tell: (sentence: string) => void) => World,
+  worldOf: (tell: (sentence: string) => void, milliseconds: number) => World,
+  coming: (kind: Resource) => KubernetesObject[] = () => [],
 ): Promise<Rules> => {
   const config: Config = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
   const told = new AsyncLocalStorage<string[]>();
-  const world = worldOf((sentence) => told.getStore()?.push(sentence));
-  const host = { publicKeys: "", world: () => world, journal: () => {} };
+  // Each review has its own, for it begins and ends in time.
+  const world = (_: string, milliseconds: number) =>
+    worldOf((sentence) => told.getStore()?.push(sentence), milliseconds);
+  const asking = new Set(surveying(catalogue, cluster).map(({ name }) => name));
   const handlers = new Map<string, Handler>();
-  for (const listed of servedRules(config, catalogue)) handlers.set(listed.name, handlerOf(config, listed, host));
+  for (const listed of servedRules(config, catalogue)) {
+    const asked = () => void asking.add(listed.name);
+    const own = (name: string, milliseconds: number) => heeded(world(name, milliseconds), asked);
+    handlers.set(listed.name, handlerOf(config, listed, { publicKeys: "", world: own, journal: () => {} }));
+  }
 
-  const asked = await surveyed(catalogue, cluster, async () => ({ list: world.list, discover: world.discover }));
+  const asked = await surveyed(catalogue, cluster, async () => {
+    const { list, discover } = world(clusterName, surveyTime);
+    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
+  });
+  const slow: string[] = [];
   const entries = configurations(catalogue, asked.cluster, {
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
+    // It does no harm here, but where these entries should go.
+    slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
   const ours = new Map(entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, ruleOf(one)]));
+  const variants = new Map(
+    entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, partsOf(one.clientConfig.url).variant]),
+  );
 
   const sparing = new Set([
     ...catalogue.flatMap((listed) => conditionsOf(listed, asked.cluster)),
@@ -78,7 +103,7 @@ export const openRules = async (
   ]);
 
   const call = async (url: string, review: Sent): Promise<Called> => {
-    const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
+    const { name, phase, variant } = partsOf(url);
     const unsaid: string[] = [];
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
     const answer = await told.run(unsaid, async () => handlers.get(name)?.(event, context));
@@ -87,8 +112,26 @@ export const openRules = async (
     // Our own faults are nothing that a cluster's failurePolicy should wave through unseen.
     return Object(answer).kind === "AdmissionReview" ? { body: answer } : { unsaid: String(Object(answer).message) };
   };
+  const suggestionOf = async (name: string, { hook, phase, request }: Step, at: Path) => {
+    const rule = catalogue.find((listed) => listed.name === name)?.rule;
+    const setup = cluster.rules.get(name);
+    if (!rule?.suggest || !setup || !request || !ours.has(hook)) return undefined;
+    const variant = variants.get(hook);
+    const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
+    const unsaid: string[] = [];
+    const around = { name, settings, variant, now: new Date() };
+    // Advice is owed to nobody: where the cluster doesn't answer, there is none.
+    const found = await told
+      .run(unsaid, async () => {
+        const asked = rule.needs && world(clusterName, patience);
+        return suggested(facet, phase, request, { ...around, world: asked }, at);
+      })
+      .catch(() => undefined);
+    return unsaid.length > 0 || found?.isVain ? undefined : found?.text;
+  };
   return {
     configurations: entries,
+    suggestionOf,
     call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
     nameOf: (hook, message = "") => {
       const name = ours.get(hook);
@@ -96,8 +139,35 @@ export const openRules = async (
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
     isSparing: (expression) => sparing.has(expression),
-    notes: asked.notes,
+    isAny: handlers.size > 0,
+    asking,
+    notes: [...asked.notes, ...slow, ...(entries.length === 0 ? idle([...handlers.keys()]) : [])],
   };
+};
+
+/** A world that lets it be known when it is asked what exists. */
+const heeded = (world: World, asked: () => void): World => {
+  const heed =
+    <A extends unknown[], R>(ask: (...args: A) => R) =>
+    (...args: A): R => {
+      asked();
+      return ask(...args);
+    };
+  return { ...world, get: heed(world.get), list: heed(world.list), create: heed(world.create) };
+};
+
+const idle = (names: readonly string[]): string[] => {
+  if (names.length === 0) return [];
+  const is = names.length === 1 ? "is" : "are";
+  return [
+    `${names.join(", ")} ${is} called for nothing, as far as is known; that follows from what exists, which --state says`,
+  ];
+};
+
+/** What an address says of a call. */
+const partsOf = (url = "") => {
+  const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
+  return { name, phase, variant };
 };
 
 /** The conditions of a rule's entries, without those that decide. */
@@ -118,6 +188,8 @@ const conditionsOf = ({ name, rule, phases }: Listed, { rules }: Cluster): strin
 };
 
 const patience = 30_000;
+/** In milliseconds: all policies of a large cluster may be read for one. */
+const surveyTime = 120_000;
 // Endpoints look at no more of it.
 const context = {
   functionName: "check",

@@ -24,8 +24,9 @@ const verdicts: Record<Verdict, [Colour, string]> = {
 };
 
 /** Names and messages are anybody's, and this is somebody's terminal. */
-const clean = (text: string) => text.toWellFormed().replace(/\p{Cc}/gu, "?");
-const oneLine = (text: string) => clean(text.replace(/\s*\n\s*/g, " ").trim());
+export const clean = (text: string) => text.toWellFormed().replace(/\p{Cc}/gu, "?");
+/** The same, on one line. */
+export const oneLine = (text: string) => clean(text.replace(/\s*\n\s*/g, " ").trim());
 
 /** What became of one object, as somebody reads it. */
 export const told = (judged: Judged, paint: Paint): string => {
@@ -38,8 +39,10 @@ export const told = (judged: Judged, paint: Paint): string => {
     const all = [...new Set(names)];
     return all.length === 0 ? "" : line(colour, word, clean(all.join(", ")));
   };
+  // What a cluster has stands in no file.
+  const place = checked.file === undefined ? [] : [paint("dim", clean(placeOf(checked)))];
   return [
-    `${paint("bold", clean(title))} ${paint("dim", clean(placeOf(checked)))} ${paint(colour, word)}\n`,
+    `${[paint("bold", clean(title)), ...place, paint(colour, word)].join(" ")}\n`,
     ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
     ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
     ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${clean(rule)}: ${oneLine(text)}`)),
@@ -65,12 +68,12 @@ const placeOf = ({ file = "", line = 1 }: Pick<Checked, "file" | "line">) =>
 const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: Checked, paint: Paint): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
   const place = isElsewhere ? ` ${paint("dim", clean(placeOf({ file, line: at.line })))}` : "";
-  const advice = suggestion === undefined ? "" : `; ${oneLine(suggestion)}`;
-  return `${paint("bold", clean(rule))}: ${oneLine(message)}${advice}${place}`;
+  const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${oneLine(suggestion)}`;
+  return `${paint("bold", clean(rule))}: ${oneLine(message)}${place}${advice}`;
 };
 
 /** What rules in mode audit would have done. */
-const auditOf = (audit: Record<string, string>): string[] =>
+export const auditOf = (audit: Record<string, string>): string[] =>
   Object.entries(audit).flatMap(([key, text]) => {
     const [, rule, verb] = /^(.+)\.postern\.dev\/(?:.*\.)?would-(deny|change)$/.exec(key) ?? [];
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
@@ -91,7 +94,8 @@ export const differenceIn = ({ checked, steps, before, after }: Judged): Hunk[] 
 
 const signs: Record<Line["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
 
-const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
+/** Lines that differ, with what stands around them. */
+export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
   const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${clean(rules.join(", "))}`;

@@ -4,7 +4,7 @@ import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { type Connect, pem, placeOf, readKubeconfig } from "../connections.ts";
-import { type ClusterApi, openApi } from "./api.ts";
+import { type ClusterApi, openApi, type Way } from "./api.ts";
 
 /** Who deploys, as far as that was said. */
 export interface Deployer {
@@ -16,19 +16,28 @@ export interface Deployer {
   identity?: (() => Promise<Identity>) | undefined;
   /** Of postern.yaml, from which its paths start. */
   folder?: string;
+  /** What they must be allowed, where it isn't known who they are. */
+  right?: string;
 }
 
 /** A cluster's API for whoever deploys: by the kubeconfig that is named, or else as postern.yaml says. */
 export const openCluster = async (
   name: string,
   connect: Connect | undefined,
-  { kubeconfig, context, preferred, identity, folder = "." }: Deployer = {},
-): Promise<ClusterApi> => {
+  deployer: Deployer = {},
+): Promise<ClusterApi> => openApi(name, await wayTo(name, connect, deployer));
+
+/** The way to a cluster's API for them. */
+export const wayTo = async (
+  name: string,
+  connect: Connect | undefined,
+  { kubeconfig, context, preferred, identity, folder = ".", right = "write webhook configurations" }: Deployer,
+): Promise<Way> => {
   if (kubeconfig !== undefined)
-    return byKubeconfig(name, placeOf(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
+    return byKubeconfig(placeOf(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
   const here = `clusters.${name}.connect`;
   if (connect?.kubeconfig !== undefined)
-    return byKubeconfig(name, placeOf(connect.kubeconfig, folder), context ?? connect.context, here);
+    return byKubeconfig(placeOf(connect.kubeconfig, folder), context ?? connect.context, here);
   if (context !== undefined) throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
   if (connect?.eks !== undefined && identity !== undefined) return byEks(name, connect, identity, folder);
   const why =
@@ -39,16 +48,15 @@ export const openCluster = async (
         : connect.manifests !== undefined
           ? `${here} is a folder of manifests`
           : `${here} has a token that is for rules alone`;
-  throw new Complaint(`${why}: give --kubeconfig FILE, of somebody who may write webhook configurations there`);
+  throw new Complaint(`${why}: give --kubeconfig FILE, of somebody who may ${right} there`);
 };
 
 const byKubeconfig = async (
-  cluster: string,
   file: string,
   context: string | undefined,
   where: string,
   preferred?: string,
-) => {
+): Promise<Way> => {
   const { server, ca, credentials } = await readKubeconfig(file, context, preferred).catch((error): Connection => {
     const isUnread = Object(error).code !== undefined;
     throw new Complaint(`${where} ${isUnread ? "can't be read: " : ""}${sentenceOf(error)}`);
@@ -56,7 +64,7 @@ const byKubeconfig = async (
   const token = "token" in credentials ? credentials.token : undefined;
   const certificate = "cert" in credentials ? credentials : {};
   const unknown = `the token or certificate in ${file} may have ended; have it renewed`;
-  return openApi(cluster, { server, ca, token: async () => token, ...certificate, unknown });
+  return { server, ca, token: async () => token, ...certificate, unknown };
 };
 
 /** EKS takes a token for 15 minutes. */
@@ -67,7 +75,7 @@ const byEks = async (
   connect: Connect,
   identity: () => Promise<Identity>,
   folder: string,
-): Promise<ClusterApi> => {
+): Promise<Way> => {
   const { eks = "", region = "" } = connect;
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
@@ -83,7 +91,7 @@ const byEks = async (
     return value;
   };
   const unknown = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
-  return openApi(cluster, { server, ca, token, unknown });
+  return { server, ca, token, unknown };
 };
 
 const certificateOf = (cluster: string, given: string, folder: string) =>

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asksCluster } from "#lib/needs.ts";
+import type { CheckedMany } from "../../test/bench/checked.ts";
 import type { Comparison, Measured } from "../../test/bench/creates.ts";
 import type { Reads } from "../../test/bench/reads.ts";
 import { coldStarts } from "../bench/cold.ts";
@@ -17,6 +18,7 @@ interface Results {
   handler?: Result[];
   cold?: Result[];
   policies?: Result[];
+  check?: CheckedMany;
   reads?: Reads;
   added?: Creates;
   chains?: Creates;
@@ -36,16 +38,19 @@ interface Result {
   kilobytes?: { bundle: number; bar: number };
 }
 
-type Section = "handler" | "cold" | "policies" | "reads" | "added" | "chains";
+type Section = "handler" | "cold" | "policies" | "check" | "reads" | "added" | "chains";
 
 /** How many rounds there are where nobody says. */
-const usual: Record<Section, number> = { handler: 100, cold: 15, policies: 20, reads: 100, added: 1500, chains: 300 };
+const usual: Record<Section, number> = {
+  ...{ handler: 100, cold: 15, policies: 20, check: 5 },
+  ...{ reads: 100, added: 1500, chains: 300 },
+};
 const sections = Object.keys(usual) as Section[];
 const withServer: readonly string[] = ["reads", "added", "chains"] satisfies Section[];
 
 export default {
   summary:
-    "Measures what a handler adds to a review, a bundle to a cold start, and a webhook to a create, as ratios that no machine's speed changes.",
+    "Measures what a handler adds to a review, a bundle to a cold start, a webhook to a create, and a check to the reading of manifests, as ratios that no machine's speed changes.",
   options: {
     rounds: {
       type: "string",
@@ -71,6 +76,7 @@ export default {
     const { findKinitiras } = await import("../../test/bench/kinitiras.ts");
     const { addedLatency } = await import("../../test/bench/added.ts");
     const { chainLatency } = await import("../../test/bench/chains.ts");
+    const { checkRatios } = await import("../../test/bench/checked.ts");
     const { policyRatios } = await import("../../test/bench/policies.ts");
     const { readLatency } = await import("../../test/bench/reads.ts");
     const [binaries, goWebhook] = [await findBinaries(), await findGoWebhook()];
@@ -101,6 +107,9 @@ export default {
             leaveOut("kinitiras is left out, for its engine is not here: node test/bench/kinitiras.ts builds it");
           results.policies = await policyRatios(signer, folder, program, times);
           say(intoTable("POLICIES", results.policies));
+        } else if (name === "check") {
+          results.check = await checkRatios(folder, times);
+          say(ofCheck(results.check));
         } else if (!binaries) {
           leaveOut(`${name} is left out, for ${missing}`);
         } else if (name === "reads") {
@@ -213,6 +222,22 @@ const ofReads = (title: string, { warm, sideBySide, read, first }: Reads): strin
     [`three reads side by side, over one (${read.toFixed(2)} ms)`, spread(sideBySide, undefined)],
     ["the first read of an environment, over a later one", (first / read).toFixed(2)],
   ]);
+
+const ofCheck = ({ manifests, bytes, seconds, memory, overParser, overReader }: CheckedMany): string => {
+  const inMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
+  const { check, reading, ownReading, rules } = seconds;
+  return table([
+    [`CHECK, ${manifests} manifests of ${inMegabytes(bytes)}`, "RATIO"],
+    ["the whole, over a parser's reading and the rules' own time", spread(overParser, 1.5)],
+    ["the whole, over its own reading and the rules' own time", spread(overReader, undefined)],
+    ["CPU: the whole", `${check.toFixed(2)} s`],
+    [
+      "CPU: a parser's reading, its own, the rules",
+      [reading, ownReading, rules].map((one) => `${one.toFixed(2)} s`).join(", "),
+    ],
+    ["memory at most", inMegabytes(memory)],
+  ]);
+};
 
 const inMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 

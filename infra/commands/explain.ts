@@ -70,6 +70,7 @@ const explain = ({ phases, rule, ...listed }: Listed) => {
       ),
     ],
     guards: rule.guards === true,
+    suggests: rule.suggest !== undefined,
     ...(rule.variants && { entries: entriesIn({ ...listed, phases, rule }) }),
     ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
     ...(rule.twin?.worthwhile && { worthwhile: rule.twin.worthwhile }),

@@ -6,8 +6,8 @@ import { merge, mistakes } from "#lib/settings.ts";
 import { type Case, casesIn, decideCase, differences, phaseOf, reviewOf } from "../cases.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import type { Setup } from "../config.ts";
+import { describedWorld, servedAmong, servedAs } from "../kinds/served.ts";
 import type { Listed } from "../registry.ts";
-import { describedWorld, servedAmong, servedAs } from "../served.ts";
 import { objectsAmong } from "../written.ts";
 
 /** What came of a case: it holds, it doesn't, or nobody can say. */
@@ -117,7 +117,9 @@ const answers: Field = [
 
 const fields: Record<string, Field> = {
   ...{ mutate: anObject, validate: anObject, oldObject: anObject, becomes: [isMap, "an object"] },
-  ...{ resource: aText, namespace: aText, variant: aText, refused: aText, fails: aText, reason: aText },
+  ...{ resource: aText, namespace: aText, variant: aText, refused: aText, fails: aText },
+  ...{ request: aMap, details: aMap, recorded: aMap },
+  reason: [(value) => value === null || isText(value), "a text"],
   ...{ user: aMap, settings: aMap, needs: aMap, audit: aMap },
   operation: [(value) => ["CREATE", "UPDATE", "DELETE"].includes(String(value)), "CREATE, UPDATE or DELETE"],
   admitted: [(value) => value === true, "true"],
@@ -126,14 +128,15 @@ const fields: Record<string, Field> = {
   code: [(value) => typeof value === "number", "a number"],
   warnings: [isTexts, "a list of texts"],
 };
+const maps: Field = [listOf(() => true), "a list of maps"];
 const needs: Record<keyof Recorded, Field> = {
   ...{ objects: [Array.isArray, "a list of objects"], http: answers, https: answers, aws: answers },
-  ...{ refused: [listOf(() => true), "a list of maps"], may: [listOf(() => true), "a list of maps"] },
+  ...{ refused: maps, may: maps, reads: maps },
   discovery: [
     (value) => isMap(value) && Object.values(value).every(listOf(isServed)),
     "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
   ],
-  ledger: aMap,
+  ...{ ledger: aMap, plurals: aMap },
 };
 
 const unfitIn = (entry: Case): string | undefined =>

@@ -56,6 +56,31 @@ describe("a condition", () => {
   it("about numbers that aren't held exactly is not guessed at", () => {
     const said = builtIn.compile("object.n > 1");
     assert.ok("unsaid" in said({ object: { n: 2 ** 60 }, oldObject: null, request }));
+    assert.ok("unsaid" in said({ object: { n: 2, spec: { list: [2 ** 60] } }, oldObject: null, request }));
+  });
+
+  it("sees each object as it is, though others had some of its parts", () => {
+    const said = builtIn.compile("object.spec.n == 1 && object.metadata.name == oldObject.metadata.name");
+    const [one, other] = [{ n: 1 }, { n: 2 }];
+    const metadata = { name: "x" };
+    const before = { metadata, spec: one };
+    for (const [spec, name, holds] of [
+      [one, "x", true],
+      [other, "x", false],
+      [one, "y", false],
+      [one, "x", true],
+    ] as const)
+      assert.deepEqual(said({ object: { spec, metadata: { ...metadata, name } }, oldObject: before, request }), {
+        holds,
+      });
+  });
+
+  it("costs as much in the parts of an object as in the whole", () => {
+    const said = builtIn.compile("object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))");
+    assert.ok("unsaid" in said({ object: { metadata: {}, spec: many }, oldObject: null, request }));
+    // What is long, but not looked through, costs nothing.
+    const short = { metadata: { labels: { other: many.list } }, spec: { list: [1] } };
+    assert.deepEqual(said({ object: short, oldObject: null, request }), { holds: true });
   });
 });
 

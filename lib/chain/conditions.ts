@@ -67,8 +67,8 @@ const compile = (expression: string): Compiled => {
 
   const isAffordable = budgetOf(root, mostCost);
   return ({ object, oldObject, request }): Evaluated => {
-    const sizes = [object, oldObject].map(measured);
-    if (sizes.some(({ isExact }) => !isExact))
+    const sizes = [measured(object), measured(oldObject)];
+    if (!sizes.every(({ isExact }) => isExact))
       return { unsaid: "the object has numbers that aren't held exactly here" };
     if (!isAffordable(sizes)) return { unsaid: "it may cost more than an API server allows" };
     try {

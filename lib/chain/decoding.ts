@@ -23,9 +23,15 @@ export const isOwn = ({ apiVersion }: Json): boolean => {
   return version === undefined || !group.includes(".") || group.endsWith(".k8s.io");
 };
 
+/** What has none in it is shared with what was given. */
 const withoutNulls = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (Array.isArray(value)) {
+    const read = value.map(withoutNulls);
+    return read.every((one, index) => one === value[index]) ? value : read;
+  }
   if (!isMap(value)) return value;
-  const kept = Object.entries(value).filter(([, one]) => one !== null);
-  return Object.fromEntries(kept.map(([key, one]) => [key, withoutNulls(one)]));
+  const entries = Object.entries(value);
+  const kept = entries.filter(([, one]) => one !== null).map(([key, one]) => [key, withoutNulls(one)] as const);
+  const isWhole = kept.length === entries.length && kept.every(([, one], index) => one === entries[index]?.[1]);
+  return isWhole ? value : Object.fromEntries(kept);
 };

@@ -73,46 +73,73 @@ const perText = new Set(["contains", "matches", "split", "join", "startsWith", "
 
 /** Whether an expression stays within a budget, whatever is in objects of some sizes. */
 export const budgetOf = (root: Node, most: number): ((sizes: readonly Measured[]) => boolean) => {
+  const cost = costOf(root);
   // For most objects it is enough to know that nothing in them is long.
-  const rough = new Map<string, boolean>();
+  const rough = new Map<number, boolean>();
   return (sizes) => {
     const [longest, longestText] = [roundUp(sizes, "longest"), roundUp(sizes, "longestText")];
-    const key = `${longest} ${longestText}`;
+    const key = longest * 64 + longestText;
     let isWithin = rough.get(key);
     if (isWithin === undefined) {
-      isWithin = costOf(root, [{ lengths: { get: () => longest }, longest, longestText }]) <= most;
+      const length = 2 ** longest;
+      isWithin = cost({ lengthOf: () => length, longest: length, longestText: 2 ** longestText }) <= most;
       rough.set(key, isWithin);
     }
-    return isWithin || costOf(root, sizes) <= most;
+    return isWithin || cost(together(sizes)) <= most;
   };
 };
 
+/** As a power of two. */
 const roundUp = (sizes: readonly Measured[], what: "longest" | "longestText"): number =>
-  2 ** Math.ceil(Math.log2(Math.max(8, ...sizes.map((one) => one[what]))));
+  Math.ceil(Math.log2(sizes.reduce((most, one) => Math.max(most, one[what]), 8)));
 
 /** What matters of sizes. */
-type Sizes = Pick<Measured, "longest" | "longestText"> & { lengths: { get(name: string): number | undefined } };
+type Sizes = Omit<Measured, "isExact">;
 
-/** At most what evaluating it costs by the API server's count, for objects of these sizes. */
-const costOf = (root: Node, sizes: readonly Sizes[]): number => {
-  const longestText = Math.max(...sizes.map((one) => one.longestText), 10);
-  const longest = Math.max(...sizes.map((one) => one.longest), 10);
-  const lengthOf = (name: string) => Math.max(0, ...sizes.map(({ lengths }) => lengths.get(name) ?? 0));
-  const rangeOf = (node: Node): number => {
-    const names = namesIn(node);
-    const listed = literalsIn(node);
-    return names.length > 0 ? names.reduce((sum, name) => sum + lengthOf(name), listed) : listed + longest;
+const together = (sizes: readonly Measured[]): Sizes => {
+  const most = (of: (one: Measured) => number) => sizes.reduce((most, one) => Math.max(most, of(one)), 0);
+  return {
+    longest: most(({ longest }) => longest),
+    longestText: most(({ longestText }) => longestText),
+    lengthOf: (name) => most(({ lengthOf }) => lengthOf(name)),
   };
-  const cost = (node: Node): number => {
-    const { op, args } = node;
-    const own = op === "list" || op === "map" ? 30 : op === "in" ? rangeOf((args as Node[])[1] ?? node) + 1 : 2;
-    if (op !== "rcall") return childrenOf(node).reduce((sum, child) => sum + cost(child), own);
-    const [name, receiver, rest] = args as [string, Node, Node[]];
-    const inner = rest.reduce((sum, one) => sum + cost(one), 0);
-    if (loops.has(name)) return own + cost(receiver) + (rangeOf(receiver) + 1) * (inner + 12);
-    return own + cost(receiver) + inner + (perText.has(name) ? longestText * 0.5 + 10 : 0);
-  };
-  return cost(root);
+};
+
+type Cost = (sizes: Sizes) => number;
+
+/** At most what evaluating it costs by the API server's count, for objects of some sizes. */
+const costOf = (node: Node): Cost => {
+  const { op, args } = node;
+  if (op !== "rcall") {
+    const own = op === "in" ? rangeOf((args as Node[])[1] ?? node) : undefined;
+    const fixed = op === "list" || op === "map" ? 30 : own ? 1 : 2;
+    const inner = sumOf(childrenOf(node).map(costOf));
+    return own ? (sizes) => fixed + own(sizes) + inner(sizes) : (sizes) => fixed + inner(sizes);
+  }
+  const [name, receiver, rest] = args as [string, Node, Node[]];
+  const [of, inner] = [costOf(receiver), sumOf(rest.map(costOf))];
+  if (loops.has(name)) {
+    const range = rangeOf(receiver);
+    return (sizes) => 2 + of(sizes) + (range(sizes) + 1) * (inner(sizes) + 12);
+  }
+  if (!perText.has(name)) return (sizes) => 2 + of(sizes) + inner(sizes);
+  return (sizes) => 2 + of(sizes) + inner(sizes) + Math.max(sizes.longestText, 10) * 0.5 + 10;
+};
+
+const sumOf = (costs: readonly Cost[]): Cost => {
+  const [first, second] = costs;
+  if (first === undefined) return () => 0;
+  if (second === undefined) return first;
+  return (sizes) => costs.reduce((sum, cost) => sum + cost(sizes), 0);
+};
+
+/** How many there may be in what is looked through. */
+const rangeOf = (node: Node): Cost => {
+  const names = namesIn(node);
+  const listed = literalsIn(node);
+  return names.length > 0
+    ? ({ lengthOf }) => names.reduce((sum, name) => sum + lengthOf(name), listed)
+    : ({ longest }) => listed + Math.max(longest, 10);
 };
 
 /** The names under which a list stands that is looked through. */

@@ -74,13 +74,35 @@ const invocationOf = (hook: Hook, attributes: Attributes, { equivalents }: Aroun
   // What differs from call to call, no rule is about.
   if (hook.rules.some((rule) => matches(rule, attributes as Request))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
-  const others = equivalents(resource)
-    .filter((one) => !isSame({ ...one }, { ...resource }))
-    .map((one) => ({ ...attributes, resource: one }) as Request);
+  const others = remembered(attributes, "others", () =>
+    equivalents(resource)
+      .filter((one) => !isSame({ ...one }, { ...resource }))
+      .map((one) => ({ ...attributes, resource: one }) as Request),
+  );
   for (const rule of hook.rules)
     for (const other of others)
       if (matches(rule, other)) return { resource: other.resource, kind: kindFor(other.resource, attributes) };
   return undefined;
+};
+
+/** What is the same for every hook of a request. */
+interface Known {
+  others?: Request[];
+  request?: Record<string, unknown>;
+}
+
+const known = new WeakMap<Attributes, Known>();
+
+const remembered = <Name extends keyof Known>(
+  attributes: Attributes,
+  name: Name,
+  make: () => NonNullable<Known[Name]>,
+): NonNullable<Known[Name]> => {
+  const found = known.get(attributes) ?? {};
+  known.set(attributes, found);
+  const value = found[name] ?? make();
+  found[name] = value;
+  return value;
 };
 
 /** Scales and the like have a kind of their own, in whatever version their owners are. */
@@ -91,7 +113,10 @@ const underConditions = (hook: Hook, attributes: Attributes, view: View, invocat
   const seen = view.as(invocation.kind);
   if (seen === undefined) return { unsaid: notConverted(attributes, invocation.kind) };
   const { object = null, oldObject = null } = seen;
-  const request = requestFor(attributes, seen.kind);
+  const isAsAsked = seen.kind === attributes.kind;
+  const request = isAsAsked
+    ? remembered(attributes, "request", () => requestFor(attributes, seen.kind))
+    : requestFor(attributes, seen.kind);
   const errors: string[] = [];
   let unsaid: string | undefined;
   for (const { name, expression } of hook.matchConditions) {

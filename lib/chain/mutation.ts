@@ -1,4 +1,4 @@
-import { isMap } from "../policy/tree.ts";
+import { isMap, type Json } from "../policy/tree.ts";
 import type { Status } from "../review.ts";
 import type { Answer } from "./answer.ts";
 import { mutationNote, patchNote } from "./audit.ts";
@@ -113,13 +113,13 @@ const change = (
   const failed = (text: string): Change => {
     return { isChanged: false, refusal: fail(run, hook, step, text).refusal };
   };
-  let count = 0;
+  let operations: Json[];
   try {
-    count = operationsIn(patch).length;
+    operations = operationsIn(patch);
   } catch (error) {
     return failed(`received undecodable patch in webhook response: ${messageOf(error)}`);
   }
-  if (count === 0) return unchanged;
+  if (operations.length === 0) return unchanged;
   const { object: before } = view.latest;
   if (!isMap(before))
     return ended(
@@ -129,9 +129,9 @@ const change = (
 
   const { decode = decoded, fill } = run.around;
   try {
-    const raw = patched(before, patch);
+    const raw = patched(before, operations);
     const isOther = !isMap(raw) || raw.apiVersion !== before.apiVersion || raw.kind !== before.kind;
-    step.patch = shownOperations(patch);
+    step.patch = shownOperations(operations);
     step.before = before;
     if (isOther) {
       giveUp(run, step, "its patch makes the object another kind");

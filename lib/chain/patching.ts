@@ -5,12 +5,12 @@ import { find, get, indexIn, insert, missing, put, type Root, take } from "./pla
  * RFC 6902 as an API server applies it, with its slack and in its words: a member that isn't there can be replaced,
  * indexes count from the end where they are negative, and what `test` compares is the text of values.
  */
-export const patched = (document: Json, text: string): unknown => {
+export const patched = (document: Json, operations: readonly Json[]): unknown => {
   const root: { value: unknown } = { value: document };
   const budget = { copied: 0 };
   // What is the document's own is shared with others until it is written to.
   const owned = new WeakSet<object>();
-  for (const operation of operationsIn(text)) apply(root, operation, budget, owned);
+  for (const operation of operations) apply(root, operation, budget, owned);
   return root.value;
 };
 
@@ -53,7 +53,7 @@ const plain = (value: unknown): unknown => {
 };
 
 /** The operations as whoever sent them meant them. */
-export const shownOperations = (text: string): unknown[] => operationsIn(text).map(plain);
+export const shownOperations = (operations: readonly Json[]): unknown[] => operations.map(plain);
 
 const typeName = (value: unknown): string => {
   const inner = plain(value);

@@ -28,7 +28,7 @@ export const openView = ({ kind, object, oldObject }: Attributes, convert: Aroun
       return latest;
     },
     as: (wanted) => {
-      if (isSame(latest.kind, wanted)) return latest;
+      if (latest.kind === wanted || isSame(latest.kind, wanted)) return latest;
       const old = isSame(wanted, kind) ? original.oldObject : converted(original.oldObject, wanted, convert);
       const now = converted(latest.object, wanted, convert);
       if (old === undefined || now === undefined) return undefined;

@@ -12,11 +12,17 @@ export interface Filled extends Omit<Reading, "trail"> {
  * the API server couldn't read.
  */
 export const fill = (object: KubernetesObject): Filled => {
+  if (whole.has(object)) return { object, strays: [], misfits: [] };
   const reading: Reading = { trail: [], strays: [], misfits: [] };
   const { strays, misfits } = reading;
   const { apiVersion, kind } = object;
   const shape = typeof apiVersion === "string" && typeof kind === "string" ? shapeOf(apiVersion, kind) : undefined;
   // What was read without a misfit is an object still.
   const filled = shape?.read(object, reading) as KubernetesObject | undefined;
-  return { object: misfits.length > 0 ? object : (filled ?? object), strays, misfits };
+  if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
+  whole.add(filled);
+  return { object: filled, strays, misfits };
 };
+
+/** What came of it already, and is nobody's to change. */
+const whole = new WeakSet<KubernetesObject>();

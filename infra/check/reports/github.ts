@@ -1,23 +1,27 @@
 import { type Checked, called } from "../checked.ts";
 import { lineOf, pathIn, sayingOf } from "./places.ts";
+import type { Plain } from "./report.ts";
 
 /** Workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
-export const github = (all: Iterable<Checked>): string => {
+export const github = (): Plain => ({
+  add: ({ checked }) => commandsOf(checked),
+  end: ({ unread }) => unread.map(({ checked }) => commandsOf(checked)),
+});
+
+const commandsOf = (one: Checked): string => {
   const lines: string[] = [];
-  for (const one of all) {
-    const file = pathIn(one.file);
-    const say = (command: "error" | "warning", title: string, message: string, line = one.line, col?: number) => {
-      const properties = { ...(file !== undefined && { file, line, col }), title };
-      const written = Object.entries(properties).flatMap(([key, value]) =>
-        value === undefined ? [] : [`${key}=${escapedProperty(String(value))}`],
-      );
-      lines.push(`::${command} ${written.join(",")}::${escaped(message)}\n`);
-    };
-    for (const denial of one.denials)
-      say("error", `${denial.rule}: ${called(one)}`, sayingOf(denial), lineOf(one, denial), denial.column);
-    for (const { rule, text } of one.warnings) say("warning", `${rule}: ${called(one)}`, text);
-    for (const sentence of one.undecided) say("warning", `can't say: ${called(one)}`, sentence);
-  }
+  const file = pathIn(one.file);
+  const say = (command: "error" | "warning", title: string, message: string, line = one.line, col?: number) => {
+    const properties = { ...(file !== undefined && { file, line, col }), title };
+    const written = Object.entries(properties).flatMap(([key, value]) =>
+      value === undefined ? [] : [`${key}=${escapedProperty(String(value))}`],
+    );
+    lines.push(`::${command} ${written.join(",")}::${escaped(message)}\n`);
+  };
+  for (const denial of one.denials)
+    say("error", `${denial.rule}: ${called(one)}`, sayingOf(denial), lineOf(one, denial), denial.column);
+  for (const { rule, text } of one.warnings) say("warning", `${rule}: ${called(one)}`, text);
+  for (const sentence of one.undecided) say("warning", `can't say: ${called(one)}`, sentence);
   return lines.join("");
 };
 

@@ -1,5 +1,6 @@
 import { type Checked, called } from "../checked.ts";
 import { lineOf, sayingOf } from "./places.ts";
+import type { Plain } from "./report.ts";
 
 interface Suite {
   name: string;
@@ -23,24 +24,57 @@ interface Wrong {
   text: string;
 }
 
+/** In characters, of the suites that wait for further tests. A suite says first how many it has. */
+const longest = 4 * 1024 * 1024;
+
 /**
- * A test for each rule that judged an object, a suite for each file. Denials are failures, what can't be said is an
- * error, warnings are what the suite wrote. It is as the schemas of Ant and of Jenkins' xUnit plugin both have it.
+ * A test for each rule that judged an object, a suite for each file, or kind where there are no files. Denials are
+ * failures, what can't be said is an error, warnings are what the suite wrote. It is as the schemas of Ant and of Jenkins'
+ * xUnit plugin both have it. Of very many findings, one file may have several suites.
  */
-export const junit = (all: Iterable<Checked>, now = new Date()): string => {
+export const junit = (now = new Date(), most = longest): Plain => {
+  const timestamp = now.toISOString().slice(0, 19);
   const suites = new Map<string, Suite>();
-  for (const one of all) {
-    const name = one.file === "-" ? "standard input" : (one.file ?? "AdmissionReviews");
+  let length = 0;
+  let id = 0;
+  let head = `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`;
+  const put = (one: Checked) => {
+    const name = suiteNameOf(one);
     const suite = suites.get(name) ?? { name, cases: [], said: [] };
     suites.set(name, suite);
-    suite.cases.push(...casesOf(one));
-    for (const { rule, text } of one.warnings) suite.said.push(`${called(one)}: ${rule} warns: ${text}`);
-  }
-  const list = [...suites.values()];
-  const timestamp = now.toISOString().slice(0, 19);
-  const written = list.map((suite, id) => suiteOf(suite, { id, timestamp })).join("");
-  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n${written}</testsuites>\n`;
+    const cases = casesOf(one);
+    const said = one.warnings.map(({ rule, text }) => `${called(one)}: ${rule} warns: ${text}`);
+    suite.cases.push(...cases);
+    suite.said.push(...said);
+    for (const { object, rule, failure, error } of cases)
+      length += object.length + rule.length + ((failure ?? error)?.text.length ?? 0) + overhead;
+    for (const text of said) length += text.length;
+  };
+  const spill = (): string => {
+    const written = [...suites.values()].map((suite) => suiteOf(suite, { id: id++, timestamp }));
+    suites.clear();
+    length = 0;
+    const text = `${head}${written.join("")}`;
+    head = "";
+    return text;
+  };
+  return {
+    add: ({ checked }) => {
+      put(checked);
+      return length > most ? spill() : "";
+    },
+    end: ({ unread }) => {
+      for (const { checked } of unread) put(checked);
+      return [spill(), "</testsuites>\n"];
+    },
+  };
 };
+
+/** What a test takes beside its texts. */
+const overhead = 100;
+
+const suiteNameOf = ({ file, apiVersion, kind }: Checked): string =>
+  file === "-" ? "standard input" : (file ?? `${apiVersion} ${kind}`);
 
 const casesOf = (one: Checked): Case[] => {
   const object = called(one);

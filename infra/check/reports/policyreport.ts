@@ -1,5 +1,7 @@
 import type { Checked } from "../checked.ts";
+import { openList } from "./list.ts";
 import { sayingOf } from "./places.ts";
+import type { Plain } from "./report.ts";
 
 interface Result {
   source: "postern";
@@ -13,65 +15,110 @@ interface Result {
 const verdicts = ["pass", "fail", "warn", "error", "skip"] as const;
 type Verdict = (typeof verdicts)[number];
 
-/** In characters, of the results in one report: kubectl keeps all of an object in an annotation of at most 256 KiB. */
+/** In bytes, of the results in one report: kubectl keeps all of an object in an annotation of at most 256 KiB. */
 const most = 150_000;
+/** In bytes, of all results that wait for others of their namespace. */
+const mostWaiting = 8 * 1024 * 1024;
+
+/** Of a namespace, what no report has yet. */
+interface Part {
+  namespace: string | undefined;
+  results: Result[];
+  bytes: number;
+  counts: Record<Verdict, number>;
+  /** So many reports there are already. */
+  reports: number;
+}
+
+/** How PolicyReports are made. */
+interface Wishes {
+  /** Whether what passed unchanged is told, not only counted: a cluster keeps what is applied to it. */
+  passes: boolean;
+  waiting?: number;
+}
 
 /**
  * The findings as PolicyReport objects, those of a namespace in it, and as ClusterPolicyReports, in a List. They are of
  * the working group's `wgpolicyk8s.io/v1alpha2`, which dashboards read.
  */
-export const policyReport = (all: Iterable<Checked>, now = new Date()): string => {
+export const policyReport = ({ passes, waiting = mostWaiting }: Wishes, now = new Date()): Plain => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
-  const byNamespace = new Map<string | undefined, Result[]>();
-  for (const one of all) {
-    const results = byNamespace.get(one.namespace) ?? [];
-    byNamespace.set(one.namespace, results);
-    const { apiVersion, kind, namespace, name } = one;
-    const resources = [{ apiVersion, kind, ...(namespace !== undefined && { namespace }), name: name.toWellFormed() }];
-    const add = (policy: string, result: Verdict, message?: string) => {
-      const said = message === undefined ? {} : { message: message.toWellFormed() };
-      results.push({ source: "postern", policy, result, ...said, resources, timestamp });
-    };
-    for (const denial of one.denials) add(denial.rule, "fail", sayingOf(denial));
-    for (const { rule, text } of one.warnings) add(rule, "warn", text);
-    for (const sentence of one.undecided) add("postern", "error", sentence);
-    const changing = new Set(one.changes.map(({ rule }) => rule));
-    for (const rule of changing) add(rule, "pass", "would change it");
-    for (const rule of one.passed) if (!changing.has(rule)) add(rule, "pass");
-  }
-  const items = [...byNamespace].flatMap(([namespace, results]) =>
-    inParts(results).map((part, index) => reportOf(namespace, part, index)),
-  );
-  return `${JSON.stringify({ apiVersion: "v1", kind: "List", items }, null, 2)}\n`;
-};
-
-/** As many in one as fit. */
-const inParts = (results: Result[]): Result[][] => {
-  const parts: Result[][] = [];
-  let size = most;
-  for (const result of results) {
-    const length = Buffer.byteLength(JSON.stringify(result));
-    if (size + length > most) {
-      parts.push([]);
-      size = 0;
+  const parts = new Map<string | undefined, Part>();
+  const items = openList(2);
+  let head = `{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": `;
+  let bytes = 0;
+  const closed = (part: Part): string => {
+    const text = `${head}${items.add(reportOf(part))}`;
+    head = "";
+    bytes -= part.bytes;
+    parts.set(part.namespace, { ...emptyOf(part.namespace), reports: part.reports + 1 });
+    return text;
+  };
+  const put = (one: Checked): string => {
+    let text = "";
+    let part = parts.get(one.namespace) ?? emptyOf(one.namespace);
+    // Also where there is nothing to tell: a report of before may be there, to be taken back.
+    parts.set(one.namespace, part);
+    for (const result of resultsOf(one, timestamp)) {
+      const length = Buffer.byteLength(JSON.stringify(result));
+      if (part.bytes + length > most) {
+        text += closed(part);
+        part = parts.get(one.namespace) ?? part;
+      }
+      part.counts[result.result]++;
+      if (result.result === "pass" && result.message === undefined && !passes) continue;
+      part.results.push(result);
+      part.bytes += length;
+      bytes += length;
     }
-    parts.at(-1)?.push(result);
-    size += length;
-  }
-  return parts;
-};
-
-const reportOf = (namespace: string | undefined, results: Result[], index: number): object => {
-  const count = (verdict: Verdict) => results.filter(({ result }) => result === verdict).length;
+    while (bytes > waiting) text += closed(largest(parts.values()));
+    return text;
+  };
   return {
-    apiVersion: "wgpolicyk8s.io/v1alpha2",
-    kind: namespace === undefined ? "ClusterPolicyReport" : "PolicyReport",
-    metadata: {
-      name: index === 0 ? "postern" : `postern-${index + 1}`,
-      ...(namespace !== undefined && { namespace }),
-      labels: { "app.kubernetes.io/managed-by": "postern" },
+    add: ({ checked }) => put(checked),
+    end: function* ({ unread }) {
+      for (const { checked } of unread) yield put(checked);
+      for (const part of [...parts.values()]) if (part.reports === 0 || !isEmpty(part)) yield closed(part);
+      yield `${head}${items.end()}\n}\n`;
     },
-    summary: Object.fromEntries(verdicts.map((verdict) => [verdict, count(verdict)])),
-    results,
   };
 };
+
+const emptyOf = (namespace: string | undefined): Part => {
+  return { namespace, results: [], bytes: 0, counts: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 }, reports: 0 };
+};
+
+const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => counts[verdict] === 0);
+
+const largest = (parts: Iterable<Part>): Part =>
+  [...parts].reduce((one, other) => (other.bytes > one.bytes ? other : one));
+
+const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
+  const { apiVersion, kind, namespace, name, uid } = one;
+  const place = { ...(namespace !== undefined && { namespace }), name: name.toWellFormed(), ...(uid && { uid }) };
+  const resources = [{ apiVersion, kind, ...place }];
+  const result = (policy: string, result: Verdict, message?: string): Result => {
+    const said = message === undefined ? {} : { message: message.toWellFormed() };
+    return { source: "postern", policy, result, ...said, resources, timestamp };
+  };
+  const changing = new Set(one.changes.map(({ rule }) => rule));
+  return [
+    ...one.denials.map((denial) => result(denial.rule, "fail", sayingOf(denial))),
+    ...one.warnings.map(({ rule, text }) => result(rule, "warn", text)),
+    ...one.undecided.map((sentence) => result("postern", "error", sentence)),
+    ...[...changing].map((rule) => result(rule, "pass", "would change it")),
+    ...one.passed.filter((rule) => !changing.has(rule)).map((rule) => result(rule, "pass")),
+  ];
+};
+
+const reportOf = ({ namespace, results, counts, reports }: Part): object => ({
+  apiVersion: "wgpolicyk8s.io/v1alpha2",
+  kind: namespace === undefined ? "ClusterPolicyReport" : "PolicyReport",
+  metadata: {
+    name: reports === 0 ? "postern" : `postern-${reports + 1}`,
+    ...(namespace !== undefined && { namespace }),
+    labels: { "app.kubernetes.io/managed-by": "postern" },
+  },
+  summary: counts,
+  results,
+});

@@ -7,7 +7,9 @@ import { github } from "./github.ts";
 import { junit } from "./junit.ts";
 import { pathIn } from "./places.ts";
 import { policyReport } from "./policyreport.ts";
+import type { Closing, Plain } from "./report.ts";
 import { sarif } from "./sarif.ts";
+import { openSpool } from "./spool.ts";
 
 // Where it is set, it isn't for these files.
 delete process.env.GITHUB_WORKSPACE;
@@ -55,6 +57,20 @@ const whole: Checked = {
 };
 const all = [denied, open, changed, whole];
 
+const closing: Closing = {
+  summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, warnings: 0, faults: 0 },
+  ...{ unread: [], notes: [], isCut: false },
+};
+
+/** All that a report writes. */
+const written = (report: Plain, all: readonly Checked[], last: Closing = closing): string =>
+  [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
+
+/** The same, with those that can't be read in the place of some. */
+const withUnread = (all: readonly Checked[]): Closing => {
+  return { ...closing, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
+};
+
 /** What hurts where a text is taken for more than a text. */
 const hostile = [
   ...["</failure><!-- ]]> & \"'", "\u0000\u0007\u001b[31m\ud800", "%0A::error::x", "a,b:c\r\n::set-output name=x::y"],
@@ -93,7 +109,7 @@ const anything = fc.array(anybody, { maxLength: 4 });
 describe("the report for GitHub", () => {
   it("has a command for each denial, warning and open question, beside its line", () =>
     assert.equal(
-      github(all),
+      written(github(), all),
       [
         "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0Aname an image of registry.example.com",
         "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
@@ -103,7 +119,7 @@ describe("the report for GitHub", () => {
   it("is read by the runner as it was meant, whatever the texts hold", () =>
     fc.assert(
       fc.property(anything, (all) => {
-        const lines = github(all).split(/\r?\n/).slice(0, -1);
+        const lines = written(github(), all).split(/\r?\n/).slice(0, -1);
         const wanted = all.flatMap(({ denials, warnings, undecided }) => [
           ...denials.map(({ message, suggestion }) => [
             "error",
@@ -129,7 +145,7 @@ const unescaped = (text: string) => text.replaceAll("%0D", "\r").replaceAll("%0A
 describe("the JUnit report", () => {
   it("has a suite for each file, and a test for each rule that judged an object", () =>
     assert.equal(
-      junit(all, now),
+      written(junit(now), all),
       `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
@@ -147,7 +163,7 @@ name an image of registry.example.com</failure></testcase>
     <system-out></system-out>
     <system-err></system-err>
   </testsuite>
-  <testsuite name="AdmissionReviews" id="2" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="1" failures="0" errors="0" time="0">
+  <testsuite name="v1 Node" id="2" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="1" failures="0" errors="0" time="0">
     <properties></properties>
     <testcase classname="Node n1" name="node-restriction" time="0"></testcase>
     <system-out></system-out>
@@ -157,16 +173,35 @@ name an image of registry.example.com</failure></testcase>
 `.replaceAll("&apos;", "'"),
     ));
   it("lists an object that no rule is about", () =>
-    assert.match(junit([web]), /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/));
+    assert.match(
+      written(junit(), [web]),
+      /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/,
+    ));
+  it("has the suite of a file in several parts where there is too much to keep, each with its own counts", () => {
+    const text = written(
+      junit(now, 1000),
+      Array.from({ length: 50 }, () => denied),
+    );
+    const counts = [...text.matchAll(/<testsuite name="k8s\/web.yaml" id="(\d+)" .*? tests="(\d+)" failures="(\d+)"/g)];
+    assert.ok(counts.length > 5);
+    assert.deepEqual(
+      counts.map(([, id]) => Number(id)),
+      counts.map((_, index) => index),
+    );
+    assert.equal(
+      counts.reduce((sum, [, , tests]) => sum + Number(tests), 0),
+      [...text.matchAll(/<testcase /g)].length,
+    );
+  });
   it("is well-formed, whatever the texts hold", () =>
     fc.assert(
       fc.property(anything, (all) => {
-        const written = junit(all, now);
-        assert.doesNotMatch(written.replace(/[\t\n]/g, ""), /[^\P{Cc}\u007f-\u009f]|[\ufffe\uffff]/u);
-        assert.equal(written, written.toWellFormed());
-        assert.doesNotMatch(written, /&(?!(amp|lt|gt|quot|#\d+);)/);
+        const text = written(junit(now), all);
+        assert.doesNotMatch(text.replace(/[\t\n]/g, ""), /[^\P{Cc}\u007f-\u009f]|[\ufffe\uffff]/u);
+        assert.equal(text, text.toWellFormed());
+        assert.doesNotMatch(text, /&(?!(amp|lt|gt|quot|#\d+);)/);
         // Without what stands in quotes, there is no tag but ours, and each that is opened is closed.
-        const tags = [...written.replace(/"[^"<]*"/g, "").matchAll(/<(\/?)([^\s>?]+)[^>]*>/g)];
+        const tags = [...text.replace(/"[^"<]*"/g, "").matchAll(/<(\/?)([^\s>?]+)[^>]*>/g)];
         const names = [
           "testsuites",
           "testsuite",
@@ -189,8 +224,8 @@ name an image of registry.example.com</failure></testcase>
 });
 
 describe("the SARIF report", () => {
-  const parsed = (all: Checked[]) =>
-    JSON.parse(sarif(all, [{ name: "allowed-registries", summary: "Only some." }])).runs[0];
+  const parsed = (all: Checked[], last = closing) =>
+    JSON.parse(written(sarif([{ name: "allowed-registries", summary: "Only some." }]), all, last)).runs[0];
 
   it("has a result for each denial and warning, with its rule and its place", () => {
     const { tool, results } = parsed(all);
@@ -222,6 +257,21 @@ describe("the SARIF report", () => {
         locations: [{ logicalLocations: [{ fullyQualifiedName: "Pod shop/db", kind: "object" }] }],
       },
     ]));
+  it("says that it was ended early, and holds what could not be read", () => {
+    const [{ executionSuccessful, toolExecutionNotifications }] = parsed([], {
+      ...withUnread([open]),
+      isCut: true,
+    }).invocations;
+    assert.equal(executionSuccessful, false);
+    assert.equal(toolExecutionNotifications.length, 1);
+  });
+  it("is the same, however much has to wait for its place", () =>
+    fc.assert(
+      fc.property(anything, fc.nat(200), (all, most) =>
+        assert.deepEqual(JSON.parse(written(sarif([], openSpool(most)), all)), JSON.parse(written(sarif([]), all))),
+      ),
+      { numRuns: 30 },
+    ));
   it("tells a finding apart by what it says, not by where it stands", () => {
     const of = (line: number) => parsed([{ ...denied, line }]).results[0].partialFingerprints;
     assert.deepEqual(of(1), of(2));
@@ -244,7 +294,7 @@ describe("the SARIF report", () => {
 });
 
 describe("the PolicyReports", () => {
-  const items = (all: Checked[]) => JSON.parse(policyReport(all, now)).items;
+  const items = (all: Checked[]) => JSON.parse(written(policyReport({ passes: true }, now), all)).items;
 
   it("are one for each namespace, and one for what has none", () => {
     const found = items(all);
@@ -272,6 +322,47 @@ describe("the PolicyReports", () => {
     assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);
     for (const one of many) assert.ok(JSON.stringify(one).length < 256 * 1024);
   });
+  it("only count what passed unchanged, where they are for a cluster to keep", () => {
+    const [report] = JSON.parse(written(policyReport({ passes: false }, now), [denied, changed, web])).items;
+    assert.equal(report.summary.pass, 2);
+    assert.deepEqual(
+      report.results.map(({ result, message }: Record<string, unknown>) => [result, message]),
+      [
+        ["fail", "containers[0].image is from docker.io\nname an image of registry.example.com"],
+        ["warn", "would violate restricted"],
+        ["pass", "would change it"],
+      ],
+    );
+  });
+  it("are written before their namespace is done where too much would wait, and lose nothing", () => {
+    const many = Array.from({ length: 300 }, (_, index) => ({
+      ...denied,
+      namespace: `n${index % 20}`,
+      name: `p${index}`,
+    }));
+    const reports = JSON.parse(written(policyReport({ passes: false, waiting: 5000 }, now), many)).items;
+    const names = reports.map(
+      ({ metadata }: Record<string, Record<string, string>>) => `${metadata?.namespace}/${metadata?.name}`,
+    );
+    assert.equal(new Set(names).size, names.length);
+    const told = reports.flatMap(({ results }: { results: { result: string; resources: { name: string }[] }[] }) =>
+      results.flatMap(({ result, resources }) => (result === "fail" ? resources.map(({ name }) => name) : [])),
+    );
+    assert.deepEqual(told.toSorted(), many.map(({ name }) => name).toSorted());
+    const counted = reports.reduce((sum: number, { summary }: { summary: { pass: number } }) => sum + summary.pass, 0);
+    assert.equal(counted, 300);
+  });
+  it("are there for a namespace in which all is well, to take the place of others", () =>
+    assert.deepEqual(
+      JSON.parse(written(policyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
+        ({ metadata, summary, results }: Record<string, Record<string, unknown>>) => [
+          metadata?.name,
+          summary?.pass,
+          results,
+        ],
+      ),
+      [["postern", 1, []]],
+    ));
 });
 
 describe("a file's path in reports", () => {

@@ -1,7 +1,10 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
 import { type Checked, called, type Denial } from "../checked.ts";
+import { jsonAt, openList } from "./list.ts";
 import { lineOf, pathIn, sayingOf, uriOf } from "./places.ts";
+import type { Plain } from "./report.ts";
+import { openSpool } from "./spool.ts";
 
 /** What is known of a rule beside its name. */
 export interface About {
@@ -9,16 +12,27 @@ export interface About {
   summary: string;
 }
 
+const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+const begin = `{
+  "$schema": ${JSON.stringify($schema)},
+  "version": "2.1.0",
+  "runs": [
+    {
+      "columnKind": "utf16CodeUnits",
+      "results": `;
+
 /**
  * The findings as a SARIF 2.1.0 log. Denials are errors, warnings are warnings; what can't be said is a notification of
  * the run, for no rule has found it.
  */
-export const sarif = (all: Iterable<Checked>, catalogue: Iterable<About> = []): string => {
+export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Plain => {
   const summaries = new Map([...catalogue].map(({ name, summary }) => [name, summary]));
   const rules = new Map<string, number>();
-  const results: object[] = [];
-  const notifications: object[] = [];
-  for (const one of all) {
+  const [results, notifications] = [openList(4), openList(6)];
+  let head = begin;
+  const put = (one: Checked): string => {
+    let text = head;
+    head = "";
     const add = (rule: string, level: "error" | "warning", message: string, denial?: Denial) => {
       const ruleIndex = rules.get(rule) ?? rules.size;
       rules.set(rule, ruleIndex);
@@ -26,7 +40,7 @@ export const sarif = (all: Iterable<Checked>, catalogue: Iterable<About> = []): 
       // A finding stays the same one when lines move.
       const identity = [rule, one.apiVersion, one.kind, one.namespace ?? "", one.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
-      results.push({
+      text += results.add({
         ...{ ruleId: rule, ruleIndex, level, message: { text: plain(message || "denied without explanation") } },
         ...{ locations, partialFingerprints },
       });
@@ -35,25 +49,25 @@ export const sarif = (all: Iterable<Checked>, catalogue: Iterable<About> = []): 
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
       const text = plain(`${called(one)}: ${sentence}`);
-      notifications.push({ level: "warning", message: { text }, locations: locationsOf(one, one.line) });
+      spool.put(notifications.add({ level: "warning", message: { text }, locations: locationsOf(one, one.line) }));
     }
-  }
-  const driver = {
-    name: "Postern",
-    semanticVersion: project.version,
-    rules: [...rules.keys()].map((id) => {
-      const summary = summaries.get(id);
-      return { id, ...(summary !== undefined && { shortDescription: { text: plain(summary) } }) };
-    }),
+    return text;
   };
-  const run = {
-    tool: { driver },
-    invocations: [{ executionSuccessful: true, toolExecutionNotifications: notifications }],
-    results,
-    columnKind: "utf16CodeUnits",
+  return {
+    add: ({ checked }) => put(checked),
+    end: function* ({ unread, isCut }) {
+      for (const { checked } of unread) yield put(checked);
+      const described = [...rules.keys()].map((id) => {
+        const summary = summaries.get(id);
+        return { id, ...(summary !== undefined && { shortDescription: { text: plain(summary) } }) };
+      });
+      const driver = { name: "Postern", semanticVersion: project.version, rules: described };
+      yield `${head}${results.end()},\n      "tool": ${jsonAt({ driver }, 3)},\n      "invocations": [\n        {\n`;
+      yield `          "executionSuccessful": ${!isCut},\n          "toolExecutionNotifications": `;
+      yield* spool.take();
+      yield `${notifications.end()}\n        }\n      ]\n    }\n  ]\n}\n`;
+    },
   };
-  const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
-  return `${JSON.stringify({ $schema, version: "2.1.0", runs: [run] }, null, 2)}\n`;
 };
 
 const locationsOf = (one: Checked, line?: number, column?: number): object[] => {

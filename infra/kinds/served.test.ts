@@ -12,6 +12,7 @@ const definition = {
   },
 };
 const goose = { apiVersion: "example.com/v1", kind: "Goose", metadata: { name: "a", namespace: "pond" } };
+const policies = "policy.kcloudlabs.io/v1alpha1";
 const widget = { apiVersion: "example.org/v1", kind: "Widget", metadata: { name: "a" } };
 
 describe("which kinds there are", () => {
@@ -29,6 +30,20 @@ describe("which kinds there are", () => {
       { resource: "ingressclasses", kind: "IngressClass", namespaced: false },
     ],
     ["has no others", [], goose, undefined],
+    ["has none that is off", [], { apiVersion: "resource.k8s.io/v1beta1", kind: "DeviceClass" }, undefined],
+    [
+      "has one that is off and of which there is one",
+      [{ apiVersion: "resource.k8s.io/v1beta1", kind: "DeviceClass", metadata: { name: "a" } }],
+      { apiVersion: "resource.k8s.io/v1beta1", kind: "DeviceClass" },
+      { resource: "deviceclasses", kind: "DeviceClass", namespaced: false },
+    ],
+    ["has none for policies, unless there is one", [], { apiVersion: policies, kind: "OverridePolicy" }, undefined],
+    [
+      "has those for policies in namespaces, wherever the first one is",
+      [{ apiVersion: policies, kind: "OverridePolicy", metadata: { name: "a" } }],
+      { apiVersion: policies, kind: "OverridePolicy" },
+      { resource: "overridepolicies", kind: "OverridePolicy", namespaced: true },
+    ],
     ["has those that are defined", [definition], goose, { resource: "geese", kind: "Goose", namespaced: true }],
     ["has no version that isn't served", [definition], { ...goose, apiVersion: "example.com/v1alpha1" }, undefined],
     ["has those of objects, by guess", [widget], widget, { resource: "widgets", kind: "Widget", namespaced: false }],

@@ -1,0 +1,59 @@
+import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
+import { containersOf } from "#lib/objects/pod.ts";
+import { filled } from "./fill.ts";
+import { offences } from "./judge.ts";
+import { isWithin, type Policy } from "./policy.ts";
+
+/** Of a pod and its containers alike: where they don't say it, the policy does. */
+const open = [
+  ...["fsGroup", "supplementalGroups", "runAsUser", "runAsNonRoot", "seLinuxOptions", "seccompProfile"],
+  ...["appArmorProfile", "procMount", "readOnlyRootFilesystem", "allowPrivilegeEscalation"],
+];
+
+/** Takes from a pod what a policy has against it. */
+export const relieve = (pod: Pod, policy: Policy): void => {
+  const { spec, metadata } = pod;
+  if (!spec) return;
+  const paths = [...offences(policy, filled(policy, pod))].map((offence) => offence.split(": ", 1)[0] ?? "");
+  const words = new Set(paths.flatMap((path) => path.split(/[.[\]]+/)));
+
+  for (const key of ["hostNetwork", "hostPID", "hostIPC", "runtimeClassName"] as const)
+    if (words.has(key)) delete spec[key];
+  for (const key of Object.keys(metadata?.annotations ?? {}))
+    if (paths.some((path) => path.endsWith(`annotations[${key}]`))) delete metadata?.annotations?.[key];
+  const sysctls = spec.securityContext?.sysctls?.filter(
+    (_, index) => !paths.some((path) => path.endsWith(`sysctls[${index}]`)),
+  );
+  if (spec.securityContext && words.has("sysctls")) spec.securityContext.sysctls = sysctls ?? [];
+  // What is mounted stays mounted.
+  if (spec.volumes)
+    spec.volumes = spec.volumes.map((volume, index) =>
+      paths.some((path) => `${path}.`.startsWith(`spec.volumes[${index}].`))
+        ? { name: volume.name, emptyDir: {} }
+        : volume,
+    );
+
+  const containers = containersOf(pod);
+  for (const { securityContext } of [spec, ...containers.map(({ container }) => container)])
+    leaveOut(securityContext, policy, (field) => words.has(field) || (field === "runAsGroup" && paths.some(isOfGroup)));
+  for (const { container, path } of containers) {
+    for (const port of container.ports ?? [])
+      if (port.hostPort && !isWithin(port.hostPort, policy.spec.hostPorts)) delete port.hostPort;
+    for (const [index, mount] of (container.volumeMounts ?? []).entries())
+      if (paths.includes(`${path}.volumeMounts[${index}].readOnly`)) mount.readOnly = true;
+  }
+};
+
+/** Upstream names no more of its place. */
+const isOfGroup = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
+
+const leaveOut = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {
+  for (const field of [...open, "runAsGroup"]) if (isMeant(field)) Reflect.deleteProperty(context, field);
+  if (!spec.privileged && context.privileged) delete context.privileged;
+  if (!spec.privileged) delete context.windowsOptions?.hostProcess;
+  const { defaultAddCapabilities = [], allowedCapabilities = [] } = spec;
+  const addable = [...defaultAddCapabilities, ...allowedCapabilities];
+  const { capabilities } = context;
+  if (capabilities?.add && !addable.includes("*"))
+    capabilities.add = capabilities.add.filter((capability) => addable.includes(capability));
+};

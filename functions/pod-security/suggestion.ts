@@ -1,0 +1,138 @@
+import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
+import type { ImageVolume } from "#lib/objects/pod.ts";
+import { type Context, contextOf, type Offence } from "./checks/check.ts";
+import { subjectOf } from "./pods.ts";
+import { levels, type Policy, policyOf } from "./policy.ts";
+
+/** What to write in the place of labels that can't be read. */
+export const levelInstead = ({ metadata }: Namespace, defaults: Policy): string | undefined => {
+  const [fault] = policyOf(metadata?.labels ?? {}, defaults).faults;
+  if (!fault) return undefined;
+  const choice = fault.field.includes("-version]") ? "latest, or to a version such as v1.30" : oneOf(levels);
+  return `set ${fault.field} to ${choice}`;
+};
+
+const oneOf = (texts: readonly string[]) => `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
+
+/** Takes from a pod what checks have against it. */
+export const mend = (pod: Pod, offences: readonly Offence[]): void => {
+  for (const offence of offences) mends[offence.reason.replace(/profiles$/, "profile")]?.(edited(pod), offence);
+};
+
+interface Edited {
+  pod: Pod;
+  spec: PodSpec;
+  /** What the pod says of its security, and its containers, as far as they do. */
+  contexts: Context[];
+  containers: readonly Container[];
+}
+
+const edited = (pod: Pod): Edited => {
+  const { spec, containers } = subjectOf(pod);
+  const contexts = [spec, ...containers].flatMap(({ securityContext }) => (securityContext ? [securityContext] : []));
+  return { pod, spec, contexts, containers };
+};
+
+/** By what checks find. */
+const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
+  "forbidden AppArmor profile": ({ pod, contexts }, { detail }) => {
+    for (const context of contexts)
+      if (context.appArmorProfile && !isProfile(context.appArmorProfile)) context.appArmorProfile = runtimeDefault;
+    leaveOutAnnotations(pod, "container.apparmor.security.beta.kubernetes.io/", detail);
+  },
+  "non-default capabilities": ({ contexts }, { detail }) =>
+    leaveOutCapabilities(contexts, (name) => detail.includes(`"${name}"`)),
+  "unrestricted capabilities": ({ containers, contexts }) => {
+    leaveOutCapabilities(contexts, (name) => name !== "NET_BIND_SERVICE");
+    for (const container of containers) {
+      const { capabilities = {} } = contextOf(container);
+      if (!capabilities.drop?.includes("ALL"))
+        container.securityContext = { ...container.securityContext, capabilities: { ...capabilities, drop: ["ALL"] } };
+    }
+  },
+  "host namespaces": ({ spec }) => {
+    delete spec.hostNetwork;
+    delete spec.hostPID;
+    delete spec.hostIPC;
+  },
+  "hostPath volumes": ({ spec }) => emptyVolumes(spec, ({ hostPath }) => hostPath !== undefined && hostPath !== null),
+  hostPort: ({ containers }) => {
+    for (const port of containers.flatMap(({ ports }) => ports ?? [])) delete port.hostPort;
+  },
+  "probe or lifecycle host": ({ containers }) => {
+    for (const { livenessProbe, readinessProbe, startupProbe, lifecycle } of containers)
+      for (const action of [livenessProbe, readinessProbe, startupProbe, lifecycle?.postStart, lifecycle?.preStop]) {
+        delete action?.httpGet?.host;
+        delete action?.tcpSocket?.host;
+      }
+  },
+  privileged: ({ contexts }) => {
+    for (const context of contexts) delete context.privileged;
+  },
+  procMount: ({ contexts }) => {
+    for (const context of contexts) delete context.procMount;
+  },
+  seLinuxOptions: ({ contexts }) => {
+    for (const { seLinuxOptions } of contexts) {
+      delete seLinuxOptions?.user;
+      delete seLinuxOptions?.role;
+      delete seLinuxOptions?.type;
+    }
+  },
+  seccompProfile: ({ pod, spec, contexts, containers }, { detail }) => {
+    if (detail.startsWith("forbidden annotation")) return leaveOutAnnotations(pod, "", detail);
+    for (const context of contexts)
+      if (context.seccompProfile && !isProfile(context.seccompProfile)) context.seccompProfile = runtimeDefault;
+    const isOpen = detail.startsWith("pod or ") || containers.some((container) => !contextOf(container).seccompProfile);
+    if (isOpen && !spec.securityContext?.seccompProfile)
+      spec.securityContext = { ...spec.securityContext, seccompProfile: runtimeDefault };
+  },
+  "forbidden sysctls": ({ spec }, { detail }) => {
+    const names = detail.split(", ");
+    const { securityContext } = spec;
+    const kept = securityContext?.sysctls?.filter(({ name }) => !names.includes(name));
+    if (securityContext && kept?.length) securityContext.sysctls = kept;
+    else delete securityContext?.sysctls;
+  },
+  hostProcess: ({ contexts }) => {
+    for (const { windowsOptions } of contexts) delete windowsOptions?.hostProcess;
+  },
+  "allowPrivilegeEscalation != false": ({ containers }) => {
+    for (const container of containers)
+      if (contextOf(container).allowPrivilegeEscalation !== false)
+        container.securityContext = { ...container.securityContext, allowPrivilegeEscalation: false };
+  },
+  "restricted volume types": ({ spec }, { detail }) => emptyVolumes(spec, ({ name }) => detail.includes(`"${name}"`)),
+  "runAsNonRoot != true": ({ spec, containers }) => {
+    for (const container of containers)
+      if (contextOf(container).runAsNonRoot === false) delete container.securityContext?.runAsNonRoot;
+    spec.securityContext = { ...spec.securityContext, runAsNonRoot: true };
+  },
+  "runAsUser=0": ({ contexts }) => {
+    for (const context of contexts) if (context.runAsUser === 0) delete context.runAsUser;
+  },
+};
+
+const runtimeDefault = { type: "RuntimeDefault" };
+
+const isProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
+
+const leaveOutCapabilities = (contexts: readonly Context[], isLeftOut: (name: string) => boolean) => {
+  for (const { capabilities } of contexts) {
+    const kept = (capabilities?.add ?? []).filter((name) => !isLeftOut(name));
+    if (capabilities && kept.length > 0) capabilities.add = kept;
+    else delete capabilities?.add;
+  }
+};
+
+/** Those that a check names. */
+const leaveOutAnnotations = ({ metadata }: Pod, prefix: string, detail: string) => {
+  for (const key of Object.keys(metadata?.annotations ?? {}))
+    if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
+};
+
+/** What is mounted stays mounted. */
+const emptyVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
+  const volumes: ImageVolume[] = spec.volumes ?? [];
+  spec.volumes = volumes.map((volume) => (isForbidden(volume) ? { name: volume.name, emptyDir: {} } : volume));
+};

@@ -1,0 +1,37 @@
+import type { Recorded } from "#lib/recorded.ts";
+
+type Objects = NonNullable<Recorded["objects"]>;
+
+const namespace = (name: string) => {
+  const labels = { "kubernetes.io/metadata.name": name };
+  return { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
+};
+
+const priorityClass = (name: string, value: number, description: string) => ({
+  ...{ apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: { name } },
+  ...{ value, description, preemptionPolicy: "PreemptLowerPriority" },
+});
+
+/**
+ * What every API server makes by itself, of all that a rule reads by its name or lists. That is not all: nobody asks it
+ * for its own service, for its queues, or for what its authorizer starts with.
+ */
+export const born: Objects = [
+  ...["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace),
+  priorityClass(
+    "system-cluster-critical",
+    2_000_000_000,
+    "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+  ),
+  priorityClass(
+    "system-node-critical",
+    2_000_001_000,
+    "Used for system critical pods that must not be moved from their current node.",
+  ),
+];
+
+/** What controllers make in a namespace as soon as it is there; what they write into it, only the cluster knows. */
+export const bornIn = (namespace: string): Objects => [
+  { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
+  { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },
+];

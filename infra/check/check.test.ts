@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { stringify } from "yaml";
+import { chooseCluster, parseConfig } from "../config.ts";
+import { readCatalogue } from "../registry.ts";
+import { openCheck, type Setup } from "./check.ts";
+
+// What check takes for granted of a cluster, and what it says of what it can't know. The command itself: test/check.test.ts.
+const catalogue = await readCatalogue();
+let folder = "";
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-check-"));
+});
+after(() => rm(folder, { recursive: true }));
+
+const written = async (name: string, ...objects: object[]): Promise<string> => {
+  const file = join(folder, name);
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(file, objects.map((one) => stringify(one)).join("---\n"));
+  return file;
+};
+
+/** What becomes of these objects under these rules, where that exists. */
+const checked = async (
+  rules: string,
+  objects: object[],
+  { state, old, ...others }: { state?: object[]; old?: object[] } & Partial<Omit<Setup, "state" | "old">> = {},
+) => {
+  const check = await openCheck({
+    catalogue,
+    ...{ cluster: chooseCluster(parseConfig(`rules: { ${rules} }`, catalogue), undefined), harden: false },
+    ...{ paths: [await written("all.yaml", ...objects)], reviews: [], webhooks: [], hosts: [] },
+    ...{ operation: undefined, namespace: "default", alsoPods: false, user: { username: "jane" } },
+    state: state ? [await written("state.yaml", ...state)] : [],
+    old: old ? [await written("old.yaml", ...old)] : [],
+    ...others,
+  });
+  const verdicts: Record<string, string> = {};
+  const afterwards: Record<string, any> = {};
+  for await (const { checked, after } of check.judged) {
+    const { name, verdict, denials, undecided } = checked;
+    verdicts[name] = [verdict, ...denials.map(({ message }) => message), ...undecided].join("; ");
+    afterwards[name] = after;
+  }
+  return { verdicts, afterwards, notes: [...check.notes], faults: check.faults };
+};
+
+const named = (kind: string, name: string, more: object = {}, apiVersion = "v1", namespace?: string) => {
+  return { apiVersion, kind, metadata: { name, ...(namespace && { namespace }) }, ...more };
+};
+const pod = (name: string, spec: object = {}, namespace?: string) =>
+  named("Pod", name, { spec: { containers: [{ name: "a", image: "a:1" }], ...spec } }, "v1", namespace);
+const asks = (names: string) =>
+  `${names} the cluster, of which nothing is known but these manifests; --state says what exists`;
+const taken = (namespace: string) =>
+  `namespace ${namespace} isn't among the manifests; it is taken for one that is there, without labels of its own`;
+const unknown =
+  "what the ServiceAccount default of a namespace holds, which controllers make, isn't known here; it is taken for one that holds nothing";
+
+describe("what check takes to be there", () => {
+  it("is a service account in every namespace, of which nothing else is known, and that is said once", async () => {
+    const pods = [pod("a"), pod("b", {}, "shop"), pod("c", {}, "new"), pod("d", { serviceAccountName: "other" })];
+    const { verdicts, notes } = await checked("service-account:", [...pods, named("Namespace", "new")]);
+    assert.deepEqual([verdicts.a, verdicts.b, verdicts.c], ["changed", "changed", "changed"]);
+    assert.match(String(verdicts.d), /^denied; .*serviceaccount "other" not found$/);
+    assert.deepEqual(notes.toSorted(), [taken("shop"), asks("service-account asks"), unknown].toSorted());
+  });
+
+  it("is the service account that is said to exist", async () => {
+    const account = named("ServiceAccount", "default", { imagePullSecrets: [{ name: "pull" }] }, "v1", "shop");
+    const state = [account, named("Namespace", "shop"), named("Namespace", "bare")];
+    const { afterwards, notes } = await checked("service-account:", [pod("a", {}, "shop")], { state });
+    assert.deepEqual(afterwards.a.spec.imagePullSecrets, [{ name: "pull" }]);
+    assert.deepEqual(notes, []);
+    const { verdicts, ...bare } = await checked("service-account:", [pod("a", {}, "bare")], { state });
+    assert.deepEqual([verdicts.a, bare.notes], ["changed", [unknown]]);
+    const { verdicts: nowhere } = await checked("service-account:", [pod("a", {}, "nowhere")], { state });
+    assert.match(String(nowhere.a), /^denied; /);
+  });
+
+  it("is what a controller made, where somebody applies that", async () => {
+    const account = named("ServiceAccount", "default", { imagePullSecrets: [{ name: "pull" }] });
+    const { afterwards, notes } = await checked("service-account:", [account, pod("a")]);
+    assert.deepEqual(afterwards.a.spec.imagePullSecrets, [{ name: "pull" }]);
+    assert.deepEqual(notes.includes(unknown), true);
+  });
+
+  it("is a class for each of the two priorities that systems have", async () => {
+    const classes = ["system-cluster-critical", "system-node-critical", "none"];
+    const pods = classes.map((name) => pod(name, { priorityClassName: name }));
+    const { verdicts, afterwards } = await checked("priority:", pods);
+    assert.deepEqual(
+      classes.slice(0, 2).map((name) => afterwards[name].spec.priority),
+      [2_000_000_000, 2_000_001_000],
+    );
+    assert.match(String(verdicts.none), /^denied; .*no PriorityClass with name none was found$/);
+  });
+});
+
+describe("a kind that no cluster serves by itself", () => {
+  it("is judged where somebody turned it on", async () => {
+    const group = {
+      ...named("PodGroup", "g", {}, "scheduling.k8s.io/v1alpha2"),
+      spec: { podGroupTemplateRef: { workload: { workloadName: "w", podGroupTemplateName: "t" } } },
+    };
+    const { verdicts } = await checked("pod-group-workload-exists:", [group]);
+    assert.match(String(verdicts.g), /^denied; .*Workload "w" not found$/);
+    const workload = named("Workload", "w", { spec: { podGroupTemplates: [{ name: "t" }] } }, group.apiVersion);
+    const { verdicts: there } = await checked("pod-group-workload-exists:", [group], {
+      state: [workload, named("Namespace", "default")],
+    });
+    assert.equal(there.g, "allowed");
+  });
+});
+
+describe("what check says of the whole", () => {
+  it("is which rules asked the cluster, and no others", async () => {
+    const { notes } = await checked("limit-ranger: , priority: , always-pull-images:", [named("ConfigMap", "c")]);
+    assert.deepEqual(notes, []);
+    const both = await checked("limit-ranger: , priority: , always-pull-images:", [pod("p")]);
+    assert.deepEqual(both.notes, [asks("limit-ranger, priority ask")]);
+  });
+
+  it("is that entries wait too long for a cluster, which are judged here all the same", async () => {
+    const slow = ["always-pull-images", "priority", "runtime-class"].map((name) => `${name}: { timeoutSeconds: 9 }`);
+    const { verdicts, notes } = await checked(slow.join(", "), [pod("p")]);
+    assert.equal(verdicts.p, "changed");
+    assert.match(notes.join("\n"), /^a CREATE of pods could wait 27 s for .*; postern manifests refuses that$/m);
+  });
+
+  it("is what is there twice, and what nothing is an update of", async () => {
+    const old = [named("ConfigMap", "a"), named("Secret", "a")];
+    const { notes } = await checked("always-admit:", [named("Secret", "b"), named("Secret", "b")], { old });
+    assert.deepEqual(
+      notes.map((note) => note.replaceAll(`${folder}/`, "")),
+      [
+        "Secret b is in all.yaml:1 already; in all.yaml:6 it counts as an update of that",
+        "--old old.yaml:1 ConfigMap a is none of the manifests, and left out",
+        "--old old.yaml:6 Secret a is none of the manifests, and left out",
+      ],
+    );
+  });
+});
+
+describe("policies", () => {
+  const group = "policy.kcloudlabs.io/v1alpha1";
+  const condition = {
+    ...{ cond: "Equal", dataRef: { from: "current", path: "metadata.namespace" } },
+    ...{ value: { string: "default" }, message: "not in default" },
+  };
+  const policy = named(
+    "ClusterValidatePolicy",
+    "elsewhere",
+    {
+      spec: {
+        resourceSelectors: ["ConfigMap", "Pod"].map((kind) => ({ apiVersion: "v1", kind })),
+        validateRules: [{ targetOperations: ["CREATE"], template: { type: "condition", condition } }],
+      },
+    },
+    group,
+  );
+  const refused = "denied; not in default";
+
+  it("that exist are asked about what they select, with the definitions of their kinds or without", async () => {
+    const definition = named("CustomResourceDefinition", "d", {}, "apiextensions.k8s.io/v1");
+    const names = { kind: "ClusterValidatePolicy", plural: "clustervalidatepolicies" };
+    const spec = { group: group.split("/")[0], names, scope: "Cluster", versions: [{ name: "v1alpha1" }] };
+    for (const state of [[policy], [policy, { ...definition, spec }]]) {
+      const { verdicts, notes } = await checked("policy-validate:", [pod("p"), named("Secret", "s")], { state });
+      assert.deepEqual([verdicts, notes], [{ p: refused, s: "allowed" }, []]);
+    }
+  });
+
+  it("among the manifests hold for what comes after them", async () => {
+    const manifests = [pod("earlier"), policy, pod("later"), named("ConfigMap", "m")];
+    const { verdicts, notes } = await checked("policy-validate:", manifests);
+    // ConfigMaps are sent before policies.
+    assert.deepEqual(verdicts, { m: "allowed", earlier: "allowed", elsewhere: "allowed", later: refused });
+    assert.deepEqual(notes, [
+      "each ClusterValidatePolicy among the manifests holds for what is sent after it; in a cluster, once postern manifests has been applied again",
+      asks("policy-validate asks"),
+    ]);
+  });
+
+  it("that aren't there leave nothing to call for, and that is said", async () => {
+    const { verdicts, notes } = await checked("policy-validate:", [named("ConfigMap", "m")]);
+    assert.deepEqual(verdicts, { m: "allowed" });
+    assert.match(notes.join("\n"), /^policy-validate is called for nothing, as far as is known; /m);
+  });
+
+  it("without a name stop nothing", async () => {
+    const { verdicts } = await checked("policy-validate:", [
+      { ...policy, metadata: {} },
+      { ...policy, metadata: null },
+    ]);
+    assert.match(String(verdicts[""]), /^denied; metadata.name or generateName is required/);
+  });
+});
+
+describe("what check can't read", () => {
+  const wrong: [name: string, object: object, verdict: string][] = [
+    [
+      "a kind in a version that has none of it",
+      named("Deployment", "o", {}, "extensions/v1beta1"),
+      "undecided; what Deployment of extensions/v1beta1 is; Kubernetes 1.36 has none, but Deployment of apps/v1",
+    ],
+    [
+      "a kind that is spelt otherwise",
+      named("pod", "o"),
+      "undecided; what pod of v1 is; Kubernetes 1.36 has none, but Pod of v1",
+    ],
+    ["a kind that nobody has", named("Bean", "o"), "undecided; what Bean of v1 is; Kubernetes 1.36 has none"],
+    [
+      "a kind that somebody may define",
+      named("Pod", "o", {}, "example.com/v1"),
+      "undecided; which resource Pod of example.com/v1 is, only its CustomResourceDefinition says; it may be among the manifests or in --state",
+    ],
+    ["an object of the wrong shape", named("Pod", "o", { spec: "x" }), 'denied; spec must be an object, not "x"'],
+  ];
+  for (const [name, object, verdict] of wrong)
+    it(`is ${name}`, async () => assert.equal((await checked("always-admit:", [object])).verdicts.o, verdict));
+
+  const usage: [name: string, setup: Partial<Pick<Setup, "user" | "namespace">>, sentence: RegExp][] = [
+    ["a user without a name", { user: { username: "" } }, /^--as must name a user$/],
+    ["no namespace", { namespace: "" }, /^--namespace takes the name of one, such as default, not ""$/],
+    ["what can be no namespace", { namespace: "A b" }, /not "A b"$/],
+  ];
+  for (const [name, setup, sentence] of usage)
+    it(`is ${name}`, () => assert.rejects(checked("always-admit:", [pod("p")], setup), { message: sentence }));
+
+  it("is a manifest in the place of others' webhooks", async () => {
+    const webhooks = [await written("hooks.yaml", pod("p"))];
+    await assert.rejects(checked("always-admit:", [pod("p")], { webhooks }), {
+      message: /^--webhooks .*hooks\.yaml:1 is a Pod, no MutatingWebhookConfiguration and no Validating/,
+    });
+  });
+});

@@ -1,0 +1,115 @@
+import { Unanswered } from "#lib/cluster/exchange.ts";
+import { Complaint } from "../../complaint.ts";
+import { groupVersionOf, type Kind } from "../../kinds/kinds.ts";
+import { contentOf, type Read, type Why } from "./reader.ts";
+
+/** A resource as discovery has it. */
+export interface Resource extends Kind {
+  verbs: readonly string[];
+}
+
+/** All that a cluster serves: groups in its order, of each the preferred version first. */
+export interface Discovered {
+  resources: Resource[];
+  /** Of which nothing is known, and why. */
+  unknown: { group: string; version: string; why: string }[];
+}
+
+const aggregated = ["v2", "v2beta1"]
+  .map((version) => `application/json;g=apidiscovery.k8s.io;v=${version};as=APIGroupDiscoveryList`)
+  .concat("application/json")
+  .join(",");
+
+/** What there is in a cluster, by one answer for all groups or, from an API server that has none, by one for each. */
+export const discovered = async (read: Read, why: Why): Promise<Discovered> => {
+  const all: Discovered = { resources: [], unknown: [] };
+  for (const root of ["/api", "/apis"]) {
+    const answer = await read(root, aggregated);
+    if (answer instanceof Unanswered || answer.status !== 200)
+      throw new Complaint(`what the cluster has can't be told: ${why(answer)}`, 3);
+    const content = contentOf(answer);
+    if (Object(content).kind === "APIGroupDiscoveryList") together(content, all);
+    else for (const apiVersion of versionsIn(content)) await single(apiVersion, { read, why }, all);
+  }
+  return all;
+};
+
+/** A list in an answer; whatever stands there that is none is empty. */
+const listIn = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+const together = (content: unknown, all: Discovered): void => {
+  for (const item of listIn(Object(content).items)) {
+    const group = String(Object(Object(item).metadata).name ?? "");
+    for (const one of listIn(Object(item).versions)) {
+      const { freshness, resources } = Object(one);
+      const version = String(Object(one).version);
+      if (freshness === "Stale")
+        all.unknown.push({ group, version, why: "who serves it doesn't answer the API server" });
+      for (const found of listIn(resources)) {
+        const { resource, responseKind, scope, verbs, subresources } = Object(found);
+        const below = listIn(subresources).map((sub) => String(Object(sub).subresource));
+        add({ group, version }, { resource, kind: Object(responseKind).kind, verbs, below, scope }, all);
+      }
+    }
+  }
+};
+
+/** Of `/api`, the versions of the core; of `/apis`, those of each group, the preferred one first. */
+const versionsIn = (content: unknown): string[] => {
+  const { versions, groups } = Object(content);
+  return [
+    ...listIn(versions).map(String),
+    ...listIn(groups).flatMap((group) => {
+      const { versions, preferredVersion } = Object(group);
+      const all = listIn(versions).map((one) => String(Object(one).groupVersion));
+      const preferred = String(Object(preferredVersion).groupVersion);
+      return [...all.filter((one) => one === preferred), ...all.filter((one) => one !== preferred)];
+    }),
+  ].filter((apiVersion) => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(apiVersion));
+};
+
+const single = async (apiVersion: string, { read, why }: { read: Read; why: Why }, all: Discovered): Promise<void> => {
+  const answer = await read(rootOf(apiVersion));
+  if (answer instanceof Unanswered || answer.status !== 200) {
+    all.unknown.push({ ...groupVersionOf(apiVersion), why: why(answer) });
+    return;
+  }
+  const rows = listIn(Object(contentOf(answer)).resources).map((row) => Object(row));
+  for (const { name, kind, namespaced, verbs } of rows) {
+    if (String(name).includes("/")) continue;
+    const below = rows.flatMap((row) => {
+      const [owner, sub] = String(row.name).split("/");
+      return owner === name && sub !== undefined ? [sub] : [];
+    });
+    const scope = namespaced === true ? "Namespaced" : "Cluster";
+    add(groupVersionOf(apiVersion), { resource: name, kind, verbs, below, scope }, all);
+  }
+};
+
+/** Where a group and version is served. */
+export const rootOf = (apiVersion: string): string =>
+  apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+
+interface Said {
+  resource: unknown;
+  kind: unknown;
+  verbs: unknown;
+  below: string[];
+  scope: unknown;
+}
+
+const add = (
+  { group, version }: { group: string; version: string },
+  { resource, kind, verbs, below, scope }: Said,
+  all: Discovered,
+): void => {
+  if (typeof resource !== "string" || typeof kind !== "string") return;
+  // It becomes part of a path.
+  if (![version, resource].every((word) => /^[a-z0-9.-]+$/.test(word)) || !/^[a-z0-9.-]*$/.test(group)) return;
+  all.resources.push({
+    kind: { group, version, kind },
+    resource: { group, version, resource },
+    ...{ namespaced: scope === "Namespaced", subresources: below, off: false, sameInAll: false },
+    verbs: listIn(verbs).map(String),
+  });
+};

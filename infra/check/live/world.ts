@@ -1,0 +1,69 @@
+import { addressOf } from "#lib/cluster/credentials.ts";
+import { exchange, Unanswered } from "#lib/cluster/exchange.ts";
+import { type Connection, worlds } from "#lib/cluster/live.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
+import { Failure } from "#lib/failure.ts";
+import { memoryLedger, within } from "#lib/ledger.ts";
+import type { HttpsRequest, World } from "#lib/needs.ts";
+import type { Way } from "../../clusters/api.ts";
+
+/**
+ * What rules may ask while a cluster is audited: that very cluster, in which nothing is written, and the hosts that may be
+ * called. What they keep from review to review begins anew with each, for objects don't all come at once elsewhere.
+ */
+export const auditedWorld = async (
+  cluster: string,
+  way: Way,
+  hosts: readonly string[],
+): Promise<(tell: (sentence: string) => void, milliseconds: number) => World> => {
+  const open = worlds({ [cluster]: await connectionOf(way) }, memoryOf(), memoryLedger(), () => {}, sending(way));
+  return (tell, milliseconds) => {
+    const ledger = memoryLedger();
+    const unsaid = (sentence: string): never => {
+      tell(sentence);
+      throw new Failure(503, sentence);
+    };
+    const mayAsk = (host: string) =>
+      hosts.includes(host) || unsaid(`it asks ${host}, and --call ${host} would allow that`);
+    const hostOf = ({ url }: HttpsRequest): string =>
+      URL.canParse(url) ? new URL(url).hostname : unsaid(`it asks ${url}, which is no address`);
+    const harmless = (world: World): World => ({
+      ...world,
+      // Nobody is just about to make what isn't there.
+      get: (kind, name, namespace, freshness) => world.get(kind, name, namespace, { ...freshness, patience: 0 }),
+      create: async ({ resource }, { metadata }) => {
+        const { name, namespace } = metadata ?? {};
+        const where = namespace === undefined ? "" : ` in namespace ${namespace}`;
+        return unsaid(`it would create ${resource} "${name}"${where}, and an audit writes nothing`);
+      },
+      https: async (request) => mayAsk(hostOf(request)) && world.https(request),
+      http: async (request) => mayAsk(hostOf(request)) && world.http(request),
+      aws: async (action, request) => mayAsk(addressOf("ec2", request.region).hostname) && world.aws(action, request),
+      ledger: (rule) => within(ledger, rule),
+      anew: () => {
+        const fresh = world.anew?.();
+        return fresh && harmless(fresh);
+      },
+    });
+    return harmless(open(cluster, milliseconds));
+  };
+};
+
+/** Tokens may change while an audit lasts: the one of the moment is sent in place of this one. */
+const connectionOf = async ({ server, ca, cert, key, token }: Way): Promise<Connection> => {
+  const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
+  return { server, ...(ca && { ca }), credentials };
+};
+
+const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/** Reads, and asks who may do what; that is kept nowhere. */
+const sending =
+  ({ server, token }: Way): typeof exchange =>
+  async (url, options, body, deadline, most) => {
+    if (options.method !== "GET" && url !== `${server}${accessReviews}`)
+      throw new Unanswered("an audit writes nothing there");
+    const bearer = await token();
+    const headers = { ...options.headers, ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }) };
+    return exchange(url, { ...options, headers }, body, deadline, most);
+  };

@@ -1,0 +1,309 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
+import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
+import type { Piece } from "./plain.ts";
+
+/** What a whole parser makes of a text: the documents' contents and lines. */
+const wholly = (text: string) =>
+  [...composed(text)].map(({ document, positionOf }) => {
+    if (document.errors[0]) throw document.errors[0];
+    const value: unknown = document.toJS();
+    return { value, line: value === null ? undefined : positionOf(document.contents?.range[0] ?? 0).line };
+  });
+
+const plainIn = (text: string) => piecesIn(text)?.pieces;
+
+/** Read here, or left to the parser; never otherwise than that reads it. */
+const agrees = (text: string): boolean => {
+  const pieces = plainIn(text);
+  if (pieces === undefined) return false;
+  assert.deepEqual(
+    pieces.map(({ value, line }) => ({ value, line: value === null ? undefined : line })),
+    wholly(text),
+    text,
+  );
+  for (const [index, { document, positionOf }] of [...composed(text)].entries()) {
+    const piece: Piece | undefined = pieces[index];
+    const places: Places | undefined = piece && placesOf(text, piece);
+    for (const { path, offset } of membersOf(document.contents))
+      if (places !== undefined) assert.deepEqual(places(path), positionOf(offset), `${text}\n${path.join(".")}`);
+  }
+  return true;
+};
+
+/** Every key and every item. */
+const membersOf = (node: unknown, path: (string | number)[] = []): { path: (string | number)[]; offset: number }[] => {
+  if (isMap(node))
+    return node.items.flatMap(({ key, value }) => {
+      const inner = [...path, String(isScalar(key) ? key.value : "")];
+      return [
+        ...(isScalar(key) && key.range ? [{ path: inner, offset: key.range[0] }] : []),
+        ...membersOf(value, inner),
+      ];
+    });
+  if (!isSeq(node)) return [];
+  return node.items.flatMap((item, index) => {
+    const inner = [...path, index];
+    return [...(isNode(item) && item.range ? [{ path: inner, offset: item.range[0] }] : []), ...membersOf(item, inner)];
+  });
+};
+
+const words = fc.constantFrom(
+  ...[
+    "a",
+    "nginx:1.2",
+    "yes",
+    "No",
+    "on",
+    "null",
+    "~",
+    "0644",
+    "0o17",
+    "1_000",
+    "1e3",
+    "e1",
+    ".5",
+    "-1",
+    "+1",
+    "12:30",
+  ],
+  ...[
+    "0x1f",
+    "0b1",
+    "1.2.3",
+    "100m",
+    "1Gi",
+    "2026-01-01",
+    "true",
+    "False",
+    ".inf",
+    "-.INF",
+    ".NaN",
+    "y",
+    "N",
+    "...",
+    "---",
+  ],
+  ...[
+    "http://a/b",
+    "a b  c",
+    "a#b",
+    "a #b",
+    "a: b",
+    "a:",
+    ": a",
+    "- a",
+    "-a",
+    "--x=1",
+    "?a",
+    "? a",
+    "!a",
+    "&a",
+    "*a",
+    "@a",
+  ],
+  ...[
+    "%a",
+    "`a`",
+    "[a, b]",
+    "[]",
+    "{}",
+    "{ }",
+    "{a: b}",
+    '["a", 1, b/c]',
+    '[ "a" ]',
+    "[a,]",
+    "]",
+    ",a",
+    '"a"',
+    '"a\\n"',
+    '"a',
+  ],
+  ...[
+    "'a'",
+    "'it''s'",
+    "'a",
+    '"a" # b',
+    '"a"#b',
+    "'a' b",
+    "|",
+    "|-",
+    "|+",
+    ">",
+    "|2",
+    "| # a",
+    "<<",
+    "=",
+    "\\a",
+    "$(A)",
+  ],
+  ...[
+    "ü",
+    "日本",
+    "😀",
+    "a\tb",
+    "\ta",
+    "a ",
+    "",
+    " ",
+    "# a",
+    "(a)",
+    "^a$",
+    "0",
+    "00",
+    "1.0",
+    "-",
+    "9007199254740993",
+    "1 2",
+  ],
+);
+const keyTexts = fc.constantFrom(
+  ...[
+    "a",
+    "b",
+    "a.b/c",
+    "on",
+    "null",
+    '"q k"',
+    "'s'",
+    "1",
+    "<<",
+    "__proto__",
+    "constructor",
+    "? a",
+    "a b",
+    "",
+    "x-y",
+    "ü",
+  ],
+);
+const line = fc
+  .tuple(
+    fc.constantFrom(0, 0, 2, 2, 4, 4, 6, 1, 3),
+    fc.constantFrom("", "", "", "- ", "- - ", "-  ", "-"),
+    keyTexts,
+    words,
+  )
+  .chain(([indent, dash, key, word]) =>
+    fc.constantFrom(
+      ...[
+        `${key}: ${word}`,
+        `${key}: ${word}`,
+        `${key}:`,
+        `${key}: # c`,
+        word,
+        `${key}:${word}`,
+        `${key}:   ${word}`,
+      ].map((content) => " ".repeat(indent) + dash + content),
+      ...["", "   ", "# c", "    # c", "---", "--- # c", "--- a", "...", "---a", "%YAML 1.1", "\t", "  \t# c"],
+    ),
+  );
+const texts = fc.array(line, { maxLength: 9 }).map((lines) => `${lines.join("\n")}\n`);
+
+const object = fc.object({
+  maxDepth: 5,
+  key: fc.oneof(fc.string({ maxLength: 8 }), fc.stringMatching(/^[A-Za-z][\w./-]{0,8}$/)),
+  values: [
+    fc.string(),
+    fc.stringMatching(/^[ -~\n]*$/),
+    fc.boolean(),
+    fc.integer(),
+    fc.double({ noNaN: true }),
+    fc.constant(null),
+  ],
+});
+
+describe("plain YAML", () => {
+  it("is read as a parser reads it, line by line", () => {
+    let read = 0;
+    fc.assert(
+      fc.property(texts, (text) => {
+        if (agrees(text)) read++;
+      }),
+      { numRuns: 3000 },
+    );
+    assert.ok(read > 100, `of 3000 texts, ${read} were read here`);
+  });
+
+  it("is read as a parser reads it, however it is printed", () => {
+    const forms = fc.record({ indentSeq: fc.boolean(), singleQuote: fc.option(fc.boolean(), { nil: null }) });
+    const several = fc.array(object, { minLength: 1, maxLength: 3 });
+    fc.assert(
+      fc.property(several, forms, (objects, form) => {
+        agrees(objects.map((one) => stringify(one, { version: "1.1", lineWidth: 0, ...form })).join("---\n"));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("may be JSON, in whatever layout", () => {
+    const spaces = fc.constantFrom(0, 1, 2, 4);
+    fc.assert(
+      fc.property(object, spaces, (one, indent) => {
+        assert.ok(agrees(`\n${JSON.stringify(one, null, indent)}`));
+      }),
+    );
+  });
+
+  const usual = `# Source: shop/web.yaml
+---
+apiVersion: apps/v1
+kind: Deployment # of the shop
+metadata:
+  name: web
+  labels: {}
+  annotations:
+    example.com/on: "yes"
+    example.com/at: '12:30'
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+      - name: web
+        image: example.com/web:1.2
+        args: ["--listen", "--verbose"]
+        command:
+          - sh
+          - -c
+          - |
+            exec web
+
+              --verbose
+        resources: { }
+
+      - image: example.com/proxy@sha256:0123
+        ports:
+          - containerPort: 8080
+            protocol:
+---
+# nothing
+---
+apiVersion: v1
+kind: ConfigMap
+data:
+  a: |-
+    a: b
+    # c
+
+  mode: 0644
+`;
+  const unread: [name: string, text: string][] = [
+    ["anchors and aliases", "a: &a 1\nb: *a\n"],
+    ["tags", "a: !!str 1\n"],
+    ["folded texts", "a: >\n  b\n  c\n"],
+    ["texts over several lines", "a: b\n  c\n"],
+    ["keys twice", "a: 1\na: 2\n"],
+    ["merged maps", "<<: { a: 1 }\n"],
+    ["other line ends", "a: 1\r\n"],
+    ["several thousand levels", Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a:\n`).join("")],
+  ];
+
+  it("is what manifests are written in", () => assert.ok(agrees(usual)));
+  for (const [name, text] of unread)
+    it(`has no ${name}`, () => {
+      assert.equal(plainIn(text), undefined);
+    });
+});

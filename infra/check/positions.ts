@@ -1,0 +1,61 @@
+import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
+import { type Composed, composed, composedPiece, type Places, type Position, piecesIn, placesOf } from "./composed.ts";
+import type { Manifest, Path, Source } from "./documents.ts";
+import type { Piece } from "./plain.ts";
+
+/** Who asks where something is goes from file to file, and from field to field. */
+let last: Known | undefined;
+
+interface Known {
+  source: Source;
+  pieces: readonly Piece[];
+  places: Map<number, Places | undefined>;
+  documents: Map<number, Composed>;
+}
+
+const readOnce = (source: Source): Known => {
+  if (last?.source !== source)
+    last = { source, pieces: piecesIn(source.text)?.pieces ?? [], places: new Map(), documents: new Map() };
+  return last;
+};
+
+const placesIn = (source: Source, index: number): Places | undefined => {
+  const { pieces, places } = readOnce(source);
+  const piece = pieces[index];
+  if (piece !== undefined && !places.has(index)) places.set(index, placesOf(source.text, piece));
+  return places.get(index);
+};
+
+const documentOf = (source: Source, index: number): Composed | undefined => {
+  const { pieces, documents } = readOnce(source);
+  if (documents.has(index)) return documents.get(index);
+  const piece = pieces[index];
+  const all = piece === undefined ? composed(source.text) : composedPiece(source.text, piece);
+  for (const one of all) documents.set(piece === undefined ? documents.size : index, one);
+  return documents.get(index);
+};
+
+/** Where a field of an object is written; of one that isn't, the nearest above it that is. */
+export const positionOf = ({ source, document, path, line }: Manifest, field: Path): Position => {
+  const places = placesIn(source, document);
+  if (places !== undefined) return places([...path, ...field]);
+  const { document: parsed, positionOf: positionAt } = documentOf(source, document) ?? {};
+  let position = { line, column: 1 };
+  let node: unknown = parsed?.contents;
+  if (parsed === undefined || positionAt === undefined) return position;
+  const at = (node: unknown) => {
+    if (isNode(node) && node.range) position = positionAt(node.range[0]);
+  };
+  at(path.length === 0 ? node : parsed.getIn(path, true));
+  for (const step of [...path, ...field]) {
+    if (isNode(node) && !isCollection(node)) break;
+    const pair = isMap(node)
+      ? node.items.find(({ key }) => (isScalar(key) ? String(key.value) : "") === String(step))
+      : undefined;
+    const inner = isSeq(node) ? node.items[Number(step)] : pair?.value;
+    if (inner === undefined) break;
+    at(isSeq(node) ? inner : pair?.key);
+    node = inner;
+  }
+  return position;
+};

@@ -1,0 +1,46 @@
+import type { Kinds } from "../kinds/kinds.ts";
+import { type Manifest, nameOf } from "./documents.ts";
+import { keyOf } from "./judge.ts";
+import { type Asking, received } from "./requests.ts";
+
+/** What somebody may not have meant, of manifests and of what `--old` has beside them. */
+export const remarksOn = (
+  manifests: readonly Manifest[],
+  before: readonly Manifest[],
+  kinds: Kinds,
+  asking: Omit<Asking, "operation">,
+): string[] => {
+  const keyed = (all: readonly Manifest[]) =>
+    all.flatMap((manifest): [string, Manifest][] => {
+      const { apiVersion, kind: word, metadata } = manifest.object;
+      const kind = kinds.of(String(apiVersion), String(word));
+      if (kind === undefined || Object(metadata).name === undefined) return [];
+      return [[keyOf(kind, received(manifest.object, kind, { ...asking, operation: "CREATE" })), manifest]];
+    });
+  const first = new Map<string, Manifest>();
+  const again: string[] = [];
+  for (const [key, manifest] of keyed(manifests)) {
+    const earlier = first.get(key);
+    if (earlier === undefined) first.set(key, manifest);
+    else
+      again.push(
+        `${called(manifest)} is in ${placeOf(earlier)} already; in ${placeOf(manifest)} it counts as an update of that`,
+      );
+  }
+  const strange = keyed(before)
+    .filter(([key]) => !first.has(key))
+    .map(([, manifest]) => `--old ${placeOf(manifest)} ${called(manifest)} is none of the manifests, and left out`);
+  return [...few(again), ...few(strange)];
+};
+
+/** A second overlay repeats everything that is in the first. */
+const most = 5;
+
+const few = (sentences: readonly string[]): string[] =>
+  sentences.length <= most
+    ? [...sentences]
+    : [...sentences.slice(0, most), `… and so it is with ${sentences.length - most} more`];
+
+const called = ({ object: { kind, metadata } }: Manifest) => `${kind} ${Object(metadata).name}`;
+
+const placeOf = ({ source, line }: Manifest) => `${nameOf(source.name)}:${line}`;

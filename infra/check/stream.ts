@@ -1,0 +1,155 @@
+import { openOffsets, type Piece, type Written } from "./plain.ts";
+
+/** What a text of JSON holds; of what isn't JSON, the line. */
+export interface Stream {
+  pieces: Piece[];
+  broken?: number;
+}
+
+/**
+ * The values of a text that is JSON: one, or several one after the other, as jq and `kubectl get` print them. Undefined for
+ * all that isn't, and for what only looks like it: YAML has maps in braces as well.
+ */
+export const streamIn = (text: string): Stream | undefined => {
+  const start = opening(text, 0);
+  if (start === undefined) return undefined;
+  const whole = parsed(text);
+  if (whole !== undefined)
+    return { pieces: [{ ...whole, from: 0, to: text.length, firstLine: 1, line: lineAt(text, start) }] };
+
+  const pieces: Piece[] = [];
+  for (let [from, line] = [0, 1]; from < text.length; ) {
+    const begin = opening(text, from);
+    const end = begin === undefined ? undefined : closing(text, begin);
+    const value = end === undefined ? undefined : parsed(text.slice(from, end));
+    const isLast = end !== undefined && firstIn(text, end) === text.length;
+    // YAML holds one such map, and then a marker.
+    if (pieces.length === 0 && (end === undefined || isLast || opening(text, end) === undefined)) return undefined;
+    const to = end === undefined || isLast ? text.length : end;
+    const ownLine = line + newlines(text, from, begin ?? firstIn(text, from));
+    if (value === undefined) return { pieces, broken: ownLine };
+    pieces.push({ ...value, from, to, firstLine: line, line: ownLine });
+    line += newlines(text, from, to);
+    from = to;
+  }
+  return { pieces };
+};
+
+interface Level {
+  container: object;
+  /** Of the member that is read. */
+  key: string | number;
+  isBeforeKey: boolean;
+}
+
+/** Where the members of a value in a stream are written; undefined for what isn't JSON. */
+export const writtenInJson = (text: string, { from, to }: Piece): Written | undefined => {
+  const begin = opening(text, from);
+  const read = begin === undefined ? undefined : parsed(text.slice(from, to));
+  if (begin === undefined || read === undefined) return undefined;
+  const { note, offsetOf } = openOffsets();
+  const levels: Level[] = [];
+  const token = /[{}[\],"]|[^\s{}[\],:"]+/g;
+  token.lastIndex = begin;
+  for (let found = token.exec(text); found !== null; found = token.exec(text)) {
+    const { 0: sign, index } = found;
+    const level = levels.at(-1);
+    if (sign === '"') token.lastIndex = textEnd(text, index + 1) ?? to;
+    if (sign === "}" || sign === "]") {
+      levels.pop();
+      if (levels.length === 0) break;
+    } else if (sign === ",") {
+      if (typeof level?.key === "number") level.key++;
+      else if (level !== undefined) level.isBeforeKey = true;
+    } else if (level?.isBeforeKey) {
+      const key: unknown = JSON.parse(text.slice(index, token.lastIndex));
+      Object.assign(level, { key, isBeforeKey: false });
+      note(level.container, level.key, index);
+    } else {
+      if (typeof level?.key === "number") note(level.container, level.key, index);
+      const inner: unknown = level === undefined ? read.value : Reflect.get(level.container, level.key);
+      if (typeof inner === "object" && inner !== null)
+        levels.push({ container: inner, key: Array.isArray(inner) ? 0 : "", isBeforeKey: sign === "{" });
+    }
+  }
+  return { value: read.value, begin, offsetOf };
+};
+
+/** Where a value begins that is a map or a list, with nothing before it. */
+const opening = (text: string, from: number): number | undefined => {
+  const at = firstIn(text, from);
+  return text[at] === "{" || text[at] === "[" ? at : undefined;
+};
+
+const blank = /[ \t\r\n]*/y;
+const firstIn = (text: string, from: number): number => {
+  blank.lastIndex = from;
+  blank.exec(text);
+  return blank.lastIndex;
+};
+
+/** Where it ends. */
+const closing = (text: string, begin: number): number | undefined => {
+  const sign = /[{}[\]"]/g;
+  sign.lastIndex = begin;
+  let depth = 0;
+  for (let found = sign.exec(text)?.[0]; found !== undefined; found = sign.exec(text)?.[0]) {
+    if (found === '"') {
+      const end = textEnd(text, sign.lastIndex);
+      if (end === undefined) return undefined;
+      sign.lastIndex = end;
+    } else depth += found === "{" || found === "[" ? 1 : -1;
+    if (depth === 0) return sign.lastIndex;
+  }
+  return undefined;
+};
+
+/** Where a text in quotes ends, from behind the first of them. */
+const textEnd = (text: string, begin: number): number | undefined => {
+  for (let quote = text.indexOf('"', begin); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let escapes = 0;
+    while (quote - escapes > begin && text[quote - escapes - 1] === "\\") escapes++;
+    if (escapes % 2 === 0) return quote + 1;
+  }
+  return undefined;
+};
+
+/** Undefined for what is no JSON, or has a key twice in one map: of two values, nobody knows which is meant. */
+const parsed = (text: string): { value: unknown } | undefined => {
+  try {
+    const value: unknown = JSON.parse(text);
+    return keysOf(value) === keysWritten(text) ? { value } : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+const keysWritten = (text: string): number => {
+  let count = 0;
+  for (let quote = text.indexOf('"'); quote >= 0; ) {
+    const end = textEnd(text, quote + 1) ?? text.length;
+    if (text[firstIn(text, end)] === ":") count++;
+    quote = text.indexOf('"', end);
+  }
+  return count;
+};
+
+const keysOf = (value: unknown): number => {
+  let count = 0;
+  const open = [value];
+  for (let one = open.pop(); one !== undefined; one = open.pop()) {
+    if (typeof one !== "object" || one === null) continue;
+    const inner = Object.values(one);
+    if (!Array.isArray(one)) count += inner.length;
+    for (const member of inner) if (typeof member === "object" && member !== null) open.push(member);
+  }
+  return count;
+};
+
+const lineAt = (text: string, offset: number): number => 1 + newlines(text, 0, offset);
+
+const newlines = (text: string, from: number, to: number): number => {
+  let count = 0;
+  for (let at = text.indexOf("\n", from); at >= 0 && at < to; at = text.indexOf("\n", at + 1)) count++;
+  return count;
+};

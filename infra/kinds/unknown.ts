@@ -1,0 +1,15 @@
+import { apiVersionOf, groupVersionOf, standard } from "./kinds.ts";
+
+/** What there is to say of a kind that nobody here knows, and what may be meant instead. */
+export const unknownKind = (apiVersion: string, kind: string): string => {
+  const { group } = groupVersionOf(apiVersion);
+  // Whoever defines kinds does it in a group with a domain's name.
+  if (group.includes(".") && !groups.has(group))
+    return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
+  const alike = usual.filter((one) => one.kind.toLowerCase() === kind.toLowerCase());
+  const meant = alike.map((one) => `${one.kind} of ${apiVersionOf(one)}`).join(" and ");
+  return `what ${kind} of ${apiVersion} is; Kubernetes 1.36 has none${meant === "" ? "" : `, but ${meant}`}`;
+};
+
+const usual = standard.filter(({ off }) => !off).map(({ kind }) => kind);
+const groups = new Set(usual.map(({ group }) => group));

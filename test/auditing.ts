@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import type { Checked } from "../infra/check/checked.ts";
+import type { Summary } from "../infra/check/text.ts";
+
+const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
+
+/** How a run ended. */
+export interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+  /** The most memory it had, in MiB, where the system says. */
+  peak: number;
+}
+
+/** `npx postern check --live …` in a folder, to its end. */
+export const audit = async (
+  folder: string,
+  words: string[],
+  node: string[] = [],
+  started = (_: number) => {},
+): Promise<Ended> => {
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const child = spawn(process.execPath, [...node, program, "check", "--live", "--config", "postern.yaml", ...words], {
+    cwd: folder,
+    env,
+  });
+  started(child.pid ?? 0);
+  const ended = { stdout: "", stderr: "", peak: 0 };
+  child.stdout.on("data", (chunk) => {
+    ended.stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    ended.stderr += chunk;
+  });
+  const look = async () => {
+    const status = await readFile(`/proc/${child.pid}/status`, "utf8").catch(() => "");
+    ended.peak = Math.max(ended.peak, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0) / 1024);
+  };
+  const timer = setInterval(look, 100);
+  const [code] = await once(child, "close");
+  clearInterval(timer);
+  return { code, ...ended };
+};
+
+/** What is told in JSON. */
+interface Told {
+  objects: (Checked & { difference: unknown; madeBy?: string })[];
+  summary: Summary;
+  faults: { apiVersion: string; kind: string; sentence: string }[];
+  notes: string[];
+}
+
+/** The same, with what it told in JSON. */
+export const json = async (folder: string, words: string[]): Promise<Ended & Told> => {
+  const ended = await audit(folder, [...words, "-o", "json"]);
+  assert.notEqual(ended.stdout, "", ended.stderr);
+  return { ...ended, ...JSON.parse(ended.stdout) };
+};
+
+/** A postern.yaml with these rules, and one cluster by the kubeconfig beside it. */
+export const postern = (rules: string) => `rules:\n${rules}clusters:\n  c: { connect: { kubeconfig: kubeconfig } }\n`;
