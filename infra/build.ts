@@ -1,12 +1,16 @@
-import { readdir, rm } from "node:fs/promises";
+import { readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Bundle, bundle } from "./bundle.ts";
 import { Complaint } from "./complaint.ts";
 import { type Config, servedRules, shareOf } from "./config.ts";
 import { askingRules, readConnections } from "./connections.ts";
+import { cueFiles } from "./cue.ts";
 import { writeDeployment } from "./endpoints.ts";
 import { longestTimeoutOf } from "./entry.ts";
+import { placesOf } from "./record.ts";
 import type { Listed } from "./registry.ts";
+import { contentsOf } from "./zip.ts";
 
 /** Where functions are built, and serverless.yml looks for them. */
 export const distFolder = fileURLToPath(new URL("../dist/", import.meta.url));
@@ -47,7 +51,9 @@ export const buildFunctions = async (
     served.map(async (listed) => {
       const timeoutSeconds = Math.max(...waits(listed));
       const own = Object.fromEntries(waysOf(listed));
-      return { ...(await bundle(listed, shareOf(config, listed), distFolder, undefined, own)), timeoutSeconds };
+      const share = shareOf(config, listed);
+      const made = await bundle(listed, share, distFolder, undefined, own, placesOf(config, listed));
+      return { ...made, timeoutSeconds };
     }),
   );
   await sweep(bundles.map(({ name }) => name));
@@ -55,7 +61,34 @@ export const buildFunctions = async (
   return { bundles, notes };
 };
 
-const keepsLedger = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
+/**
+ * Bundles alone, in another folder: who asks them by direct invocation brings the world along, so that they need no way to
+ * a cluster and no ledger, and settings under which they may run scripts. Of rules that are named, also those that are off.
+ */
+export const buildBundles = async (
+  config: Config,
+  catalogue: Listed[],
+  outDir: string,
+  names: readonly string[],
+): Promise<Bundle[]> => {
+  const served = servedRules(config, catalogue);
+  const isWanted = ({ name, members }: Listed) =>
+    names.includes(name) || members?.some((one) => names.includes(one.name));
+  const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));
+  const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
+  return Promise.all(
+    wanted.map(async (listed) => {
+      const built = await bundle(listed, shareOf(config, listed), outDir, Number.POSITIVE_INFINITY);
+      if (has(listed, "cue"))
+        for (const [file, one] of Object.entries(await cueFiles()))
+          await writeFile(join(outDir, listed.name, file), contentsOf(one));
+      return built;
+    }),
+  );
+};
+
+const has = ({ rule }: Listed, wanted: string) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
+const keepsLedger = (listed: Listed) => has(listed, "ledger");
 
 /** What was built for rules that are off now goes. */
 const sweep = async (names: string[]) => {

@@ -136,10 +136,11 @@ describe("bundle", () => {
     });
   });
 
-  it("leaves out what only a webhook entry asks of a rule, and what this rule never gets to", async () => {
-    const { name } = await bundle(await listed, shareWith({}), out("bare"), roomy);
+  it("leaves out what only a webhook entry or a check asks of a rule, and what this rule never gets to", async () => {
+    const rule = await telltale("bare", "validate", 'suggest: () => "say something else",');
+    const { name } = await bundle(rule, shareWith({}), out("bare"), roomy);
     const code = await readFile(out(`bare/${name}/index.cjs`), "utf8");
-    assert.doesNotMatch(code, /Tells its settings|new Proxy|no answer is recorded/);
+    assert.doesNotMatch(code, /Tells its settings|say something else|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "its function is there");
   });
 
@@ -198,6 +199,16 @@ describe("bundle", () => {
       return (await promisify(execFile)(process.execPath, ["--eval", code])).stdout;
     };
     assert.deepEqual([await startedBy("awaited"), await startedBy("perhaps")], ["1\n", "0\n"]);
+  });
+
+  it("that records reviews may be larger, and any other has nothing of that", async () => {
+    const places = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
+    const off = await bundle(await listed, shareWith({}), out("silent"));
+    const on = await bundle(await listed, shareWith({}), out("heard"), undefined, {}, places);
+    assert.deepEqual([off.records, on.records], [[], ["reviews/local/telltale/"]]);
+    assert.ok(off.bytes <= 20 * 1024 && on.bytes > 20 * 1024 && on.bytes <= 44 * 1024, `${on.bytes}`);
+    const code = await readFile(out("silent/telltale/index.cjs"), "utf8");
+    for (const word of ["redacted", "PutObject", "s3"]) assert.ok(!code.includes(word), word);
   });
 
   it("takes from its packages what it uses, and loads no more of Node than it must", async () => {

@@ -8,10 +8,12 @@ import type { Connection } from "#lib/cluster/live.ts";
 import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
+import type { Places } from "#lib/recording/stored.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import { cueFiles, placeBeside } from "./cue.ts";
 import { longestTimeoutOf } from "./entry.ts";
+import { writtenBelow } from "./record.ts";
 import type { Listed } from "./registry.ts";
 import { contentsOf, zip } from "./zip.ts";
 
@@ -37,6 +39,8 @@ export interface Bundle {
   tokens: SecretPlace[];
   /** What it does in AWS by its own role. */
   actions: AwsAction[];
+  /** Where it writes what it records, as `BUCKET/PREFIX`. */
+  records: string[];
   /** The clusters and their key versions, such as `prod-eu.1`. */
   accepts: string[];
 }
@@ -45,12 +49,21 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 
 /**
  * Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 95 for one that runs what others
- * wrote, 3 more for each of a group.
+ * wrote, 3 more for each of a group. What records reviews brings along what writes them down.
  */
-const budgetOf = (listed: Listed) =>
-  ((runsScripts(listed) ? 95 : asksOf(listed) ? 60 : 20) + 3 * (listed.members?.length ?? 0)) * 1024;
+const budgetOf = (listed: Listed, places: Places) =>
+  ((runsScripts(listed) ? 95 : asksOf(listed) ? 60 : 20) +
+    3 * (listed.members?.length ?? 0) +
+    recording(listed, places)) *
+  1024;
+
+/** Less for one that brings the way out of Lambda anyway. */
+const recording = (listed: Listed, places: Places) => (!records(places) ? 0 : asksOf(listed) ? 16 : 24);
 
 const runsScripts = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
+
+/** Whether it records any cluster's reviews. */
+const records = (places: Places) => Object.keys(places).length > 0;
 
 /** Whether it asks a cluster anything. */
 const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
@@ -64,13 +77,15 @@ export const bundle = async (
   listed: Listed,
   share: Share,
   outDir: string,
-  budget = budgetOf(listed),
+  chosen?: number,
   connections: Record<string, Connection> = {},
+  places: Places = {},
 ): Promise<Bundle> => {
+  const budget = chosen ?? budgetOf(listed, places);
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const { outputFiles, metafile } = await build({
-    stdin: { contents: entry(listed, share, connections), resolveDir: root, sourcefile: "entry.js" },
+    stdin: { contents: entry(listed, share, connections, places), resolveDir: root, sourcefile: "entry.js" },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -81,7 +96,7 @@ export const bundle = async (
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [spared(listed), decisionOnly(rules.map(fileOf)), cueBeside],
+    plugins: [spared(listed, records(places)), decisionOnly(rules.map(fileOf)), cueBeside],
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
@@ -89,7 +104,7 @@ export const bundle = async (
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // What postern.yaml puts in is the user's to spend.
-  const given = asksOf(listed) ? [share, connections] : [share];
+  const given = [share, ...(asksOf(listed) ? [connections] : []), ...(records(places) ? [places] : [])];
   const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
   if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
 
@@ -112,6 +127,7 @@ export const bundle = async (
     scripts,
     tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
+    records: writtenBelow(places),
     accepts: Object.entries(share.clusters).flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => `${cluster}.${version}`),
     ),
@@ -129,25 +145,27 @@ const withoutShare = (contents: Uint8Array, given: object[]): string =>
  * The share is parsed, not written as a literal: there `"__proto__"` would set a prototype. `module.exports` instead of
  * an export spares esbuild's export helpers.
  */
-const entry = (listed: Listed, share: Share, connections: Record<string, Connection>) => {
+const entry = (listed: Listed, share: Share, connections: Record<string, Connection>, places: Places) => {
   const members = listed.members ?? [listed];
   const rules = members.map(({ name }, index) => `"${name}": rule${index}`);
   const [what, of] = listed.members ? ["group", `{ ${rules.join(", ")} }`] : ["endpoint", "rule0"];
   const asks = asksOf(listed);
-  const host = asks ? `, lambda(worlds(${parsed(connections)}))` : "";
+  const host = `lambda(${asks ? `worlds(${parsed(connections)})` : ""})`;
+  const isRecorded = records(places);
+  const made = (...around: string[]) => `${what}(${[of, parsed(share), ...around].join(", ")})`;
+  const handler = isRecorded
+    ? `stored(${parsed(places)}, ${host}, (host, judge) => ${made("host", "judge")})`
+    : made(...(asks ? [host] : []));
   return [
     ...members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`),
     `import { ${what} } from ${specifier(join(root, "lib", `${what}.ts`))};`,
-    ...(asks
-      ? [
-          `import { lambda } from ${specifier(join(root, "lib/endpoint.ts"))};`,
-          `import { worlds } from ${specifier(join(root, "lib/cluster/live.ts"))};`,
-        ]
-      : []),
+    ...(asks || isRecorded ? [`import { lambda } from ${specifier(join(root, "lib/endpoint.ts"))};`] : []),
+    ...(asks ? [`import { worlds } from ${specifier(join(root, "lib/cluster/live.ts"))};`] : []),
+    ...(isRecorded ? [`import { stored } from ${specifier(join(root, "lib/recording/stored.ts"))};`] : []),
     ...(startsScripts(listed, share)
       ? [`import { warm } from ${specifier(join(root, "lib/cue/engine.ts"))};`, "warm();"]
       : []),
-    `module.exports = { handler: ${what}(${of}, ${parsed(share)}${host}) };`,
+    `module.exports = { handler: ${handler} };`,
   ].join("\n");
 };
 
@@ -190,10 +208,10 @@ const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
 /** Left out of a bundle: drafts where a rule only validates, variants where it has none, the world where it needs none. */
-const spared = (listed: Listed): Plugin => ({
+const spared = (listed: Listed, isRecorded: boolean): Plugin => ({
   name: "spared",
   setup({ onLoad }) {
-    if (!listed.phases.includes("mutate"))
+    if (!listed.phases.includes("mutate") && !isRecorded)
       onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
     if (!listed.rule.variants)
       onLoad({ filter: /[\\/]lib[\\/]variant\.ts$/ }, () => ({ contents: "export function variantOf() {}" }));
@@ -201,7 +219,7 @@ const spared = (listed: Listed): Plugin => ({
       onLoad({ filter: /[\\/]lib[\\/]cue[\\/]engine\.ts$/ }, () => ({
         contents: "export const evaluate = undefined;",
       }));
-    if (asksOf(listed)) return;
+    if (asksOf(listed) || isRecorded) return;
     onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({ contents: "export function recordedFor() {}" }));
     onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
       contents: `export const unconnected = undefined;
@@ -222,7 +240,7 @@ const cueBeside: Plugin = {
   },
 };
 
-/** What only a webhook entry or postern.yaml asks of a rule; what these use goes with them. */
+/** What only a webhook entry, postern.yaml or a check asks of a rule; what these use goes with them. */
 const forEntries = new Set([
   ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
   ...[
@@ -237,6 +255,7 @@ const forEntries = new Set([
     "manifests",
     "reinvocationPolicy",
     "survey",
+    "suggest",
   ],
 ]);
 

@@ -5,13 +5,16 @@ import jsonPatch from "fast-json-patch";
 import { type Document, parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
 import { plural, type Recorded, recorded } from "#lib/recorded.ts";
+import { type Envelope, requestOf, uid } from "#lib/recording/recording.ts";
 import {
   check,
   type KubernetesObject,
   type Operation,
   type Outcome,
   type Patch,
+  type Request,
   type Review,
+  type Status,
   type UserInfo,
 } from "#lib/review.ts";
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
@@ -29,6 +32,8 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** UPDATE where there is an oldObject, else CREATE. */
   operation?: Operation;
+  /** Of one that was recorded: what the other members don't say of it. Nothing of such a request is filled in. */
+  request?: Envelope;
   /** Of those that the rule matches the object's own, or else the first, unless said otherwise: `pods`, `deployments/scale`. */
   resource?: string;
   namespace?: string;
@@ -46,9 +51,15 @@ export interface Case {
   fails?: string;
   /** 403 and Forbidden, unless said otherwise. */
   code?: number;
-  reason?: string;
+  /** Null where there is none. */
+  reason?: string | null;
+  /** Only where they are said. */
+  details?: Status["details"];
   warnings?: string[];
   audit?: Record<string, string>;
+
+  /** Where it comes from; no test looks at it. */
+  recorded?: object;
 }
 
 const members = new Set([
@@ -66,8 +77,9 @@ const members = new Set([
     "settings",
     "needs",
     "now",
+    "request",
   ],
-  ...["code", "reason", "warnings", "audit"],
+  ...["code", "reason", "details", "warnings", "audit", "recorded"],
 ]);
 
 /** One of these is said of what comes out. */
@@ -124,6 +136,7 @@ export const facetOf = (rule: Rule, { settings, variant }: Case) =>
 
 /** The review that the API server would send for a case. */
 export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
+  if (entry.request) return reviewWith(requestOf({ ...entry, request: entry.request }));
   const phase = phaseOf(entry);
   const operation = operationOf(entry);
   const given = entry[phase];
@@ -146,27 +159,26 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const gvr = { group, version: version || "v1", resource };
   const metadata = given?.metadata ?? {};
   const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
-  return check({
-    kind: "AdmissionReview",
-    apiVersion: "admission.k8s.io/v1",
-    request: {
-      uid: "705ab4f5-6393-11e8-b7cc-42010a800002",
-      kind: gvk,
-      resource: gvr,
-      ...(subResource && { subResource, requestSubResource: subResource }),
-      requestKind: gvk,
-      requestResource: gvr,
-      ...(metadata.name && { name: metadata.name }),
-      ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? ownNamespace ?? "default" }),
-      operation,
-      userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
-      object: operation === "DELETE" ? null : given,
-      oldObject: oldObject ?? null,
-      dryRun: entry.dryRun ?? false,
-      options: null,
-    },
+  return reviewWith({
+    uid,
+    kind: gvk,
+    resource: gvr,
+    ...(subResource && { subResource, requestSubResource: subResource }),
+    requestKind: gvk,
+    requestResource: gvr,
+    ...(metadata.name && { name: metadata.name }),
+    ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? ownNamespace ?? "default" }),
+    operation,
+    userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
+    object: operation === "DELETE" ? null : given,
+    oldObject: oldObject ?? null,
+    dryRun: entry.dryRun ?? false,
+    options: null,
   });
 };
+
+const reviewWith = (request: Request): Review =>
+  check({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 
@@ -254,7 +266,10 @@ export const differences = (entry: Case, { outcome }: Decision): string[] => {
   return [
     ...differs("the refusal", entry.refused, status?.message),
     ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
-    ...(status === undefined ? [] : differs("the reason", entry.reason ?? "Forbidden", status.reason)),
+    ...(status === undefined
+      ? []
+      : differs("the reason", entry.reason === undefined ? "Forbidden" : entry.reason, status.reason ?? null)),
+    ...(entry.details === undefined ? [] : differs("what its details say", entry.details, status?.details)),
     ...(entry.mutate && entry.refused === undefined
       ? unlike(entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
       : []),

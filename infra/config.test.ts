@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { phases, type Rule, rule } from "#lib/rule.ts";
 import { Complaint } from "./complaint.ts";
 import { type Cluster, chooseCluster, parseConfig, readConfig, servedRules, shareOf } from "./config.ts";
+import { placesOf, writtenBelow } from "./record.ts";
 import type { Listed } from "./registry.ts";
 
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
@@ -46,7 +47,7 @@ const setup = (text: string, ruleName: string, name?: string) => {
 };
 
 describe("a postern.yaml that is wrong", () => {
-  const known = "one of mode, failurePolicy, timeoutSeconds, exempt, settings is expected";
+  const known = "one of mode, failurePolicy, timeoutSeconds, exempt, record, settings is expected";
   const settings = (text: string) => `rules:\n  waits:\n    settings:\n      ${text}`;
   const bomb = ["a: &a [x, x, x, x, x, x, x, x, x]", ..."bcdefgh"]
     .map((key, index) => {
@@ -143,6 +144,34 @@ describe("a postern.yaml that is wrong", () => {
       "an exemption of what is no namespace",
       "rules:\n  spares:\n    exempt:\n      namespaces:\n        - shop\n        - Not_One",
       'postern.yaml:6 rules.spares.exempt.namespaces.1 must be the name of a namespace, not "Not_One"',
+    ],
+    ["recordings as a list", "rules: { plain: { record: [] } }", "postern.yaml:1 rules.plain.record must be a map"],
+    ["recordings as a word", "rules: { plain: { record: on } }", "postern.yaml:1 rules.plain.record must be a map"],
+    [
+      "recordings without a word",
+      "rules: { plain: { record: } }",
+      "postern.yaml:1 rules.plain.record must be a map with a bucket, or off",
+    ],
+    ["recordings nowhere", "rules: { plain: { record: {} } }", "postern.yaml:1 rules.plain.record must have a bucket"],
+    [
+      "recordings in what is no bucket",
+      "rules:\n  plain:\n    record:\n      bucket: s3://a",
+      "postern.yaml:4 rules.plain.record.bucket must be the name of a bucket in S3",
+    ],
+    [
+      "recordings below what is no prefix",
+      "rules: { plain: { record: { bucket: abc, prefix: ../a } } }",
+      "postern.yaml:1 rules.plain.record.prefix must be what names begin with, for instance recordings/",
+    ],
+    [
+      "recordings of more than all",
+      "rules: { plain: { record: { bucket: abc, share: 50 } } }",
+      "postern.yaml:1 rules.plain.record.share must be a number above 0, and 1 at most: 0.01 is one review in a hundred",
+    ],
+    [
+      "recordings with an unknown key",
+      "rules: { plain: { record: { bucket: abc, region: r } } }",
+      "postern.yaml:1 rules.plain.record.region is unknown; one of bucket, prefix, share is expected",
     ],
     [
       "settings as a list",
@@ -351,6 +380,24 @@ clusters:
     });
     assert.deepEqual(setup(text, "plain", "two"), { mode: "enforce", settings: {} });
     assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
+  });
+
+  it("says where reviews are recorded, for all clusters but those that say otherwise", () => {
+    const text = `
+rules: { plain: { record: { bucket: reviews } }, spares: { exempt: { users: [] } } }
+clusters:
+  one:
+  two: { rules: { plain: { record: off }, spares: { record: { bucket: own, prefix: a/, share: 1 } } } }
+`;
+    const of = (name: string) => ["plain", "spares"].map((rule) => setup(text, rule, name).record);
+    assert.deepEqual(of("one"), [{ bucket: "reviews", prefix: "", share: 0.01 }, undefined]);
+    assert.deepEqual(of("two"), [undefined, { bucket: "own", prefix: "a/", share: 1 }]);
+    const [listed] = catalogue.slice(2);
+    assert.ok(listed);
+    const places = placesOf(parse(text), listed);
+    assert.deepEqual(places, { one: { plain: { bucket: "reviews", prefix: "", share: 0.01 } } });
+    assert.deepEqual(writtenBelow(places), ["reviews/one/plain/"]);
+    assert.deepEqual(placesOf(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
   });
 
   it("may turn a rule on for one cluster alone", () => {

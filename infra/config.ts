@@ -11,6 +11,7 @@ import type { Variants } from "#lib/variant.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Connect, connectKeys, placeOf, unfitConnect } from "./connections.ts";
 import { asRule, disagreements, type Group, groupShareOf } from "./groups.ts";
+import { type Keeping, keepingOf, recordKeys, unfitKeeping } from "./record.ts";
 import { isName, type Listed } from "./registry.ts";
 import { type File, readFiles } from "./written.ts";
 
@@ -28,11 +29,15 @@ export interface Setup {
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
   exempt?: Exempt;
+  /** Where its function records reviews; nowhere, if not said. */
+  record?: Keeping;
   settings: object;
 }
 
 /** The same on its way: where it was said, and whether its settings have the wrong shape. */
-interface Said extends Setup {
+interface Said extends Omit<Setup, "record"> {
+  /** Off where a more general place said where. */
+  record?: Keeping | "off";
   place: Path;
   settingsPlace?: Path | undefined;
   wrong: boolean;
@@ -147,6 +152,10 @@ const plain = (document: Document, name: string): unknown => {
 
 const modes: unknown[] = ["enforce", "warn", "audit", "off"];
 const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+
+/** A cluster's name becomes part of a path. */
+export const isCluster = (name: string): boolean => dnsLabel.test(name);
+
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
@@ -193,6 +202,17 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
     });
   };
 
+  const record = (value: unknown, path: Path): Keeping | "off" | undefined => {
+    if (value === undefined || value === "off") return value;
+    const said = map(value, path, [...recordKeys]);
+    if (said !== value) {
+      if (value === null) complain(path, "must be a map with a bucket, or off");
+      return undefined;
+    }
+    for (const [key, sentence] of unfitKeeping(said)) complain(key === "" ? path : [...path, key], sentence);
+    return keepingOf(said);
+  };
+
   /** Objects, in the place of the files and folders that hold them. */
   const objectsIn = (value: unknown, read: (documents: readonly unknown[]) => Written, path: Path): unknown => {
     const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
@@ -223,7 +243,7 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
   /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
   const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Said): Said => {
     let settingsPlace = before?.settingsPlace;
-    const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "settings"]);
+    const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "record", "settings"]);
     if (said.mode !== undefined && !modes.includes(said.mode))
       complain([...path, "mode"], `must be one of ${modes.join(", ")}`);
     if (said.failurePolicy !== undefined && said.failurePolicy !== "Fail" && said.failurePolicy !== "Ignore")
@@ -247,6 +267,7 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
         failurePolicy: said.failurePolicy as Setup["failurePolicy"],
         timeoutSeconds: seconds as number | undefined,
         exempt: exempt(said.exempt, [...path, "exempt"]),
+        record: record(said.record, [...path, "record"]),
       }),
       settings,
       place: path,
@@ -272,7 +293,8 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
   /** What only the whole can tell: what one place leaves open, another may settle, and what is off needs nothing. */
   const settle = (rules: Map<string, Said>): Map<string, Setup> =>
     new Map(
-      [...rules].map(([name, { place, settingsPlace = place, wrong, ...result }]) => {
+      [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...said }]) => {
+        const result = { ...said, ...(record && record !== "off" && { record }) };
         const rule = catalogue.find((one) => one.name === name)?.rule;
         const on = result.mode !== "off" && !wrong;
         const unfit = on ? rule?.checkSettings?.(result.settings) : undefined;
@@ -319,7 +341,7 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
   const general = setups(rules, ["rules"], new Map());
   const named = Object.entries(map(clusters ?? { local: {} }, ["clusters"])).map(([name, value]): [string, Cluster] => {
     const path = ["clusters", name];
-    if (!dnsLabel.test(name))
+    if (!isCluster(name))
       complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
     const said = map(value, path, ["rules", "keyVersion", "connect"]);
     return [

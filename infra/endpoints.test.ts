@@ -21,6 +21,7 @@ const sample: Bundle = {
   scripts: false,
   tokens: [],
   actions: [],
+  records: [],
   accepts: ["prod.1", "prod.2"],
 };
 const folders: string[] = [];
@@ -107,6 +108,15 @@ describe("a function that asks a cluster", () => {
     const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
     assert.deepEqual(policy.PolicyDocument.Statement, [allowed]);
     assert.equal((await deployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
+  });
+
+  it("may write what it records below its own names, and read nothing there", async () => {
+    const { Resources } = await deployment({ records: ["reviews/a/prod/limit-it/"] });
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
+    assert.deepEqual(policy.PolicyDocument.Statement, [
+      { Effect: "Allow", Action: "s3:PutObject", Resource: { "Fn::Sub": place } },
+    ]);
   });
 
   it("tells its role, for those who let it in, and others don't", async () => {

@@ -113,11 +113,11 @@ const roleOutputs = (rules: Planned[]): { [key: string]: Json } =>
   );
 
 /**
- * The role may write the function's own log, read the tokens and do what its rule needs, and nothing else. `live` is what
+ * The role may write the function's own log and reviews, read the tokens and do what its rule needs, and nothing else. `live` is what
  * the door opens on: the stack makes it, on the first version there is, and never moves it. postern deploy does, for
  * nothing here ever differs from the template before.
  */
-const aroundLambda = ({ id, lambda, alias, tokens, actions }: Planned): Resources => {
+const aroundLambda = ({ id, lambda, alias, tokens, actions, records }: Planned): Resources => {
   const version = `${id}Version`;
   const assume = { Effect: "Allow", Principal: { Service: "lambda.amazonaws.com" }, Action: "sts:AssumeRole" };
   const log = {
@@ -134,6 +134,7 @@ const aroundLambda = ({ id, lambda, alias, tokens, actions }: Planned): Resource
         ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : []),
         // Those that describe take no narrower resource.
         ...(actions.length > 0 ? [policy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
+        ...(records.length > 0 ? [policy("records", ...records.map(recordingTo))] : []),
       ],
     }),
     [version]: resource("AWS::Lambda::Version", { FunctionName: { Ref: lambda } }),
@@ -162,6 +163,13 @@ const readingOf = (token: SecretPlace): Json => {
       : { "Fn::Sub": `arn:${own[0]}:${service}:${token.region}:${own[1]}:${path}` },
   };
 };
+
+/** Each only below its own cluster's and rule's name, and none can read or list what is there. */
+const recordingTo = (place: string): Json => ({
+  Effect: "Allow",
+  Action: "s3:PutObject",
+  Resource: { "Fn::Sub": `arn:${blank("AWS::Partition")}:s3:::${place}*` },
+});
 
 /** The variable `cluster` holds `{cluster}.{key}`, so that no key stands in a template, a logical id or a log. */
 const routeOf = (name: string) => `POST /{cluster}/${name}/{phase+}`;

@@ -87,7 +87,8 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
     },
     failurePolicy,
     matchPolicy: rule.matchPolicy ?? "Equivalent",
-    sideEffects: rule.sideEffects ?? "None",
+    // What is recorded is written outside, though not on a dry run.
+    sideEffects: setup.record ? "NoneOnDryRun" : (rule.sideEffects ?? "None"),
     reinvocationPolicy: rule.reinvocationPolicy ?? "IfNeeded",
     timeoutSeconds: timeoutOf(rule, setup),
     namespaceSelector: selector(rule.namespaceSelector, settings),

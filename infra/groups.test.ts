@@ -148,6 +148,12 @@ describe("a group in postern.yaml", () => {
     );
   });
 
+  it("may have members that are recorded beside others that are not", () => {
+    const rules = "rules: { early: { record: { bucket: reviews } }, late: }";
+    assert.equal(only(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
+    assert.equal(only("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
+  });
+
   it("is served in its members' place, in their order, and those that validate as well are served beside it", () => {
     const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
     const served = servedRules(config, catalogue);

@@ -48,6 +48,8 @@ export const entryTogether = ({ members }: Group, cluster: Cluster, harden: bool
     // Where one member is always concerned, there is nothing to ask.
     conditions: terms.includes("") ? {} : { "concerns-a-member": any(unique(terms)) },
     failurePolicy,
+    // One that is recorded has some where the others have none.
+    sideEffects: entries.find(({ sideEffects }) => sideEffects !== "None")?.sideEffects ?? "None",
     timeoutSeconds: Math.max(...entries.map(({ timeoutSeconds }) => timeoutSeconds)),
   };
 };
@@ -89,7 +91,7 @@ export const disagreements = ({ members }: Group, cluster: Cluster, harden = fal
   const about: [string, On[], (one: On) => unknown][] = [
     ["failurePolicy", on.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],
     ["matchPolicy", on, ({ entry }) => entry.matchPolicy],
-    ["sideEffects", on, ({ entry }) => entry.sideEffects],
+    ["sideEffects", on, ({ listed }) => listed.rule.sideEffects ?? "None"],
     ["namespaceSelector", on, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", on, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", on, ({ entry }) => entry.exempt.namespaceLabels ?? {}],

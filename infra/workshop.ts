@@ -3,6 +3,7 @@ import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { decide } from "#lib/decide.ts";
 import { endpoint, type Host } from "#lib/endpoint.ts";
 import { group } from "#lib/group.ts";
 import { type Config, placesNamed, readConfig, servedRules, shareOf } from "./config.ts";
@@ -17,20 +18,20 @@ export interface Workshop {
   handlers: ReadonlyMap<string, Handler>;
 }
 
-export const openWorkshop = async (file: string, host: Host): Promise<Workshop> => {
+export const openWorkshop = async (file: string, host: Host, judge = decide): Promise<Workshop> => {
   const catalogue = await readCatalogue();
   const config = await readConfig(file, catalogue);
   const served = servedRules(config, catalogue);
-  const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host)] as const);
+  const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host, judge)] as const);
   return { config, served, handlers: new Map(handlers) };
 };
 
 /** The endpoint of a rule or a group, for whoever doesn't take it out of a bundle. */
-export const handlerOf = (config: Config, listed: Listed, host: Host): Handler => {
+export const handlerOf = (config: Config, listed: Listed, host: Host, judge = decide): Handler => {
   const { name, rule, members } = listed;
-  if (!members) return endpoint(rule, shareOf(config, listed), host);
+  if (!members) return endpoint(rule, shareOf(config, listed), host, judge);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return group(rules, groupShareOf({ name, members }, config.clusters), host);
+  return group(rules, groupShareOf({ name, members }, config.clusters), host, judge);
 };
 
 let generation = 0;

@@ -31,8 +31,8 @@ export interface GroupShare extends Share {
  * Several mutators as one Lambda handler, asked in the order in which they are given: one call, one patch, one answer.
  * A direct invocation that names a member is answered by that one.
  */
-export const group = (members: Record<string, Rule>, share: GroupShare, host: Host = lambda()) => {
-  const together = endpoint(facade(members, share.alone), share, byMember(host), askAll(members));
+export const group = (members: Record<string, Rule>, share: GroupShare, host: Host = lambda(), judge = decide) => {
+  const together = endpoint(facade(members, share.alone), share, byMember(host), askAll(members, judge));
   return (event: unknown, context: Context): Promise<unknown> => {
     const { member } = isDirect(event) ? event : {};
     const handler = member === undefined ? together : endpoint(...only(String(member), members, share), host);
@@ -70,7 +70,7 @@ const only = (name: string, members: Record<string, Rule>, share: GroupShare): [
 
 /** Asks every member that a request concerns, each about what those before it made of the object. */
 const askAll =
-  (members: Record<string, Rule>): typeof decide =>
+  (members: Record<string, Rule>, judge: typeof decide): typeof decide =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {
     const outcome = {
       allowed: true,
@@ -91,7 +91,14 @@ const askAll =
         const rule = members[name];
         const isNews = index < unaware || latest !== undefined;
         if (!rule || (again && (mode !== "enforce" || !isNews))) continue;
-        const said = await ask(rule, phase, { ...request, object }, { ...around, name, mode, settings }, failsOpen);
+        const said = await ask(
+          judge,
+          rule,
+          phase,
+          { ...request, object },
+          { ...around, name, mode, settings },
+          failsOpen,
+        );
         note(findings, name, mode, said);
         const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
         outcome.warnings.push(...warnings);
@@ -116,6 +123,7 @@ const decided = (outcome: Outcome, findings: Map<string, Finding>): Decision => 
 
 /** One that fails open alone doesn't fail the others, as the API server would go on to the next webhook. */
 const ask = async (
+  judge: typeof decide,
   rule: Rule,
   phase: Phase,
   request: Request,
@@ -123,7 +131,7 @@ const ask = async (
   failsOpen: boolean,
 ): Promise<Said> => {
   try {
-    return await decide(rule, phase, request, circumstances);
+    return await judge(rule, phase, request, circumstances);
   } catch (thrown) {
     const { code, message } = toFailure(thrown);
     const error = new Failure(code, `${circumstances.name}: ${message}`, { cause: thrown });

@@ -5,6 +5,7 @@ import type {
   Access,
   AwsAction,
   AwsRequest,
+  Freshness,
   HttpsRequest,
   HttpsResponse,
   Permission,
@@ -30,11 +31,33 @@ export interface Recorded {
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
   /** What earlier reviews left. */
   ledger?: Record<string, unknown>;
+  /** What was read: of objects that aren't among it, nobody knows. Where it isn't said, `objects` are all there are. */
+  reads?: Read[];
+  /** Of kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, whose plural is none of the usual forms. */
+  plurals?: Record<string, string>;
+}
+
+/** One object that was read, or a list; what doesn't say its namespace is of all of them. */
+export interface Read extends Pick<Freshness, "most" | "labels"> {
+  group: string;
+  resource: string;
+  namespace?: string;
+  name?: string;
 }
 
 /** A world that is written down; what isn't there can't be read by guess. */
 export const recorded = (given: Recorded): World => {
-  const { objects = [], refused = [], may = [], discovery, https = [], http = [], aws = [] } = given;
+  const {
+    objects = [],
+    refused = [],
+    may = [],
+    discovery,
+    https = [],
+    http = [],
+    aws = [],
+    plurals = {},
+    reads,
+  } = given;
   const present = new Map<string, KubernetesObject>();
   const place = ({ group, resource }: Resource, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
@@ -44,7 +67,11 @@ export const recorded = (given: Recorded): World => {
       object.kind,
     ];
     present.set(
-      place({ group, resource: plural(kind) }, object.metadata.namespace, object.metadata.name),
+      place(
+        { group, resource: plurals[`${group}/${kind}`] ?? plural(kind) },
+        object.metadata.namespace,
+        object.metadata.name,
+      ),
       frozen(object),
     );
   }
@@ -55,11 +82,19 @@ export const recorded = (given: Recorded): World => {
     if (found === undefined) throw unanswered(question);
     return found.answer;
   };
+  const expect = (question: object) => {
+    if (reads && !reads.some((read) => covers(question, read))) throw unanswered(question);
+  };
   const ledger = memoryLedger();
   for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
-    get: async (kind, name, namespace) => present.get(place(kind, namespace, name)),
+    get: async ({ group, resource }, name, namespace) => {
+      const found = present.get(place({ group, resource }, namespace, name));
+      if (!found) expect({ group, resource, namespace, name });
+      return found;
+    },
     list: async (kind, namespace, { most, labels } = {}) => {
+      expect({ group: kind.group, resource: kind.resource, namespace, most, labels });
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
       // As the API server lists them.

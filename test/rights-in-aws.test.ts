@@ -439,7 +439,9 @@ describe("the roles for one stage", () => {
   it("caps functions at what the rules of the catalogue need, and the tokens that were named", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${owner}:secret:shop-AbCdEf`;
     const parameter = of("ssm", "parameter/shop/token");
-    const named = { ...github, TokenSecrets: [secret], TokenParameters: [parameter, of("ssm", "parameter/postern/*")] };
+    const reviews = "arn:aws:s3:::reviews/prod/*";
+    const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, of("ssm", "parameter/postern/*")] };
+    const named = { ...github, ...tokens, RecordedReviews: [reviews] };
     const { policy } = await readAccess(named);
     const cap = policy("FunctionsBoundary");
     const wanted = (await readCatalogue()).flatMap(({ rule }) =>
@@ -452,6 +454,7 @@ describe("the roles for one stage", () => {
       { action: "logs:PutLogEvents", resource: log },
       { action: "secretsmanager:GetSecretValue", resource: secret },
       { action: "ssm:GetParameter", resource: parameter },
+      { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/prod/eu/pod-security/2026-01-01/a.yaml" },
     ];
     for (const call of allowed) assert.ok(allowing(cap, call), JSON.stringify(call));
     assert.deepEqual(
@@ -462,6 +465,7 @@ describe("the roles for one stage", () => {
       { action: "ssm:GetParameter", resource: of("ssm", "parameter/postern/test/keys") },
       { action: "secretsmanager:GetSecretValue", resource: of("secretsmanager", "secret:other-AbCdEf") },
       { action: "logs:PutLogEvents", resource: of("logs", "log-group:/aws/lambda/other:log-stream:1") },
+      { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/other/a.yaml" },
     ];
     for (const call of refused) assert.equal(allowing(cap, call), undefined, JSON.stringify(call));
   });

@@ -47,8 +47,13 @@ export const inStage = async <T>(options: Options, act: (stage: Stage) => Promis
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))
     throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
+  return passingOn(() => act(openStage(name)));
+};
+
+/** What AWS says is passed on as a sentence. */
+export const passingOn = async <T>(act: () => Promise<T>): Promise<T> => {
   try {
-    return await act(openStage(name));
+    return await act();
   } catch (error) {
     if (error instanceof Complaint || !isOfAws(error)) throw error;
     throw new Complaint(`AWS: ${sentenceOf(error)}`, 3);
@@ -60,4 +65,4 @@ const isOfAws = (error: unknown): boolean =>
   error instanceof Error &&
   ("$metadata" in error ||
     ["CredentialsProviderError", "TimeoutError"].includes(error.name) ||
-    /region is missing/i.test(error.message));
+    /region (is missing|not accepted)/i.test(error.message));

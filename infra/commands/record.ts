@@ -1,0 +1,60 @@
+import { recorder } from "#lib/recording/recorder.ts";
+import { isRegion } from "#lib/token.ts";
+import { type Command, print } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../fetched.ts";
+import { openRecordings } from "../recordings.ts";
+import { serve, servingOptions } from "../serving.ts";
+
+export default {
+  summary:
+    "Serves as `serve` does and records what is answered, without secrets; or fetches what functions have recorded.",
+  options: {
+    to: { type: "string", value: "DIR", says: "the folder for recordings: DIR/<cluster>/<rule>.yaml, a case a line" },
+    most: { type: "string", value: "N", default: "10000", says: "how many reviews of a rule in a cluster" },
+    from: { type: "string", value: "s3://BUCKET[/PREFIX]", says: "fetch from there, and serve nothing" },
+    region: {
+      type: "string",
+      value: "REGION",
+      says: "with --from: where the bucket is, if the environment doesn't say it",
+    },
+    since: { type: "string", value: "AGE", says: "with --from: only what is no older, for instance 90m, 24h or 7d" },
+    ...servingOptions,
+  },
+
+  async run({ options }) {
+    const [folder, from, most = 0] = [options.text("to"), options.text("from"), options.number("most")];
+    if (!folder) throw new Complaint("--to must say into which folder");
+    if (most === 0) throw new Complaint("--most takes a number from 1 on");
+    for (const option of ["region", "since"])
+      if (from === undefined && options.text(option) !== undefined)
+        throw new Complaint(`--${option} goes with --from s3://BUCKET`);
+    const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
+    if (from !== undefined) return fetched(from, folder, most, options, say);
+
+    const recordings = await openRecordings(folder, most, say);
+    await serve(options, (host) => recorder(host, recordings.hear));
+    print(`${await recordings.close()}\n`);
+  },
+} satisfies Command;
+
+type Given = Parameters<Command["run"]>[0]["options"];
+
+/** AWS's client is for those alone who fetch. */
+const fetched = async (from: string, folder: string, most: number, options: Given, say: (sentence: string) => void) => {
+  const [{ openBucket }, { passingOn }] = await Promise.all([
+    import("../aws/recordings.ts"),
+    import("../aws/stage.ts"),
+  ]);
+  const { bucket, prefix } = placeIn(from);
+  const region = options.text("region");
+  if (region !== undefined && !isRegion(region))
+    throw new Complaint(`--region takes a region such as eu-west-1, not "${region}"`);
+  const age = options.text("since");
+  const since = new Date(age === undefined ? 0 : Date.now() - ageOf(age));
+  await refuseUnlessEmpty(folder);
+  const recordings = await openRecordings(folder, most, say);
+  const strange = await passingOn(() => fetchRecordings(openBucket(bucket, region), prefix, since, recordings));
+  print(`${await recordings.close()}\n`);
+  if (strange > 0) say(`${strange} objects there are no recordings`);
+};

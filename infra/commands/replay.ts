@@ -1,0 +1,162 @@
+import { once } from "node:events";
+import { resolve } from "node:path";
+import { inStage, type Stage } from "../aws/stage.ts";
+import { isColoured, painter } from "../check/text.ts";
+import { type Command, common, type Options } from "../command.ts";
+import { Complaint } from "../complaint.ts";
+import { stageOption } from "../options.ts";
+import { isName } from "../registry.ts";
+import { recordingsAt } from "../replay/recordings.ts";
+import { type Result, replayed } from "../replay/replay.ts";
+import { openScratch, type Scratch } from "../replay/scratch.ts";
+import { type Counts, hunksOf, noCounts, summaryLine, toldOf } from "../replay/told.ts";
+import { openSide } from "../replay/versions.ts";
+
+export default {
+  summary: "Sends recorded reviews to two versions of the rules, and lists what they answer differently.",
+  usage: "PATH…",
+  options: {
+    against: {
+      type: "string",
+      value: "VERSION",
+      default: "recorded",
+      says: "what it is compared with: a commit, a folder, working-tree, or what was answered then",
+    },
+    with: { type: "string", value: "VERSION", default: "working-tree", says: "the version that is tried" },
+    rules: {
+      type: "string",
+      multiple: true,
+      value: "RULES",
+      says: "only these; one alone is that of cases that name none",
+    },
+    cluster: { ...common.cluster, says: "as if they had been recorded there" },
+    settings: { type: "string", value: "recorded", says: "on both sides the settings of then, not those of a version" },
+    config: { ...common.config, says: "what the working tree is set up by, instead of postern.yaml" },
+    stage: { ...stageOption.stage, says: "where live and releases such as r7 are found as versions" },
+    seconds: { type: "string", value: "NUMBER", default: "10", says: "how long a review may take on this machine" },
+    most: { type: "string", value: "NUMBER", default: "20", says: "so many reviews are shown of each rule" },
+    output: common.output,
+  },
+
+  async run({ options, words }) {
+    if (words.length === 0)
+      throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
+    const scratch = openScratch();
+    const interrupted = () => {
+      scratch.remove();
+      process.exit(130);
+    };
+    for (const signal of signals) process.once(signal, interrupted);
+    try {
+      if (options.text("stage") === undefined) return await run(words, options, scratch, undefined);
+      return await inStage(options, (stage) => run(words, options, scratch, stage));
+    } finally {
+      for (const signal of signals) process.off(signal, interrupted);
+      scratch.remove();
+    }
+  },
+} satisfies Command;
+
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
+
+const run = async (words: string[], options: Options, scratch: Scratch, stage: Stage | undefined): Promise<number> => {
+  const seconds = options.number("seconds") ?? 0;
+  if (seconds < 1 || seconds > 900) throw new Complaint(`--seconds takes a number from 1 to 900, not ${seconds}`);
+  const settings = options.text("settings");
+  if (settings !== undefined && settings !== "recorded")
+    throw new Complaint(`--settings takes recorded, not "${settings}"; a version's own are used otherwise`);
+  const rules = options.texts("rules").flatMap((text) => text.split(",").filter(Boolean));
+  const wrong = rules.find((name) => !isName(name));
+  if (wrong !== undefined) throw new Complaint(`--rules takes names of rules, and "${wrong}" is none`);
+  const config = options.text("config");
+  const wish = { rules, ...(config !== undefined && { config: resolve(config) }) };
+  const say = (line: string) => void process.stderr.write(`${line}\n`);
+  const means = { stage, wish, milliseconds: seconds * 1000, scratch, say };
+  const [against, tried] = [options.text("against") ?? "", options.text("with") ?? ""];
+  if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
+  // One after the other: each build has both processors.
+  const sides = [await openSide(against, means), await openSide(tried, means)] as const;
+  const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
+  const results = replayed(recordingsAt(words), terms);
+  const names = [sides[0].name, sides[1].name] as const;
+  const counts = await (options.text("output") === "json"
+    ? writeJson(results, names)
+    : writeText(results, names, options.number("most") ?? 0));
+  if (Object.values(counts).every((count) => count === 0))
+    throw new Complaint(
+      `${words.join(", ")} ${rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings"}`,
+    );
+  if (counts.differs > 0) return 1;
+  return counts.unplayed + counts.unreadable > 0 ? 3 : 0;
+};
+
+/**
+ * Rule by rule, and of each only so many, and why it isn't asked or can't be replayed only once: nobody reads a million
+ * differences.
+ */
+const writeText = async (
+  results: AsyncIterable<Result>,
+  names: readonly [string, string],
+  most: number,
+): Promise<Counts> => {
+  const paint = painter(isColoured(process.stdout, process.env));
+  const counts = noCounts();
+  let [rule, shown, more, unread] = ["", 0, 0, 0];
+  const reasons = new Set<string>();
+  const turn = async (next: string) => {
+    if (more > 0) await put(`  and ${more} more of ${rule}\n`);
+    [rule, shown, more] = [next, 0, 0];
+    reasons.clear();
+  };
+  for await (const result of results) {
+    counts[result.state]++;
+    if (result.state === "unreadable") {
+      if (unread++ < most) process.stderr.write(toldOf(result, names, painter(false)));
+      continue;
+    }
+    const text = toldOf(result, names, paint);
+    if (text === "") continue;
+    if (result.rule !== rule) await turn(result.rule);
+    const reason = reasonOf(result);
+    if (shown === most || reasons.has(reason)) more++;
+    else {
+      if (reason !== "") reasons.add(reason);
+      if (shown++ === 0) await put(`${paint("bold", rule)}\n`);
+      await put(text);
+    }
+  }
+  await turn("");
+  if (Object.values(counts).some((count) => count > 0)) await put(summaryLine(counts));
+  return counts;
+};
+
+const reasonOf = ({ answers }: Exclude<Result, { state: "unreadable" }>): string =>
+  answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
+
+/** One document, a line for each review that isn't alike. */
+const writeJson = async (results: AsyncIterable<Result>, names: readonly [string, string]): Promise<Counts> => {
+  const counts = noCounts();
+  await put(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
+  let separator = "\n";
+  for await (const result of results) {
+    counts[result.state]++;
+    if (result.state === "alike" || result.state === "neither") continue;
+    const whole =
+      result.state === "unreadable"
+        ? result
+        : { ...result, answers: withoutObjects(result), difference: hunksOf(result) };
+    await put(`${separator}${JSON.stringify(whole)}`);
+    separator = ",\n";
+  }
+  await put(`\n],"summary":${JSON.stringify(counts)}}\n`);
+  return counts;
+};
+
+/** How objects differ is said line by line; what Secrets hold isn't. */
+const withoutObjects = ({ answers }: Exclude<Result, { state: "unreadable" }>) =>
+  answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
+
+/** No faster than somebody reads it. */
+const put = async (text: string): Promise<void> => {
+  if (!process.stdout.write(text)) await once(process.stdout, "drain");
+};

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Outcome, respond } from "#lib/review.ts";
+import { type Case, reviewOf } from "../cases.ts";
+import { differing, madeIn, recordedIn } from "./answers.ts";
+
+const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
+const changing: Case = {
+  name: "is asked",
+  mutate: note,
+  becomes: { ...note, data: { a: "1", b: "2" } } as typeof note,
+};
+const listed = { name: "notes", folder: "", phases: [], rule: { summary: "Notes.", match: [] } };
+const review = reviewOf(listed, changing);
+
+/** What a function made of it. */
+const made = (outcome: Outcome, entry = changing) => {
+  const answer = madeIn(respond(review, outcome), entry, review.request.uid);
+  assert.ok("made" in answer, JSON.stringify(answer));
+  return answer;
+};
+const recorded = (said: Partial<Case>) => {
+  const answer = recordedIn({ name: "is asked", mutate: note, ...said });
+  assert.ok("made" in answer);
+  return answer;
+};
+const denied = (status: Outcome["status"]): Outcome => ({ allowed: false, ...(status && { status }) });
+
+describe("an answer", () => {
+  it("is what the patch makes, however it makes it", () => {
+    const whole = made({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
+    const single = made({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
+    assert.deepEqual(differing(whole, single), []);
+    assert.deepEqual(differing(recorded(changing), single), []);
+    assert.equal(whole.made.verdict, "changed");
+  });
+
+  it("is no change where the patch leaves all as it is", () => {
+    const idle = made({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
+    assert.equal(idle.made.verdict, "allowed");
+    assert.deepEqual(differing(idle, recorded({ admitted: true })), []);
+  });
+
+  const status = { code: 403, reason: "Forbidden", message: "no" };
+  for (const [what, one, other, expected] of [
+    ["its verdict", { allowed: true }, denied(status), ["verdict", "message", "code", "reason"]],
+    ["its message", denied(status), denied({ ...status, message: "never" }), ["message"]],
+    ["its code", denied(status), denied({ ...status, code: 422 }), ["code"]],
+    ["its reason", denied(status), denied({ code: 403, message: "no" }), ["reason"]],
+    ["its details", denied(status), denied({ ...status, details: { name: "a" } }), ["details"]],
+    ["its warnings", { allowed: true }, { allowed: true, warnings: ["soon"] }, ["warnings"]],
+    ["its audit annotations", { allowed: true, audit: { a: "1" } }, { allowed: true }, ["audit"]],
+    [
+      "what it makes of the object",
+      { allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] },
+      { allowed: true, patch: [{ op: "add", path: "/data/c", value: "2" }] },
+      ["object"],
+    ],
+    ["nothing", denied(status), denied(status), []],
+  ] as [string, Outcome, Outcome, string[]][])
+    it(`differs in ${what}`, () => assert.deepEqual(differing(made(one), made(other)), expected));
+
+  it("differs in its mode only where there is something to say", () => {
+    const [no, yes] = [made(denied(status)), made({ allowed: true })];
+    assert.deepEqual(differing({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
+    assert.deepEqual(differing({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
+    assert.deepEqual(differing(no, { ...no, mode: "enforce" }), []);
+  });
+
+  it("that was recorded has a code and a reason though it doesn't say them", () => {
+    assert.deepEqual(differing(recorded({ refused: "no" }), made(denied(status))), []);
+    assert.deepEqual(
+      differing(recorded({ refused: "no", reason: null }), made(denied({ code: 403, message: "no" }))),
+      [],
+    );
+  });
+
+  it("that somebody wrote says nothing of details, and one that was recorded does", () => {
+    const detailed = made(denied({ ...status, details: { name: "a" } }));
+    assert.deepEqual(differing(recorded({ refused: "no" }), detailed), []);
+    assert.deepEqual(differing(recorded({ refused: "no", recorded: {} }), detailed), ["details"]);
+  });
+
+  it("that was recorded is fitted into a response as any other", () => {
+    const warnings = ["a\nb", "a\nb"];
+    assert.deepEqual(differing(recorded({ admitted: true, warnings }), made({ allowed: true, warnings })), []);
+  });
+
+  for (const [what, answer, expected] of [
+    [
+      "no such phase",
+      { kind: "Status", code: 404, message: "there is nothing here" },
+      { absent: "has nothing to mutate" },
+    ],
+    ["a failure", { kind: "Status", code: 500, message: "no answer is recorded" }, { fault: "no answer is recorded" }],
+    ["something else", { hello: 1 }, { fault: 'it answers no review: {"hello":1}' }],
+    ["nothing", undefined, { fault: "it answers no review: undefined" }],
+    [
+      "a patch of what isn't there",
+      respond(review, { allowed: true, patch: [{ op: "remove", path: "/spec/a" }] }),
+      { fault: /^its patch can't be applied: / },
+    ],
+    [
+      "a patch that is none",
+      { kind: "AdmissionReview", response: { uid: review.request.uid, allowed: true, patch: "e30" } },
+      { fault: /^its patch can't be applied: / },
+    ],
+  ] as const)
+    it(`is said where it is ${what}`, () => {
+      const found = madeIn(answer, changing, review.request.uid);
+      if ("fault" in expected && expected.fault instanceof RegExp) {
+        assert.ok("fault" in found);
+        assert.match(found.fault, expected.fault);
+      } else assert.deepEqual(found, expected);
+    });
+
+  it("isn't known of a case that doesn't say what came out", () =>
+    assert.deepEqual(recordedIn({ name: "is asked", validate: {} }), { fault: "it doesn't say what was answered" }));
+});

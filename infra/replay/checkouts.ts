@@ -1,0 +1,141 @@
+import { cp, readFile, stat, symlink } from "node:fs/promises";
+import { basename, join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Complaint, sentenceOf } from "../complaint.ts";
+import type { Ended, Scratch } from "./scratch.ts";
+
+/** Where the working tree is. */
+export const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** What is built of a checkout: all that is on, or these rules, and that by a postern.yaml of its own or this one. */
+export interface Wish {
+  rules: readonly string[];
+  config?: string | undefined;
+}
+
+const command = join("infra", "postern.js");
+
+export const isCheckout = (folder: string): Promise<boolean> => isThere(join(folder, command));
+
+/** The commit that a name stands for in git; undefined where it stands for none. */
+export const commitOf = async (name: string, scratch: Scratch): Promise<string | undefined> => {
+  const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
+  const { code, stdout } = await scratch.run("git", words, { cwd: root });
+  return code === 0 ? stdout.trim() : undefined;
+};
+
+/** The names in git that somebody may mean. */
+export const namesInGit = async (scratch: Scratch): Promise<string[]> => {
+  const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
+  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
+  return code === 0 ? stdout.split("\n").filter(Boolean) : [];
+};
+
+/** Builds a commit, in a folder of its own. Answers where its bundles are. */
+export const buildCommit = async (
+  commit: string,
+  name: string,
+  wish: Wish,
+  scratch: Scratch,
+  say: (line: string) => void,
+): Promise<string> => {
+  const folder = await scratch.folder();
+  const archive = join(folder, "archive.tar");
+  const place = join(folder, "tree");
+  const steps: [string, string[], string][] = [
+    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], root],
+    ["tar", ["-xf", archive], folder],
+  ];
+  for (const [program, words, cwd] of steps)
+    mustEnd(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
+  if (!(await isCheckout(place))) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
+  await provide(place, root, name, scratch, say);
+  return buildIn(place, name, wish, scratch, true);
+};
+
+/** Builds a checkout as it stands, without a trace in it. Answers where its bundles are. */
+export const buildCheckout = async (
+  folder: string,
+  name: string,
+  wish: Wish,
+  scratch: Scratch,
+  say: (line: string) => void,
+): Promise<string> => {
+  const [built, out] = [await takesFolder(folder, name, scratch), await scratch.folder()];
+  if (built) return buildIn(folder, name, wish, scratch, false);
+  const place = join(out, "tree");
+  const isLeft = (path: string) =>
+    basename(path) === "node_modules" || (left.has(basename(path)) && !relative(folder, path).includes(sep));
+  await cp(folder, place, { recursive: true, filter: (path) => !isLeft(path) });
+  await provide(place, folder, name, scratch, say);
+  return buildIn(place, name, wish, scratch, true);
+};
+
+/** What a build doesn't look at, or makes. */
+const left = new Set([".git", "dist", ".serverless", ".postern"]);
+
+/** The packages of a tree: those that are there, where it wants the same. */
+const provide = async (
+  place: string,
+  from: string,
+  name: string,
+  scratch: Scratch,
+  say: (line: string) => void,
+): Promise<void> => {
+  const [wanted, present] = await Promise.all([place, from].map(lockOf));
+  if (wanted === present && (await isThere(join(from, "node_modules")))) {
+    await symlink(join(from, "node_modules"), join(place, "node_modules"), "dir");
+    return;
+  }
+  say(`${name} wants other packages than are here: npm ci`);
+  const words = ["ci", "--no-audit", "--no-fund"];
+  mustEnd(await scratch.run("npm", words, { cwd: place }), `the packages of ${name} can't be installed`);
+};
+
+const lockOf = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
+
+/** Whether its build can be told where to write; those before that write into the checkout. */
+const takesFolder = async (place: string, name: string, scratch: Scratch): Promise<boolean> => {
+  const said = await scratch.run(process.execPath, [command, "build", "--help"], surroundings(place));
+  return mustEnd(said, `${name} can't be built`).stdout.includes("--to ");
+};
+
+const buildIn = async (
+  place: string,
+  name: string,
+  { rules, config }: Wish,
+  scratch: Scratch,
+  isOurs: boolean,
+): Promise<string> => {
+  const isNew = !isOurs || (await takesFolder(place, name, scratch));
+  const out = isNew ? await scratch.folder() : join(place, "dist");
+  const words = [
+    ...(isNew ? ["--to", out] : []),
+    ...(isNew && rules.length > 0 ? ["--rules", rules.join(",")] : []),
+    ...(config === undefined ? [] : ["--config", config]),
+  ];
+  mustEnd(
+    await scratch.run(process.execPath, [command, "build", ...words], surroundings(place)),
+    `${name} can't be built`,
+  );
+  return out;
+};
+
+/** A version that is built has nothing to do with AWS. */
+const surroundings = (cwd: string) => {
+  const env = Object.entries(process.env).filter(([key]) => !/^(AWS_|NODE_OPTIONS$)/.test(key));
+  return { cwd, env: Object.fromEntries(env) };
+};
+
+/** What a program that fails says last is why. */
+const mustEnd = (ended: Ended, what: string): Ended => {
+  if (ended.code === 0) return ended;
+  const lines = sentenceOf(ended.stderr.trim().split("\n").slice(-3).join("\n"));
+  throw new Complaint(`${what}: ${lines.slice(0, 1000) || `it ended with ${ended.code}`}`, 3);
+};
+
+const isThere = (path: string) =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );

@@ -1,0 +1,50 @@
+import type { Stage } from "../aws/stage.ts";
+import { Complaint } from "../complaint.ts";
+import { openReleases, type Release, releaseNamed } from "../rollout/releases.ts";
+import { hasMember } from "./shares.ts";
+import type { Part, Version } from "./sides.ts";
+
+/** A release of a stage, or what is live in it: each review is sent to AWS, to the function's own version. */
+export const openReleased = async ({ name, records, functions }: Stage, text: string): Promise<Version> => {
+  const { all } = await openReleases(records);
+  const [newest] = all;
+  if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
+  const isLive = text === "live";
+  const release = isLive ? newest : releaseNamed(all, text);
+  const versions = new Map<string, Promise<string>>();
+  const versionOf = (part: string): Promise<string> => {
+    const known = versions.get(part) ?? (isLive ? liveOf(part) : Promise.resolve(release.rules[part]?.version ?? ""));
+    versions.set(part, known);
+    return known;
+  };
+  const liveOf = async (part: string) => (await functions.live(part)).version;
+
+  return {
+    name: isLive ? `${name}'s live` : `${name}'s ${text}`,
+    find: async (rule, phase) => {
+      const grouped = Object.entries(release.rules).find(([, { share }]) => hasMember(share, rule));
+      const part = phase === "mutate" && grouped ? grouped[0] : rule;
+      if (!Object.hasOwn(release.rules, part)) return { absent: "doesn't have it, or has it off everywhere" };
+      const version = await versionOf(part);
+      const share = shareOf([release, ...all], part, version);
+      if (share) return { name: part, share };
+      return { fault: `version ${version} of ${part} is in no release that is known, and so are not its settings` };
+    },
+    invoke: async ({ name: part }: Part, event) => {
+      const version = await versionOf(part);
+      const gone = (error: unknown) => {
+        if (!(error instanceof Error) || error.name !== "ResourceNotFoundException") throw error;
+        return undefined;
+      };
+      const answer = await functions.invoke(part, version, event).catch(gone);
+      if (answer === undefined) return { absent: `has its version ${version} no more` };
+      return answer.fault === undefined ? { answer: answer.payload } : { fault: answer.fault };
+    },
+  };
+};
+
+/** A version's settings are in its code, and are written down with its release. */
+const shareOf = (releases: readonly Release[], part: string, version: string) =>
+  releases
+    .map(({ rules }) => (Object.hasOwn(rules, part) ? rules[part] : undefined))
+    .find((one) => one?.version === version)?.share;

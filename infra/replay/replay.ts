@@ -1,0 +1,109 @@
+import { requestOf } from "#lib/recording/recording.ts";
+import { check, type Review } from "#lib/review.ts";
+import { type Case, reviewOf } from "../cases.ts";
+import { sentenceOf } from "../complaint.ts";
+import { type Listed, readCatalogue } from "../registry.ts";
+import { type Answer, type Aspect, differing } from "./answers.ts";
+import type { Recorded, Unreadable } from "./recordings.ts";
+import type { Played, Side } from "./sides.ts";
+
+/** What became of one recording. */
+export type Result =
+  | ({ state: "unreadable" } & Unreadable)
+  | ({
+      state: State;
+      rule: string;
+      cluster?: string | undefined;
+      differs: Aspect[];
+      answers: [Answer, Answer];
+    } & Place);
+
+/** `neither` is one that neither version is asked about. */
+export type State = "alike" | "differs" | "neither" | "unplayed";
+
+interface Place {
+  file: string;
+  line: number;
+  name: string;
+}
+
+/** What is replayed, and how. */
+export interface Terms {
+  sides: readonly [Side, Side];
+  /** Only these rules; one alone is that of cases that name none. */
+  rules: readonly string[];
+  /** In the place of the cluster that a review was recorded in. */
+  cluster: string | undefined;
+  /** With the settings that a review was recorded with, on both sides. */
+  asRecorded: boolean;
+}
+
+/** So many reviews are under way at once. */
+const atOnce = 8;
+
+/** Sends recordings to both sides, and compares what they answer; in their order, and no more of them held than are under way. */
+export async function* replayed(
+  recordings: AsyncIterable<Recorded | Unreadable>,
+  terms: Terms,
+): AsyncGenerator<Result> {
+  const underWay: Promise<Result>[] = [];
+  for await (const one of recordings) {
+    const rule = "entry" in one ? ruleOf(one, terms) : "";
+    if ("entry" in one && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
+    const result =
+      "entry" in one ? replay(one, rule, terms) : Promise.resolve({ state: "unreadable" as const, ...one });
+    // It is thrown where it is waited for.
+    result.catch(() => {});
+    underWay.push(result);
+    if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<Result>);
+  }
+  for (const result of underWay) yield await result;
+}
+
+const ruleOf = ({ rule }: Recorded, { rules }: Terms) => rule ?? (rules.length === 1 ? rules[0] : undefined);
+
+const replay = async (one: Recorded, rule: string | undefined, terms: Terms): Promise<Result> => {
+  const { file, line, entry } = one;
+  const unreadable = (sentence: string): Result => ({ state: "unreadable", file, line, sentence });
+  if (rule === undefined) return unreadable("doesn't say which rule it is of; --rules must name that one");
+  let review: Review;
+  try {
+    review = await reviewIn(entry, rule);
+  } catch (error) {
+    return unreadable(`is no case: ${sentenceOf(error)}`);
+  }
+  const cluster = terms.cluster ?? one.cluster;
+  // Whoever writes a case writes its settings, too.
+  const isWritten = one.rule === undefined;
+  const played: Played = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
+  const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(played)));
+  if (left === undefined || right === undefined) throw new Error("there are two sides");
+  const whole = { file, line, name: entry.name, rule, cluster, answers: [left, right] as [Answer, Answer] };
+  return { ...whole, ...compared(left, right) };
+};
+
+const compared = (left: Answer, right: Answer): { state: State; differs: Aspect[] } => {
+  if ("fault" in left || "fault" in right) return { state: "unplayed", differs: [] };
+  if ("made" in left && "made" in right) {
+    const differs = differing(left, right);
+    return { state: differs.length > 0 ? "differs" : "alike", differs };
+  }
+  return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
+};
+
+/** A recording has all of its request; what a written case leaves open, the rule says. */
+const reviewIn = async (entry: Case, rule: string): Promise<Review> => {
+  const { request } = entry;
+  if (request === undefined) return reviewOf(await listedAs(rule), entry);
+  const asked = requestOf({ ...entry, request });
+  return check({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request: asked });
+};
+
+let catalogue: Promise<Listed[]> | undefined;
+
+const listedAs = async (name: string): Promise<Listed> => {
+  catalogue ??= readCatalogue();
+  const found = (await catalogue).find((listed) => listed.name === name);
+  if (found) return found;
+  throw new Error(`there is no rule "${name}" here that would say what it leaves open of its request`);
+};

@@ -1,0 +1,52 @@
+import { type ChildProcess, execFile } from "node:child_process";
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** What a program came to. */
+export interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** A place for what is gone afterwards: files, and processes that must not outlive us. */
+export interface Scratch {
+  folder(): Promise<string>;
+  /** Ends it with us. */
+  mind(child: ChildProcess): void;
+  run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<Ended>;
+  /** At once, for it may be the last thing that is done. */
+  remove(): void;
+}
+
+export const openScratch = (): Scratch => {
+  const folders: string[] = [];
+  const children = new Set<ChildProcess>();
+  const mind = (child: ChildProcess) => {
+    children.add(child);
+    child.once("close", () => children.delete(child));
+  };
+  return {
+    folder: async () => {
+      const folder = await mkdtemp(join(tmpdir(), "postern-replay-"));
+      folders.push(folder);
+      return folder;
+    },
+    mind,
+    run: (program, words, place) =>
+      new Promise((resolve) => {
+        const child = execFile(program, words, { ...place, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
+          // One that didn't start has a text for a code.
+          const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
+          resolve({ code, stdout, stderr: stderr || (error?.message ?? "") });
+        });
+        mind(child);
+      }),
+    remove: () => {
+      for (const child of children) child.kill("SIGKILL");
+      for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+};

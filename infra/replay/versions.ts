@@ -1,0 +1,60 @@
+import { stat } from "node:fs/promises";
+import { isAbsolute, resolve } from "node:path";
+import type { Stage } from "../aws/stage.ts";
+import { Complaint } from "../complaint.ts";
+import { isBuilt, openBundles } from "./bundles.ts";
+import { buildCheckout, buildCommit, commitOf, isCheckout, namesInGit, root, type Wish } from "./checkouts.ts";
+import { openReleased } from "./released.ts";
+import type { Scratch } from "./scratch.ts";
+import { past, type Side, sideOf } from "./sides.ts";
+
+/** What is needed to come by a version. */
+export interface Means {
+  stage: Stage | undefined;
+  wish: Wish;
+  /** How long one review may take on this machine. */
+  milliseconds: number;
+  scratch: Scratch;
+  say(line: string): void;
+}
+
+const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
+
+/** The one that somebody means: what was recorded, the working tree, a release, a commit or a folder. */
+export const openSide = async (text: string, means: Means): Promise<Side> => {
+  if (text === "recorded") return past;
+  if (means.stage && isReleased(text)) return sideOf(await openReleased(means.stage, text));
+  const { wish, milliseconds, scratch, say } = means;
+  const bundles = async (folder: string) => sideOf(await openBundles(text, folder, milliseconds, scratch));
+  if (text === "working-tree") return bundles(await buildCheckout(root, text, wish, scratch, say));
+  // A postern.yaml that is named is the working tree's.
+  const own = { rules: wish.rules };
+  const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
+  const commit = isPath ? undefined : await commitOf(text, scratch);
+  if (commit !== undefined) return bundles(await buildCommit(commit, text, own, scratch, say));
+  const folder = resolve(text);
+  if (await isCheckout(folder)) return bundles(await buildCheckout(folder, text, own, scratch, say));
+  if (await isBuilt(folder)) return bundles(folder);
+  throw await unknown(text, folder, means);
+};
+
+const unknown = async (text: string, folder: string, { stage, scratch }: Means): Promise<Complaint> => {
+  const isThere = await stat(folder).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+  if (isThere)
+    return new Complaint(
+      `${text} is no version: the folder is neither a checkout of Postern nor what its build writes`,
+    );
+  if (!stage && isReleased(text)) return new Complaint(`${text} is a release of a stage; --stage must say of which`);
+  const names = await namesInGit(scratch);
+  const known = [
+    "recorded",
+    "working-tree",
+    ...(stage ? ["live or a release such as r7"] : []),
+    names.length > 0 ? `a commit (${names.join(", ")})` : "a commit, where there is git",
+    "a folder",
+  ];
+  return new Complaint(`there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}`);
+};

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { holder, secretIn } from "../../test/planted.ts";
+import type { Decision } from "../decide.ts";
+import { aws, get, http, https, list } from "../needs.ts";
+import { type Recorded, recorded } from "../recorded.ts";
+import type { KubernetesObject, Request } from "../review.ts";
+import { rule } from "../rule.ts";
+import { lineOf } from "./made.ts";
+import { recorder } from "./recorder.ts";
+import type { Recording } from "./recording.ts";
+
+/** Says all that it hears of, wherever a rule can say something. */
+const gossip = rule({
+  summary: "Tells everything.",
+  match: [],
+  settings: { any: null as unknown },
+  needs: { pod: get("pods"), secrets: list("secrets"), https: https(), http: http(), aws: aws("ec2:DescribeVolumes") },
+  async mutate(object: KubernetesObject, { request, settings, pod, secrets, https, http, aws }) {
+    const heard = [
+      await pod("one", "shop"),
+      await secrets("shop"),
+      await https({ url: "https://a.example/", method: "POST", headers: { a: told(object) }, body: told(object) }),
+      await http({ url: "http://a.example/", headers: { authorization: told(request.userInfo) } }),
+      await aws({ region: "eu-west-1", parameters: { a: told(object) } }),
+    ];
+    object.metadata = { ...object.metadata, annotations: { heard: told(heard) } };
+    return { warnings: [told(heard), told(settings)], audit: { request: told(request) } };
+  },
+});
+const told = (value: unknown): string => JSON.stringify(value) ?? "";
+
+const requestWith = (more: object): Request => ({
+  uid: "1",
+  kind: { group: "", version: "v1", kind: "Pod" },
+  resource: { group: "", version: "v1", resource: "pods" },
+  operation: "UPDATE",
+  namespace: "shop",
+  userInfo: { username: "jane" },
+  object: { apiVersion: "v1", kind: "Pod", metadata: { name: "web" } },
+  ...more,
+});
+
+const around = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
+const ear = { publicKeys: "", world: () => recorded({}), journal: () => {} };
+
+/** What is recorded when the gossip is asked of this, in a world that answers everything with that. */
+const lineWith = async (request: Request, settings: object, answer: unknown): Promise<string> => {
+  const lines: Promise<string>[] = [];
+  const { host, judge } = recorder(ear, (heard) => void lines.push(heard.line()));
+  const object = (kind: string) => ({
+    ...Object(answer),
+    apiVersion: "v1",
+    kind,
+    metadata: { name: "one", namespace: "shop" },
+  });
+  const asked = async () => ({ status: 200, body: told(answer) });
+  const world = {
+    ...recorded({}),
+    ...{ https: asked, http: asked, aws: asked },
+    get: async () => object("Pod"),
+    list: async () => [object("Secret")],
+  };
+  const made = (await judge(gossip, "mutate", request, { ...around, settings, world })) as Decision;
+  const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
+  host.journal({ ...report, request, refused: made.refused, operations: made.operations });
+  return lines[0] ?? assert.fail("nobody heard of it");
+};
+
+describe("a recording", () => {
+  it("has no byte of a secret, wherever it stood and whatever the rule made of it", () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), holder(secretIn(planted)))),
+        fc.constantFrom("object", "oldObject", "extra", "options", "settings", "answer"),
+        async ([planted, value], where) => {
+          const texts = [told(value)];
+          const request = requestWith({
+            ...(where === "object" && { object: { metadata: { name: "web" }, value } }),
+            ...(where === "oldObject" && { oldObject: { value } }),
+            ...(where === "extra" && { userInfo: { username: "jane", extra: { a: texts } } }),
+            ...(where === "options" && { options: { value } }),
+          });
+          const settings = where === "settings" ? { any: value } : { any: null };
+          const line = await lineWith(request, settings, where === "answer" ? { value } : { a: "b" });
+          for (const secret of [planted, Buffer.from(planted).toString("base64")])
+            assert.ok(!line.includes(secret), `${where}: ${line}`);
+        },
+      ),
+      { numRuns: 300 },
+    ));
+
+  it("answers a question that held a secret, whatever words it is asked in", async () => {
+    const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl";
+    const object = { metadata: { name: "web", annotations: { note: jwt } } };
+    const line = await lineWith(requestWith({ object }), { any: null }, { a: "b" });
+    const made: Recording = JSON.parse(line.slice(2));
+    const needs: Recorded = made.needs ?? {};
+    const answer = { status: 200, body: '{"a":"b"}' };
+    assert.deepEqual(needs.https, [{ url: "https://a.example/", method: "POST", answer }]);
+    assert.deepEqual(needs.http, [{ url: "http://a.example/", answer }]);
+    assert.deepEqual(needs.aws, [{ action: "ec2:DescribeVolumes", region: "eu-west-1", answer }]);
+    assert.ok(made.becomes);
+  });
+
+  it("is a line, whatever is in it, and a case as YAML has it", async () => {
+    const odd = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
+    const object = { metadata: { name: "web", annotations: { [odd]: odd, "<<": odd } } };
+    const line = await lineWith(requestWith({ object }), { any: odd }, { a: odd });
+    assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
+    const { parse } = await import("yaml");
+    assert.deepEqual(parse(line), [JSON.parse(line.slice(2))]);
+    assert.equal(JSON.parse(line.slice(2)).mutate.metadata.annotations[odd], odd);
+  });
+
+  it("is none of what can't be judged again", async () => {
+    let times = 0;
+    const moody = rule({
+      summary: "Fails at times.",
+      match: [],
+      validate() {
+        times += 1;
+        if (times > 1) throw new Error("not again");
+      },
+    });
+    moody.validate?.({}, {} as never);
+    const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
+    const judged = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
+    const origin = { rule: "moody", cluster: "prod", version: "1", at: "" };
+    await assert.rejects(
+      lineOf({ ...judged, circumstances: { ...around, settings: {} } }, origin),
+      /^Error: not again$/,
+    );
+  });
+});

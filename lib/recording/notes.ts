@@ -1,0 +1,173 @@
+import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served, World } from "../needs.ts";
+import { plural, type Read, type Recorded } from "../recorded.ts";
+import type { KubernetesObject, Status } from "../review.ts";
+
+type Present = NonNullable<Recorded["objects"]>[number];
+
+/** A world whose answers are noted, and what was noted: the answers that count, for a refusal is made twice. */
+export interface Noting {
+  world: World;
+  noted(): Recorded;
+}
+
+/** What one review asked of the world, and what it was answered. What failed is no answer. */
+export const noting = (world: World): Noting => {
+  let notes = book();
+  const noted = (inner: World): World => ({
+    get: async (kind, name, namespace, freshness) => {
+      const object = await inner.get(kind, name, namespace, freshness);
+      notes.reading(kind, { namespace, name });
+      if (object) notes.object(kind, object);
+      return object;
+    },
+    list: async (kind, namespace, freshness) => {
+      const objects = await inner.list(kind, namespace, freshness);
+      const { most = Number.POSITIVE_INFINITY, labels } = freshness ?? {};
+      // Where there were fewer, they were all.
+      notes.reading(kind, { namespace, most: objects.length < most ? undefined : most, labels });
+      for (const object of objects) notes.object(kind, object);
+      return objects;
+    },
+    create: async (kind, object) => {
+      const creation = await inner.create(kind, object);
+      notes.creation(kind, object, creation);
+      return creation;
+    },
+    may: async (access) => {
+      const permission = await inner.may(access);
+      notes.permission(access, permission);
+      return permission;
+    },
+    discover: async (groupVersion) => {
+      const served = await inner.discover(groupVersion);
+      notes.discovery.set(groupVersion, served);
+      return served;
+    },
+    https: async (request) => notes.answer("https", questionOf(request), await inner.https(request)),
+    http: async (request) => notes.answer("http", questionOf(request), await inner.http(request)),
+    aws: async (action, request) => notes.answer("aws", { action, ...request }, await inner.aws(action, request)),
+    cue: (source) => inner.cue(source),
+    ledger: (rule) => {
+      const ledger = inner.ledger(rule);
+      return {
+        change: async (key, change, terms) => {
+          // It is called again where somebody else's change came in between: the last one is what it was made from.
+          let before: unknown;
+          const made = await ledger.change(
+            key,
+            (kept: Parameters<typeof change>[0]) => {
+              before = kept;
+              return change(kept);
+            },
+            terms,
+          );
+          if (!notes.ledger.has(key)) notes.ledger.set(key, before);
+          return made;
+        },
+      };
+    },
+    count: (counts) => inner.count(counts),
+    ...(inner.anew && {
+      anew: () => {
+        const fresh = inner.anew?.();
+        if (fresh === undefined) return undefined;
+        notes = book();
+        return noted(fresh);
+      },
+    }),
+  });
+  return { world: noted(world), noted: () => notes.written() };
+};
+
+type Answered = { answer: HttpsResponse };
+
+/** What was noted since the last reading began, by the question. */
+const book = () => {
+  const objects = new Map<string, Present>();
+  const reads = new Map<string, Read>();
+  const created = new Set<string>();
+  const plurals = new Map<string, string>();
+  const refused = new Map<string, { resource: string; name: string; status: Status }>();
+  const may = new Map<string, [Access, Permission]>();
+  const discovery = new Map<string, Served[] | undefined>();
+  const answers = { https: new Map(), http: new Map(), aws: new Map<string, object & Answered>() };
+  const ledger = new Map<string, unknown>();
+
+  const placeOf = ({ group, resource }: Resource, { metadata = {} }: KubernetesObject) =>
+    JSON.stringify([group, resource, metadata.namespace, metadata.name]);
+  const note = (kind: Resource, object: KubernetesObject) => {
+    const { kind: name = "" } = object;
+    if (plural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
+    // Whoever answers with objects names them.
+    objects.set(placeOf(kind, object), object as Present);
+  };
+
+  return {
+    discovery,
+    ledger,
+    reading: ({ group, resource }: Resource, what: { [Key in keyof Read]?: Read[Key] | undefined }) => {
+      const question = JSON.stringify({ group, resource, ...what });
+      reads.set(question, JSON.parse(question));
+    },
+    object: (kind: Resource, object: KubernetesObject) => {
+      // What this review made was not there before it.
+      if (!created.has(placeOf(kind, object))) note(kind, object);
+    },
+    creation: (kind: Resource, object: KubernetesObject, creation: Awaited<ReturnType<World["create"]>>) => {
+      const { apiVersion, kind: of, metadata: { name = "", namespace } = {} } = object;
+      const place = placeOf(kind, object);
+      if (creation === "created") created.add(place);
+      else if (creation !== "exists") refused.set(place, { resource: kind.resource, name, status: creation.refused });
+      else if (!objects.has(place) && !created.has(place)) {
+        const metadata = { name, ...(namespace !== undefined && { namespace }) };
+        note(kind, { ...(apiVersion && { apiVersion }), ...(of && { kind: of }), metadata });
+      }
+    },
+    permission: (access: Access, permission: Permission) => void may.set(JSON.stringify(access), [access, permission]),
+    answer: (way: keyof typeof answers, question: object, answer: HttpsResponse) => {
+      answers[way].set(JSON.stringify(question), { ...question, answer });
+      return answer;
+    },
+    written: (): Recorded => {
+      const some = <T>(name: string, values: Iterable<T>) => {
+        const all = [...values];
+        return all.length > 0 && { [name]: all };
+      };
+      const told = <T>(entries: Map<string, T | undefined>) =>
+        Object.fromEntries(
+          [...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])),
+        );
+      return {
+        ...some("objects", objects.values()),
+        // None is a statement, too: whoever reads what this one didn't has no answer.
+        reads: [...reads.values()],
+        ...some("refused", refused.values()),
+        // A question that says less is answered by its own record, and not by one that says more.
+        ...some(
+          "may",
+          [...may.values()].sort(byExtent).map(([access, permission]) => ({ ...access, ...permission })),
+        ),
+        ...(discovery.size > 0 && { discovery: told(discovery) }),
+        ...some("https", answers.https.values()),
+        ...some("http", answers.http.values()),
+        ...some("aws", answers.aws.values()),
+        ...([...ledger.values()].some((value) => value !== undefined) && { ledger: told(ledger) }),
+        ...(plurals.size > 0 && { plurals: Object.fromEntries(plurals) }),
+      };
+    },
+  };
+};
+
+const byExtent = ([one]: [Access, Permission], [other]: [Access, Permission]) => extent(other) - extent(one);
+const extent = (access: Access) => Object.values(access).filter((value) => value !== undefined).length;
+
+/** What tells one request from another; the rest is about how it is made. */
+const questionOf = ({ url, method, headers, body }: HttpsRequest) => {
+  return {
+    url,
+    ...(method !== undefined && { method }),
+    ...(headers && { headers }),
+    // What is no text can't be looked into.
+    ...(typeof body === "string" && { body }),
+  };
+};

@@ -1,0 +1,201 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { holder, secretIn } from "../../test/planted.ts";
+import { redacted } from "./redacted.ts";
+
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+const jwt = `${base64('{"alg":"RS256"}').replace(/=+$/, "")}.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl`;
+const pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----";
+const manifest = { apiVersion: "v1", kind: "Secret", metadata: { name: "db" }, data: { user: base64("jane") } };
+const docker = (auths: object) => base64(JSON.stringify({ auths }));
+
+const table: [string, unknown, unknown][] = [
+  ["a Secret's data, by its keys", manifest, { ...manifest, data: { user: "cmVkYWN0ZWQ=" } }],
+  [
+    "what is written as text",
+    { kind: "Secret", stringData: { a: "b", empty: "" } },
+    { kind: "Secret", stringData: { a: "redacted", empty: "" } },
+  ],
+  [
+    "who logs in to a registry, not the registry",
+    { kind: "Secret", data: { ".dockerconfigjson": docker({ "ghcr.io": { username: "jane", password: "p" } }) } },
+    { kind: "Secret", data: { ".dockerconfigjson": docker({ "ghcr.io": { auth: base64("redacted:redacted") } }) } },
+  ],
+  [
+    "a Secret in what was applied last",
+    { metadata: { annotations: { "kubectl.kubernetes.io/last-applied-configuration": JSON.stringify(manifest) } } },
+    {
+      metadata: {
+        annotations: {
+          "kubectl.kubernetes.io/last-applied-configuration": JSON.stringify({
+            ...manifest,
+            data: { user: "cmVkYWN0ZWQ=" },
+          }),
+        },
+      },
+    },
+  ],
+  [
+    "Secrets in a List",
+    { kind: "List", items: [manifest] },
+    { kind: "List", items: [{ ...manifest, data: { user: "cmVkYWN0ZWQ=" } }] },
+  ],
+  [
+    "Secrets whose list says what they are",
+    { kind: "SecretList", items: [{ data: { a: "Yg==" } }] },
+    { kind: "SecretList", items: [{ data: { a: "cmVkYWN0ZWQ=" } }] },
+  ],
+  [
+    "a Secret's manifest in a text",
+    { data: { "a.yaml": "apiVersion: v1\nkind: Secret\ndata:\n  a: Yg==\n" } },
+    { data: { "a.yaml": "redacted" } },
+  ],
+  ["a Secret's manifest among words", `he wrote ${JSON.stringify(manifest)} there`, "redacted"],
+  ["a text of JSON in one", JSON.stringify(JSON.stringify({ token: "a" })), JSON.stringify('{"token":"redacted"}')],
+  [
+    "a TokenReview's token",
+    { kind: "TokenReview", spec: { token: "abc", audiences: ["a"] } },
+    { kind: "TokenReview", spec: { token: "redacted", audiences: ["a"] } },
+  ],
+  [
+    "a TokenRequest's",
+    { kind: "TokenRequest", status: { token: "abc" } },
+    { kind: "TokenRequest", status: { token: "redacted" } },
+  ],
+  [
+    "headers by name",
+    { headers: { Authorization: "Basic abc", cookie: ["a", "b"], "X-Api-Key": "k", accept: "text/plain" } },
+    {
+      headers: {
+        Authorization: "redacted",
+        cookie: ["redacted", "redacted"],
+        "X-Api-Key": "redacted",
+        accept: "text/plain",
+      },
+    },
+  ],
+  ["what bears a token", "Authorization was Bearer abc.def, it said", "Authorization was Bearer redacted, it said"],
+  ["a JWT in any text", `he sent ${jwt} twice`, "he sent redacted twice"],
+  ["a JWT right behind a word", `token_${jwt}`, "token_redacted"],
+  ["a name with dots stays", "registry.example.com/eyJ/a.b.c:1.2", "registry.example.com/eyJ/a.b.c:1.2"],
+  ["an image's tag stays", "example.com/vault-token:1.2", "example.com/vault-token:1.2"],
+  ["a private key in PEM", `a ${pem} b`, "a -----BEGIN PRIVATE KEY-----\nredacted\n-----END PRIVATE KEY----- b"],
+  [
+    "a private key that was cut off",
+    "-----BEGIN PRIVATE KEY-----\nMIIEow",
+    "-----BEGIN PRIVATE KEY-----\nredacted\n-----END PRIVATE KEY-----",
+  ],
+  ["a private key in base64", base64(pem), "cmVkYWN0ZWQ="],
+  ["a certificate stays", base64("-----BEGIN CERTIFICATE-----\nMIIC\n"), base64("-----BEGIN CERTIFICATE-----\nMIIC\n")],
+  [
+    "a kubeconfig's key",
+    "users:\n- user:\n    client-certificate-data: abc\n    client-key-data: ZGVm\n",
+    "users:\n- user:\n    client-certificate-data: abc\n    client-key-data: redacted\n",
+  ],
+  ["a password over several lines", "password: |\n  one\n  two\nname: a\n", "password: redacted\nname: a\n"],
+  ["a password in quotes", 'password: "one two"', "password: redacted"],
+  ["an argument", "--token=abc --verbose", "--token=redacted --verbose"],
+  ["a form", "grant_type=a&client_secret=b&scope=c", "grant_type=a&client_secret=redacted&scope=c"],
+  [
+    "a body's members",
+    '{"token":"a","secret":"b","clientSecret":"c","name":"d"}',
+    '{"token":"redacted","secret":"redacted","clientSecret":"redacted","name":"d"}',
+  ],
+  ["who an address names", "https://jane:pass@example.com/a", "https://redacted@example.com/a"],
+  [
+    "a variable",
+    {
+      env: [
+        { name: "DB_PASSWORD", value: "a" },
+        { name: "HOME", value: "/" },
+      ],
+    },
+    {
+      env: [
+        { name: "DB_PASSWORD", value: "redacted" },
+        { name: "HOME", value: "/" },
+      ],
+    },
+  ],
+  [
+    "where a Secret is, stays",
+    { secretName: "db", bearer: { secret: "place", region: "eu-west-1" }, imagePullSecrets: [{ name: "a" }] },
+    { secretName: "db", bearer: { secret: "place", region: "eu-west-1" }, imagePullSecrets: [{ name: "a" }] },
+  ],
+  [
+    "what is no text, stays",
+    { automountServiceAccountToken: false, token: null },
+    { automountServiceAccountToken: false, token: null },
+  ],
+  ["JSON in a text as it was written, where nothing must go", '{ "a": 1.0 }', '{ "a": 1.0 }'],
+];
+
+describe("what nobody may read", () => {
+  for (const [what, given, expected] of table) it(`goes: ${what}`, () => assert.deepEqual(redacted(given), expected));
+
+  it("is found in a Secret whose kind only the request says", () => {
+    assert.deepEqual(redacted({ mutate: { data: { a: "Yg==" } } }, true), { mutate: { data: { a: "cmVkYWN0ZWQ=" } } });
+  });
+
+  it("leaves keys of every name alone, and prototypes", () => {
+    const given = JSON.parse(
+      '{"__proto__":{"password":"a"},"constructor":{"token":"b"},"kind":"Secret","data":{"__proto__":"c"}}',
+    );
+    const made = redacted(given);
+    assert.equal(
+      JSON.stringify(made),
+      '{"__proto__":{"password":"redacted"},"constructor":{"token":"redacted"},"kind":"Secret","data":{"__proto__":"cmVkYWN0ZWQ="}}',
+    );
+    assert.equal(Object.getPrototypeOf(made), Object.prototype);
+  });
+
+  it("is not looked for where there is too much, or too deep", () => {
+    const deep = `${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`;
+    const inTexts = Array.from({ length: 12 }).reduce<unknown>((inner) => JSON.stringify({ a: inner }), "x");
+    assert.equal(redacted(deep), undefined);
+    assert.equal(redacted(JSON.parse(deep)), undefined);
+    assert.equal(redacted(inTexts), inTexts);
+    assert.equal(redacted(Array.from({ length: 30_000 }).fill("x".repeat(100))), undefined);
+  });
+
+  it("is found in no more steps than a text is long", () => {
+    for (const part of [
+      "eyJ",
+      "eyJ.",
+      "://",
+      "password",
+      "token=",
+      "Bearer ",
+      "-----BEGIN ",
+      "LS0tLS1CRUdJTi",
+      "kind: ",
+      "a",
+      " ",
+      "\n ",
+      "password: |\n ",
+    ])
+      redacted(part.repeat(Math.floor(500_000 / part.length)));
+  });
+
+  it("is the same once it is gone", () =>
+    fc.assert(
+      fc.property(holder(fc.string()), (value) => {
+        const once = redacted(value);
+        assert.deepEqual(redacted(once), once);
+      }),
+    ));
+
+  it("survives nowhere", () =>
+    fc.assert(
+      fc.property(
+        fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), holder(secretIn(planted)))),
+        ([planted, value]) => {
+          const [bare, packed] = [planted, base64(planted)];
+          const text = JSON.stringify(redacted(value));
+          assert.ok(!text.includes(bare) && !text.includes(packed), text);
+        },
+      ),
+      { numRuns: 500 },
+    ));
+});

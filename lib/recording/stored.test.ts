@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import { signing } from "../../test/signing.ts";
+import { endpoint, type Host } from "../endpoint.ts";
+import { type GroupShare, group } from "../group.ts";
+import { get } from "../needs.ts";
+import { recorded } from "../recorded.ts";
+import type { KubernetesObject } from "../review.ts";
+import { rule } from "../rule.ts";
+import { type Place, stored } from "./stored.ts";
+
+const signer = signing(1);
+const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+const labels = rule({
+  summary: "Labels.",
+  match,
+  mutate(object: KubernetesObject) {
+    if (object.metadata?.name === "broken") throw new Error("broken");
+    object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, a: "b" } };
+  },
+});
+const reads = rule({
+  summary: "Looks for what the object is called.",
+  match,
+  needs: { pod: get("pods") },
+  async mutate(object: KubernetesObject, { pod }) {
+    if (object.metadata?.name === "lost") throw new Error("lost");
+    return (await pod(object.metadata?.name ?? "", "shop")) ? "it is there" : undefined;
+  },
+});
+const everywhere = { bucket: "reviews", prefix: "a/", share: 1 };
+
+interface Wish {
+  uid?: string;
+  name?: string;
+  dryRun?: boolean;
+  annotations?: Record<string, string>;
+}
+
+const reviewOf = ({ uid = "1-2", name = "web", dryRun = false, annotations = {} }: Wish) => ({
+  kind: "AdmissionReview",
+  apiVersion: "admission.k8s.io/v1",
+  request: {
+    uid,
+    kind: { group: "", version: "v1", kind: "Pod" },
+    resource: { group: "", version: "v1", resource: "pods" },
+    namespace: "shop",
+    operation: "CREATE",
+    userInfo: { username: "jane" },
+    object: { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", annotations } },
+    dryRun,
+  },
+});
+
+const eventOf = (path: string, wish: Wish) => ({
+  version: "2.0",
+  rawPath: `/${signer.segment("prod")}/${path}`,
+  headers: { "content-type": "application/json" },
+  requestContext: { http: { method: "POST" } },
+  body: JSON.stringify(reviewOf(wish)),
+});
+
+const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "there", namespace: "shop" } };
+const host: Host = {
+  publicKeys: signer.publicKey,
+  world: () => recorded({ objects: [pod] }),
+  journal: () => {},
+};
+
+/** What is kept of these events, by name. */
+const keeping = async (events: object[], place: Place = everywhere) => {
+  const kept = new Map<string, unknown>();
+  const put = async (bucket: string, key: string, body: string) => {
+    assert.equal(bucket, "reviews");
+    kept.set(key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"), JSON.parse(body.slice(2)));
+  };
+  const member = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
+  const settings = { labels: member("enforce"), reads: { ...member("warn"), failsOpen: false } };
+  const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
+  const share: GroupShare = { rule: "both", clusters, alone: settings };
+  const places = { prod: { labels: place, reads: place } };
+  const handler = stored(places, host, (host, judge) => group({ labels, reads }, share, host, judge), put);
+  const answers: unknown[] = [];
+  for (const event of events) answers.push(await handler(event, {} as Context));
+  return { kept, answers };
+};
+
+describe("a function that records", () => {
+  it("keeps a review of a group for each member, as that has judged it", async () => {
+    const { kept } = await keeping([eventOf("both/mutate", { name: "there" })]);
+    assert.deepEqual([...kept.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
+    const [first, second] = [...kept.values()].map(Object);
+    assert.deepEqual([first.becomes.metadata.labels, first.needs], [{ a: "b" }, undefined]);
+    assert.deepEqual([second.mutate.metadata.labels, second.refused], [{ a: "b" }, "it is there"]);
+    const looked = [{ group: "", resource: "pods", namespace: "shop", name: "there" }];
+    assert.deepEqual([second.needs, second.recorded.rule], [{ objects: [pod], reads: looked }, "reads"]);
+  });
+
+  it("keeps none of a dry run, a failure, a direct invocation, or who has no key", async () => {
+    const [dry, bad] = [eventOf("both/mutate", { dryRun: true }), eventOf("both/mutate", {})];
+    const direct = { phase: "mutate", cluster: "prod", review: reviewOf({}) };
+    const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
+    assert.equal((await keeping(events)).kept.size, 0);
+    const [failed] = (await keeping([eventOf("both/mutate", { name: "lost" })])).answers;
+    assert.equal(Object(failed).statusCode, 500);
+    assert.equal((await keeping([eventOf("both/mutate", { name: "lost" })])).kept.size, 0);
+    const partly = await keeping([eventOf("both/mutate", { name: "broken" })]);
+    assert.deepEqual([...partly.kept.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
+  });
+
+  it("keeps a share of the reviews, and of each rule the same", async () => {
+    const events = Array.from({ length: 400 }, (_, index) => eventOf("both/mutate", { uid: `review-${index}` }));
+    const some = [...(await keeping(events, { ...everywhere, share: 0.1 })).kept.keys()];
+    const more = [...(await keeping(events, { ...everywhere, share: 0.3 })).kept.keys()];
+    assert.ok(some.length > 2 * 20 && some.length < 2 * 60, `${some.length}`);
+    assert.ok(some.every((key) => more.includes(key)));
+    const of = (rule: string) =>
+      some.filter((key) => key.includes(`/${rule}/`)).map((key) => /review-\d+/.exec(key)?.[0]);
+    assert.deepEqual(of("labels"), of("reads"));
+  });
+
+  it("gives no object a name that a caller chose", async () => {
+    const { kept } = await keeping(
+      ["../../x", "a b", "é", "x".repeat(65)].map((uid) => eventOf("both/mutate", { uid })),
+    );
+    for (const key of kept.keys()) assert.match(key, /^a\/prod\/(labels|reads)\/DAY\/TIME-[0-9a-f]{64}(-1)?\.yaml$/);
+    assert.equal(kept.size, 8);
+  });
+
+  it("says where the answer was another than the one that is kept", async () => {
+    const secretive = rule({
+      summary: "Refuses one token.",
+      match,
+      validate: ({ metadata }: KubernetesObject) =>
+        metadata?.annotations?.token === "abc" ? "it has that token" : undefined,
+    });
+    const kept: Record<string, unknown>[] = [];
+    const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
+    const share = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
+    const places = { prod: { labels: everywhere } };
+    const handler = stored(places, host, (host, judge) => endpoint(secretive, share, host, judge), put);
+    for (const token of ["abc", "def"])
+      await handler(eventOf("labels/validate", { annotations: { token } }), {} as Context);
+    assert.deepEqual(
+      kept.map(({ admitted, refused, recorded }) => [admitted, refused, Object(recorded).redacted]),
+      [
+        [true, undefined, true],
+        [true, undefined, undefined],
+      ],
+    );
+    assert.ok(!JSON.stringify(kept).includes("abc"));
+  });
+});

@@ -1,0 +1,106 @@
+import { createHash } from "node:crypto";
+import type { Context } from "aws-lambda";
+import { ourIdentity } from "../cluster/credentials.ts";
+import { before, exchange } from "../cluster/exchange.ts";
+import { signed } from "../cluster/signature.ts";
+import type { decide } from "../decide.ts";
+import type { Host } from "../endpoint.ts";
+import { read } from "../event.ts";
+import { timeLeft } from "../needs.ts";
+import { print } from "../print.ts";
+import { type Heard, recorder } from "./recorder.ts";
+
+/** A bucket, what its objects' names begin with, and which part of the reviews is kept. */
+export interface Place {
+  bucket: string;
+  prefix: string;
+  share: number;
+}
+
+/** By cluster and rule. */
+export type Places = Record<string, Record<string, Place>>;
+
+type Handler = (event: unknown, context: Context) => Promise<unknown>;
+
+/** How long an answer waits at most until its review is kept, in milliseconds. */
+const longestWait = 500;
+
+/**
+ * A handler that keeps reviews where `places` says, one object each, before it answers: Lambda may freeze us after that.
+ * Whatever goes wrong is a line in the log; the answer is the same. On a dry run nothing is kept, for that is a side effect.
+ */
+export const stored = (
+  places: Places,
+  host: Host,
+  make: (host: Host, judge: typeof decide) => Handler,
+  put = putObject,
+): Handler => {
+  let heard: Heard[] = [];
+  const { host: around, judge } = recorder(host, (one) => void heard.push(one));
+  const handler = make(around, judge);
+  return async (event, context) => {
+    // Lambda hands us one review at a time.
+    heard = [];
+    const answer = await handler(event, context);
+    const kept = heard.flatMap((one, index) => {
+      const place = placeOf(places, one);
+      return place ? [{ one, place, index }] : [];
+    });
+    if (kept.length === 0) return answer;
+    const deadline = Date.now() + Math.min(longestWait, timeLeft(read(event), context));
+    await Promise.all(
+      kept.map(({ one, place, index }) => keep(one, place, index, deadline, put).catch((error) => tell(one, error))),
+    );
+    return answer;
+  };
+};
+
+const placeOf = (places: Places, { origin: { cluster, rule }, request }: Heard): Place | undefined => {
+  const rules = Object.hasOwn(places, cluster) ? places[cluster] : undefined;
+  const place = rules && Object.hasOwn(rules, rule) ? rules[rule] : undefined;
+  return place && request.dryRun !== true && fraction(request.uid) < place.share ? place : undefined;
+};
+
+/** From 0 to 1, the same for the same review: of a group, all members keep it or none. */
+const fraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
+
+const keep = async (
+  one: Heard,
+  { bucket, prefix }: Place,
+  index: number,
+  deadline: number,
+  put: typeof putObject,
+): Promise<void> => {
+  const { cluster, rule, at } = one.origin;
+  const { uid } = one.request;
+  // The API server's own has this form; whatever else comes is nobody's name.
+  const name = /^[A-Za-z0-9-]{1,64}$/.test(uid) ? uid : createHash("sha256").update(uid).digest("hex");
+  const time = `${at.slice(0, 10)}/${at.slice(11, 23).replaceAll(":", "-")}`;
+  const key = `${prefix}${cluster}/${rule}/${time}-${name}${index > 0 ? `-${index}` : ""}.yaml`;
+  await put(bucket, key, await before(deadline, one.line()), deadline);
+};
+
+const tell = ({ origin: { cluster, rule }, request: { uid } }: Heard, error: unknown) => {
+  const why = error instanceof Error ? error.message : String(error);
+  print(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid, unrecorded: why })}\n`);
+};
+
+/** One object, written as the function's own role. The address is AWS's usual one, or the environment's. */
+const putObject = async (bucket: string, key: string, body: string, deadline: number): Promise<void> => {
+  const { AWS_REGION: region = "", AWS_ENDPOINT_URL_S3: address } = process.env;
+  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
+  const { origin, host } = new URL(address ?? `https://s3.${region}.${domain}`);
+  const path = `/${bucket}/${key.split("/").map(encodeURIComponent).join("/")}`;
+  const request = {
+    ...{ method: "PUT", host, path, service: "s3", region, body },
+    headers: {
+      "content-type": "application/yaml",
+      "x-amz-content-sha256": createHash("sha256").update(body).digest("hex"),
+    },
+  };
+  const headers = signed(request, ourIdentity(), new Date());
+  const { status, body: said } = await exchange(`${origin}${path}`, { method: "PUT", headers }, body, deadline);
+  if (status === 200) return;
+  const [, code] = /<Code>(\w{1,60})<\/Code>/.exec(said) ?? [];
+  throw new Error(`s3 answers ${status}${code === undefined ? "" : `, ${code}`}`);
+};

@@ -1,0 +1,86 @@
+/** What stands in a secret's place; in base64 it is the same word. */
+export const word = "redacted";
+
+/** Names whose value is a secret wherever they stand: in an object, in a text, among headers and parameters. */
+const names = [
+  ...["token", "passw(?:or)?d", "passphrase", "passcode", "pwd", "(?<![a-z])pass", "credentials?"],
+  ...["(?:access|account|api|auth|encryption|hmac|master|private|secret|signing|ssh|storage)[-_]?key"],
+  ...["(?:app|client|consumer|hmac|oauth|session|shared|signing|webhook)[-_]?secret", "secret[-_]?(?:string|binary)"],
+  ...["client-key-data", "authorization", "cookie", "x-amz-signature"],
+].join("|");
+/** Of a file as well: a key, or a store of them. */
+const secretName = new RegExp(`(?:${names}|\\.(?:key|jks|p12|pfx)|^id_(?:rsa|dsa|ecdsa|ed25519))$`, "i");
+/** Of variables in an environment, whose names say more. */
+const secretVariable = /pass|pwd|token|secret|credential|(?:^|_)auth$|_?key$|api_?key|private_?key|access_?key/i;
+
+/** Whether what has this name is a secret. */
+export const isSecretName = (name: string): boolean => secretName.test(name);
+
+/** Whether a variable of this name, in an environment, or a header holds a secret. */
+export const isSecretVariable = (name: string): boolean => secretVariable.test(name) || secretName.test(name);
+
+/** Whether this is an option whose value, a secret, is the next argument. */
+export const isSecretOption = (argument: string): boolean => option.test(argument);
+
+/** Whether a Secret of this type is meant, though nothing says that it is one: a template of Secrets. */
+export const isSecretType = (type: string): boolean => /^(?:Opaque$|kubernetes\.io\/|helm\.sh\/release)/.test(type);
+
+// Each begins with a text of its own, and reads on from there without looking back: a text may be as long as a review.
+const privateKey =
+  /-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|$)/g;
+const packed = /LS0tLS1CRUdJTi[\w+/=-]*/g;
+const bearer = /\b(bearer(?:[ \t]{1,8}|%20|\+))[^\s"'\\,]+/gi;
+const userInAddress = /:\/\/[^\s/"'\\]+@/g;
+const signature = /([?&](?:sig|signature|key|code)=)[^\s"'\\&]+/gi;
+/** Tokens whose first letters say whose they are: GitHub's, GitLab's, Slack's, Stripe's, Google's, npm's and Vault's. */
+const issued = /(?:gh[opsru]_|github_pat_|glpat-|xox[abeoprs]-|[rs]k_live_|AIza|npm_|hvs\.)[\w-]{16,}/g;
+/** As JSON, YAML, a shell or a form says it: a colon alone stands before an image's tag, too. */
+const sign = `(?:["'\\\\]{1,4}[ \\t]{0,8}:|[ \\t]{0,8}:(?=[ \\t])|["'\\\\]{0,4}[ \\t]{0,8}=)[ \\t]{0,8}`;
+/** In quotes, on the lines below, or one word. */
+const given = [
+  `"(?:[^"\\\\\\n]|\\\\.){0,4096}"|'(?:[^'\\n]|''){0,4096}'`,
+  "[|>][-+\\d]{0,3}[ \\t]{0,8}(?:\\n[ \\t]+[^\\n]*)+",
+  `["'\\\\]{0,4}(?:(?:basic|bearer)[ \\t]{1,8})?[^\\s"'\\\\&,;{}[\\]]+`,
+].join("|");
+const assigned = new RegExp(`((?:${names})${sign})(?:${given})`, "gi");
+/** As YAML has it, in several words to the end of the line. */
+const inWords = new RegExp(
+  `^([ \\t]*(?:-[ \\t]+)?[\\w.-]*(?:${names})[ \\t]*:[ \\t]+)[^\\s"'|>&*!{[\\\\#][^\\n]*`,
+  "gim",
+);
+const option = new RegExp(`^--?[\\w.-]*(?:${names})$`, "i");
+const following = new RegExp(`(--[\\w.-]*(?:${names})[ \\t]+)(?:${given})`, "gi");
+const element = new RegExp(`((?:${names})>)[^<\\n]+(?=</)`, "gi");
+const dotted = /[\w.-]+/g;
+/** As YAML, or as JSON with something around it. */
+const manifest = /\bkind["'\\]{0,8}[ \t]{0,8}:[ \t]{0,8}["'\\]{0,8}Secret(?:List)?(?=["'\\\s,}]|$)/;
+
+/** A text without the secrets that have a shape of their own, wherever in it they stand. */
+export const withoutShapes = (text: string): string =>
+  manifest.test(text)
+    ? word
+    : text
+        .replace(privateKey, `-----BEGIN PRIVATE KEY-----\n${word}\n-----END PRIVATE KEY-----`)
+        .replace(packed, (found) => (Buffer.from(found, "base64").includes("PRIVATE KEY") ? encoded : found))
+        .replace(inWords, `$1${word}`)
+        .replace(assigned, `$1${word}`)
+        .replace(following, `$1${word}`)
+        .replace(element, `$1${word}`)
+        .replace(signature, `$1${word}`)
+        .replace(issued, word)
+        .replace(bearer, `$1${word}`)
+        .replace(userInAddress, `://${word}@`)
+        .replace(dotted, withoutTokens);
+
+/** In base64, as a Secret holds it. */
+export const encoded = Buffer.from(word).toString("base64");
+
+/** A JWT is three parts or more with dots between, the first of which begins as `{"` does in base64. */
+const withoutTokens = (found: string): string => {
+  const begin = found.indexOf("eyJ");
+  if (begin === -1) return found;
+  const [, second] = found.slice(begin).split(".", 3);
+  return second !== undefined && found.indexOf(".", found.indexOf(".", begin) + 1) !== -1
+    ? found.slice(0, begin) + word
+    : found;
+};

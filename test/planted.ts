@@ -1,0 +1,40 @@
+import fc from "fast-check";
+
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+const docker = (auths: object) => base64(JSON.stringify({ auths }));
+
+/** Every form in which somebody may have written a secret. */
+export const secretIn = (planted: string) =>
+  fc.constantFrom<unknown>(
+    { kind: "Secret", data: { a: base64(planted), ".dockerconfigjson": docker({ "a.b": { password: planted } }) } },
+    { kind: "Secret", stringData: { a: planted, ".dockercfg": JSON.stringify({ "a.b": { auth: planted } }) } },
+    { kind: "Secret", data: { ".dockerconfigjson": base64(`broken ${planted}`), deeper: { a: planted } } },
+    { kind: "Secret", data: [planted] },
+    { kind: "SecretList", items: [{ data: { a: base64(planted) } }] },
+    { spec: { token: planted } },
+    { status: { token: planted } },
+    { headers: { authorization: `Bearer ${planted}`, "x-api-key": [planted], "Set-Cookie": planted } },
+    { env: [{ name: "ACCESS_TOKEN", value: planted }] },
+    `Bearer ${planted}`,
+    `authorization: Basic ${planted}`,
+    `eyJhbGciOiJub25lIn0.${planted}.x`,
+    `-----BEGIN EC PRIVATE KEY-----\n${planted}\n-----END EC PRIVATE KEY-----`,
+    `client-key-data: ${planted}`,
+    `- name: a\n  password: >-\n    b\n    ${planted}\n`,
+    `kind: Secret\nstringData:\n  a: ${planted}\n`,
+    JSON.stringify({ body: { client_secret: planted, secret: planted } }),
+    `https://a:${planted}@b.c/?token=${planted}&d=e`,
+  );
+
+/** Wherever it may stand: deep in an object, in a list, in a text of JSON. */
+export const holder = (secret: fc.Arbitrary<unknown>) =>
+  fc
+    .tuple(secret, fc.array(fc.constantFrom("in", "list", "text", "annotation"), { maxLength: 5 }))
+    .map(([value, ways]) =>
+      ways.reduce<unknown>((inner, way) => {
+        if (way === "list") return [inner, "beside"];
+        if (way === "text") return JSON.stringify({ inner });
+        if (way === "annotation") return { metadata: { annotations: { a: JSON.stringify({ inner }), b: "c" } } };
+        return { object: { in: inner } };
+      }, value),
+    );
