@@ -61,6 +61,20 @@ const unknown =
   "what the ServiceAccount default of a namespace holds, which controllers make, isn't known here; it is taken for one that holds nothing";
 
 describe("what check takes to be there", () => {
+  it("are namespaces that nobody described, which is said once of them all", async () => {
+    const pods = (count: number) => Array.from({ length: count }, (_, number) => pod(`p${number}`, {}, `n${number}`));
+    const notes = async (count: number, state?: object[]) =>
+      (await checked("always-pull-images:", pods(count), state && { state })).notes;
+    assert.deepEqual(await notes(2), [
+      "namespaces n0, n1 aren't among the manifests; they are taken for there, without labels of their own",
+    ]);
+    assert.deepEqual(await notes(7), [
+      "namespaces n0, n1, n2, n3, n4 and 2 more aren't among the manifests; they are taken for there, without labels of their own",
+    ]);
+    assert.deepEqual(await notes(2, [named("Namespace", "n0")]), [
+      "namespace n1 is neither in --state nor among the manifests",
+    ]);
+  });
   it("is a service account in every namespace, of which nothing else is known, and that is said once", async () => {
     const pods = [pod("a"), pod("b", {}, "shop"), pod("c", {}, "new"), pod("d", { serviceAccountName: "other" })];
     const { verdicts, notes } = await checked("service-account:", [...pods, named("Namespace", "new")]);

@@ -11,7 +11,7 @@ import { type Existing, openExisting } from "./existing.ts";
 import { hooked } from "./hooked.ts";
 import { readInput } from "./input.ts";
 import { type Judged, judgeAll, keyOf } from "./judge.ts";
-import { remarksOn } from "./remarks.ts";
+import { missingNamespaces, remarksOn } from "./remarks.ts";
 import { type Asking, isReview, received } from "./requests.ts";
 import { openRules, type Rules } from "./rules.ts";
 import { own } from "./values.ts";
@@ -94,19 +94,25 @@ export const openCheck = async (setup: Setup): Promise<Check> => {
   const rules = await openRules(catalogue, cluster, setup.harden, existing.world, coming);
   for (const one of rules.notes) note(one);
   const court = hooked(rules, foreign, cluster[0], hosts);
+  const missing = new Set<string>();
+  const isKnown = state.length > 0;
   const judged = judgeAll(manifests, {
     ...{ ...court, kinds, existing, asking: { ...asking, operation: setup.operation } },
-    ...{ old: wholeOf(before, kinds, asking), alsoPods: setup.alsoPods, isWorldKnown: state.length > 0 },
+    ...{ old: wholeOf(before, kinds, asking), alsoPods: setup.alsoPods, isWorldKnown: isKnown },
     moreOf: "that may be among the manifests or in --state",
-    note,
+    missing: (namespace) => void missing.add(namespace),
   });
-  const isKnown = state.length > 0;
-  return { faults, notes, judged: isKnown ? judged : endingWith(judged, () => curious(rules).map(note)) };
+  const end = () => [...missingNamespaces(missing, isKnown), ...(isKnown ? [] : curious(rules))].map(note);
+  return { faults, notes, judged: endingWith(judged, end) };
 };
 
+/** Also where nobody wants to hear the rest. */
 const endingWith = async function* <T>(all: AsyncGenerator<T>, end: () => void): AsyncGenerator<T> {
-  yield* all;
-  end();
+  try {
+    yield* all;
+  } finally {
+    end();
+  }
 };
 
 /** Whose verdicts rest on what nobody told. */

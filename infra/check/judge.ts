@@ -48,7 +48,8 @@ export interface Court {
   isWorldKnown: boolean;
   /** Where more could be known of namespaces. */
   moreOf: string;
-  note(sentence: string): void;
+  /** Hears of a namespace that nobody described. */
+  missing(namespace: string): void;
 }
 
 /** What tells an object from all others. */
@@ -195,15 +196,12 @@ const namespaces = { group: "", resource: "namespaces" };
 
 /** Of a namespace that nobody described nothing is known but its name; says whether it is such a one. */
 const assumeNamespace = ({ namespace, resource, operation }: Attributes, court: Court): boolean => {
-  const { existing, isWorldKnown, note } = court;
+  const { existing, isWorldKnown, missing } = court;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
   if (!namespace || isItself) return false;
   const found = existing.find(namespaces, namespace);
-  if (found === undefined && isWorldKnown) note(`namespace ${namespace} is neither in --state nor among the manifests`);
+  if (found === undefined) missing(namespace);
   if (found !== undefined || isWorldKnown) return found !== undefined && bare.has(found);
-  note(
-    `namespace ${namespace} isn't among the manifests; it is taken for one that is there, without labels of its own`,
-  );
   const labels = { "kubernetes.io/metadata.name": namespace };
   const assumed = {
     apiVersion: "v1",

@@ -33,6 +33,23 @@ export const remarksOn = (
   return [...few(again), ...few(strange)];
 };
 
+/** Of namespaces that objects name, and nobody described. */
+export const missingNamespaces = (names: ReadonlySet<string>, isWorldKnown: boolean): string[] => {
+  if (names.size === 0) return [];
+  const [all, more] = [[...names].sort(), names.size - most];
+  const isOne = all.length === 1;
+  const said = more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
+  const who = `${isOne ? "namespace" : "namespaces"} ${said}`;
+  if (isWorldKnown) return [`${who} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
+  return [
+    `${who} ${isOne ? "isn't" : "aren't"} among the manifests; ${
+      isOne
+        ? "it is taken for one that is there, without labels of its"
+        : "they are taken for there, without labels of their"
+    } own`,
+  ];
+};
+
 /** A second overlay repeats everything that is in the first. */
 const most = 5;
 

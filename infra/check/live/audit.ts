@@ -73,7 +73,7 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
     ...{ asking: { operation, user, namespace: "" }, isWorldKnown: false },
     moreOf: "who may read namespaces can tell",
     // Whoever asks for a namespace says what is to be said of it.
-    note: () => {},
+    missing: () => {},
   };
   const note = (sentence: string) => void notes.add(sentence);
   const jury = openJury({ court, namespaces, operation, user, alsoPods: setup.alsoPods, note });
