@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { clean } from "./shown.ts";
 
 /** An option of a verb: what parseArgs wants to know, and what `--help` says. */
 export type Option = ParseArgsOptionDescriptor & {
@@ -40,12 +41,15 @@ const folder = new URL("commands/", import.meta.url);
 
 /** Runs `postern VERB …` and ends the process with its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
 export const main = async (words: string[]): Promise<void> => {
-  process.stdout.on("error", () => process.exit(0));
+  // With the verdict, where there is one by now.
+  process.stdout.on("error", () => process.exit());
   try {
     process.exitCode = await dispatch(words);
   } catch (error) {
     const expected = error instanceof Complaint;
-    process.stderr.write(`${expected ? error.message : error instanceof Error ? error.stack : sentenceOf(error)}\n`);
+    const said = expected ? error.message : (error instanceof Error && error.stack) || sentenceOf(error);
+    // Names in it may be anybody's.
+    process.stderr.write(`${said.split("\n").map(clean).join("\n")}\n`);
     process.exitCode = expected ? error.exitCode : 3;
   }
 };

@@ -76,7 +76,7 @@ describe("a folder of recordings", () => {
     const to = await place();
     const large = new Error("too large");
     const { end, said } = await kept(to, [heard(large), heard("- {}\n"), heard(large), heard(new Error("other"))]);
-    assert.equal(end, `1 reviews recorded in ${to}; left out: 2 too large, 1 other`);
+    assert.equal(end, `1 review recorded in ${to}; left out: 2 too large, 1 other`);
     assert.deepEqual(said, []);
   });
 
@@ -124,13 +124,14 @@ describe("a folder of recordings", () => {
     recordings.hear({ ...heard(""), line, request: { object: deep } as Heard["request"] });
     await Promise.resolve();
     isAnswered = true;
-    assert.equal(await recordings.close(), `1 reviews recorded in ${to}`);
+    assert.equal(await recordings.close(), `1 review recorded in ${to}`);
   });
 
   it("counts reasons, and no more of them than somebody reads", async () => {
     const to = await place();
-    const all = Array.from({ length: 100 }, (_, index) => heard(new Error(`it has ${index} bytes`)));
+    const all = Array.from({ length: 100 }, (_, index) => heard(new Error(`it\u001b has ${index} bytes`)));
     const { end } = await kept(to, all);
+    assert.match(end, /; left out: 1 it\? has 0 bytes, /);
     assert.equal(end.split(", ").length, 21);
     assert.match(end, /, 80 for other reasons$/);
   });
@@ -143,7 +144,7 @@ describe("a folder of recordings", () => {
     await symlink("/dev/full", join(to, "prod/limit-it.yaml"));
     const all = [heard("- {}\n"), heard("- {}\n", "other"), heard("- {}\n")];
     const { end, said } = await kept(to, all);
-    assert.equal(end, `1 reviews recorded in ${to}; left out: 2 not written`);
+    assert.equal(end, `1 review recorded in ${to}; left out: 2 not written`);
     assert.match(said.join(), /^[^,]*limit-it\.yaml can't be written: ENOSPC[^,]*, write$/);
   });
 });
@@ -196,7 +197,7 @@ describe("recordings in a bucket", () => {
   });
 
   it("are fetched from a time on, and below a prefix", async () => {
-    assert.equal((await fetched("a/", at(3))).end, "1 reviews recorded");
+    assert.equal((await fetched("a/", at(3))).end, "1 review recorded");
     assert.deepEqual((await fetched("b/")).end, "40 reviews recorded");
     assert.deepEqual((await readdir(join((await fetched("")).to))).sort(), ["prod", "test"]);
   });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Heard } from "#lib/recording/recorder.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { oneLine, shortened } from "./shown.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface Recordings {
@@ -52,6 +53,10 @@ export const openRecordings = async (
     left.set(reason, (left.get(reason) ?? 0) + count);
   };
 
+  const leaveBy = (error: unknown): undefined => {
+    leave(shortened(oneLine(sentenceOf(error)), 200));
+  };
+
   /** Of lines for one file as many as it takes. */
   const append = async (cluster: string, rule: string, lines: readonly string[]) => {
     const place = placeOf(cluster, rule);
@@ -84,7 +89,8 @@ export const openRecordings = async (
         length -= next.length;
         const { cluster, rule } = next.heard.origin;
         const place = placeOf(cluster, rule);
-        const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(sayWhy) : "";
+        // Of what it doesn't take any more, none is made.
+        const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(leaveBy) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
         group.lines.push(line);
@@ -94,7 +100,6 @@ export const openRecordings = async (
       for (const { cluster, rule, lines } of batch.values()) await append(cluster, rule, lines);
     }
   };
-  const sayWhy = (error: unknown): undefined => leave(sentenceOf(error));
 
   return {
     hear: (heard) => {
@@ -112,7 +117,7 @@ export const openRecordings = async (
       const kept = [...counts.values()].reduce((sum, count) => sum + count, 0);
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);
       const without = reasons.length > 0 ? `; left out: ${reasons.join(", ")}` : "";
-      return `${kept} reviews recorded in ${folder}${without}`;
+      return `${kept} ${kept === 1 ? "review" : "reviews"} recorded in ${folder}${without}`;
     },
   };
 };

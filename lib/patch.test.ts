@@ -312,6 +312,13 @@ describe("a draft", () => {
     );
   });
 
+  it("is applied in no time where it takes much out of a large map", () => {
+    const keys = Array.from({ length: 50_000 }, (_, index) => `k${index}`);
+    const original = frozen({ of: Object.fromEntries(keys.map((key) => [key, key])) });
+    const patch = keys.slice(1).map((key) => ({ op: "remove" as const, path: `/of/${key}` }));
+    assert.deepEqual(applied(original, patch), { of: { k0: "k0" } });
+    assert.equal(Object.keys(original.of).length, 50_000);
+  });
   it("is applied without a change to the object, and shares what it doesn't touch", () => {
     const original = frozen(pod());
     const patch = edited(original, (value) => {

@@ -105,28 +105,35 @@ const put = (copy: Container, key: string, value: unknown): boolean => {
 };
 
 /** The object that a patch of ours makes of another, which stays as it is; branches that nothing touches are shared. */
-export const applied = (object: unknown, patch: Patch): unknown =>
-  patch.reduce<unknown>((before, change) => {
-    const steps = change.path.split("/").slice(1);
-    return at(before, steps, change);
-  }, object);
-
-const at = (before: unknown, [step, ...rest]: string[], change: Patch[number]): unknown => {
-  if (step === undefined) return change.op === "remove" ? undefined : change.value;
-  const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
-  if (Array.isArray(before)) {
-    const index = Number(key);
-    const isHere = rest.length === 0;
-    const inserted = isHere && change.op === "add";
-    const value = isHere && change.op === "remove" ? [] : [at(before[index], rest, change)];
-    return before.toSpliced(index, inserted ? 0 : 1, ...value);
-  }
-  if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);
-  const copy = { ...before };
-  const value = at(own(copy, key), rest, change);
-  if (value === undefined) delete copy[key];
-  else put(copy, key, value);
-  return copy;
+export const applied = (object: unknown, patch: Patch): unknown => {
+  const copies = new WeakSet<object>();
+  /** One to be changed: who copied it for a change before need not copy it for the next. */
+  const ours = <T extends object>(before: T, copied: (before: T) => T): T => {
+    if (copies.has(before)) return before;
+    const copy = copied(before);
+    copies.add(copy);
+    return copy;
+  };
+  const at = (before: unknown, [step, ...rest]: string[], change: Patch[number]): unknown => {
+    if (step === undefined) return change.op === "remove" ? undefined : change.value;
+    const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (Array.isArray(before)) {
+      const index = Number(key);
+      const isHere = rest.length === 0;
+      const inserted = isHere && change.op === "add";
+      const value = isHere && change.op === "remove" ? [] : [at(before[index], rest, change)];
+      const list = ours<unknown[]>(before, (list) => [...list]);
+      list.splice(index, inserted ? 0 : 1, ...value);
+      return list;
+    }
+    if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);
+    const value = at(own(before, key), rest, change);
+    const map = ours(before, (map) => ({ ...map }));
+    if (value === undefined) delete map[key];
+    else put(map, key, value);
+    return map;
+  };
+  return patch.reduce<unknown>((before, change) => at(before, change.path.split("/").slice(1), change), object);
 };
 
 /** Looks at nothing but what was written, here or below. */

@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { gzipSync } from "node:zlib";
 import type { Options } from "../infra/command.ts";
 import check from "../infra/commands/check.ts";
 import { Complaint } from "../infra/complaint.ts";
@@ -124,6 +125,41 @@ describe("an audit of a cluster in trouble", () => {
     );
   });
 
+  it("follows nobody elsewhere, unpacks no bomb, and goes in no circles", async () => {
+    let strangers = 0;
+    const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
+      strangers++;
+      response.end("{}");
+    });
+    await once(elsewhere.listen(0, "127.0.0.1"), "listening");
+    const location = `https://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/api/v1/secrets`;
+    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
+    const esc = "\u001b[31m::error::";
+    await serving(
+      {
+        secrets: (_, response) => said(response, 302, { message: `gone ${esc}` }, { location }),
+        services: (_, response) => void response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
+        configmaps: ({ searchParams }) => {
+          const name = searchParams.get("continue") === "a" ? "b" : "a";
+          return { metadata: { continue: name }, items: [{ metadata: { name, namespace: "a", uid: name } }] };
+        },
+      },
+      async () => {
+        const { code, objects, stderr } = await json(folder, []);
+        assert.equal(code, 3);
+        assert.deepEqual(
+          objects.map(({ name }) => name),
+          ["a", "b"],
+        );
+        assert.match(stderr, /^secrets could not be read whole: the API server answers 302: gone \?\[31m::error::$/m);
+        assert.match(stderr, /^services could not be read whole: .*: its answer has more than 8388608 bytes$/m);
+        assert.match(stderr, /^configmaps could not be read whole: its list goes in circles$/m);
+        assert.equal(strangers, 0);
+      },
+    );
+    elsewhere.close();
+  });
+
   it("ends where somebody ends it, with what it has by then, in whole files", async () => {
     let child = 0;
     const show: Show = (url) => {
@@ -196,6 +232,7 @@ describe("an audit of a cluster in trouble", () => {
         [],
         '--operation takes CREATE, UPDATE or DELETE, not "CONNECT"; others are judged as --review',
       ],
+      [{ output: "json=x,sarif=./x" }, [], "./x can hold one report; give each --output a file of its own"],
       [{ output: "json=x,sarif=x" }, [], "x can hold one report; give each --output a file of its own"],
     ] as const)
       await assert.rejects(check.run({ options: options(said), words: [...words] }), new Complaint(sentence));

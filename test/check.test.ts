@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -153,7 +154,7 @@ describe("postern check", () => {
     );
     assert.match(
       stdout,
-      /^Pod shop\/two k8s\/deep\/pods.yaml:13 denied\n {2}denied by allowed-registries: images must come from docker.io; container "b" has evil.example\/b k8s\/deep\/pods.yaml:21\n {4}to mend it, copy evil.example\/b .*: docker.io\/b$/m,
+      /^Pod shop\/two k8s\/deep\/pods.yaml:13 denied\n {2}denied by allowed-registries: images must come from docker.io; container "b" has evil.example\/b k8s\/deep\/pods.yaml:21$/m,
     );
     assert.match(
       stdout,
@@ -468,6 +469,34 @@ describe("postern check", () => {
     assert.match(stdout, /\n1 object: 1 allowed, 2 could not be read\n$/);
   });
 
+  it("gives a pipeline no commands, whatever things are called", async () => {
+    const text = documents(
+      { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
+      { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
+      pod("a", { containers: [{ name: "a", image: "##vso[task.setvariable variable=PATH]a" }] }),
+      pod("b", {}, { namespace: "x\n::stop-commands::token\u001b[31m" }),
+    );
+    const { code, stdout, stderr } = await check(["-"], text);
+    assert.equal(code, 1);
+    for (const word of ["::kind", "setvariable", "::token"]) assert.ok(`${stdout}${stderr}`.includes(word), word);
+    for (const line of `${stdout}${stderr}`.split("\n"))
+      assert.doesNotMatch(line, /^\s*::|##\w*\[|\p{Cc}|\p{Bidi_Control}/u);
+    await write("strange.yaml", documents({ apiVersion: "v1", kind: "a\n::error::b", metadata: { name: "a" } }));
+    const refused = await check(["k8s", "--webhooks", "strange.yaml"]);
+    assert.equal(refused.code, 2);
+    assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
+  });
+  it("ends without an all-clear where nobody listens any more", async () => {
+    const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
+    await write("loud.json", JSON.stringify(pod("loud", { containers })));
+    for (const words of [["loud.json"], ["k8s/web.yaml", "--also-pod-templates"]]) {
+      const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", ...words];
+      const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "ignore"] });
+      child.stdout.destroy();
+      const [code] = await once(child, "close");
+      assert.ok([1, 3].includes(code), `${words}: ${code}`);
+    }
+  });
   it("takes keys of prototypes for keys like any other", async () => {
     const text =
       "apiVersion: v1\nkind: Pod\n__proto__: { a: 1 }\nmetadata: { name: p, labels: { __proto__: a, constructor: b } }\nspec: { containers: [{ name: a, image: docker.io/a }] }\n";

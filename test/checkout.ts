@@ -35,6 +35,8 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     await cp(join(root, path), join(folder, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(folder, "node_modules"));
   await mkdir(join(folder, "functions"), { recursive: true });
+  /** Its command line is run many times: what was compiled once need not be again. */
+  const compiled = process.env.NODE_COMPILE_CACHE ?? join(folder, ".compiled");
   const write = async (path: string, text: string) => {
     const file = join(folder, path);
     await mkdir(dirname(file), { recursive: true });
@@ -52,7 +54,7 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     load: (path) => import(pathToFileURL(join(folder, path)).href),
     postern: (env, ...words) =>
       new Promise((resolve) => {
-        const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...env };
+        const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", NODE_COMPILE_CACHE: compiled, ...env };
         const options = { cwd: folder, env: all, maxBuffer: 64 * 1024 * 1024 };
         execFile(process.execPath, [join(folder, "infra/command.ts"), ...words], options, (error, stdout, stderr) =>
           resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),

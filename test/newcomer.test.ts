@@ -22,6 +22,8 @@ before(async () => {
       filter: (source) => !source.includes("node_modules"),
     });
   await symlink(join(here, "node_modules"), join(copy, "node_modules"));
+  // What is compiled for the copy goes with it.
+  process.env.NODE_COMPILE_CACHE ??= join(copy, ".compiled");
 });
 after(() => rm(copy, { recursive: true }));
 

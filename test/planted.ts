@@ -23,6 +23,14 @@ export const secretIn = (planted: string) =>
     `- name: a\n  password: >-\n    b\n    ${planted}\n`,
     `kind: Secret\nstringData:\n  a: ${planted}\n`,
     JSON.stringify({ body: { client_secret: planted, secret: planted } }),
+    { httpHeaders: [{ name: "Cookie", value: planted }], env: [{ name: "DB_PASS", value: planted }] },
+    { args: ["--db-password", planted, "--verbose"] },
+    { password: { value: planted }, credentials: [{ value: planted }] },
+    { template: { type: "Opaque", data: { a: base64(planted) } } },
+    { binaryData: { a: base64(`users:\n- user:\n    token: a ${planted}\n`) } },
+    `{"a":"Bearer ${planted}","a":1}`,
+    `<server><password>${planted}</password></server>`,
+    `sent ghp_${planted} there`,
     `https://a:${planted}@b.c/?token=${planted}&d=e`,
   );
 

@@ -44,9 +44,9 @@ const stamp = (stamp: string) =>
     settings: `settings: { stamp: "${stamp}" },`,
   });
 const limits = (question: string) =>
-  ruleOf(`async validate(note: Note, { user }) { ${question} },`, {
-    settings: "needs: { user: accessReview() },",
-    head: 'import { accessReview } from "#lib/needs.ts";',
+  ruleOf(`async validate(note: Note, { user, limit }) { ${question} },`, {
+    settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
+    head: 'import { accessReview, get } from "#lib/needs.ts";',
   });
 const spin = (how: string) =>
   ruleOf(`validate(note: Note) { ${how} },`, { head: 'import { writeFileSync } from "node:fs";' });
@@ -128,6 +128,7 @@ before(async () => {
   await git("tag", "locked");
   await git("rm", "--quiet", "package-lock.json");
   await rm(join(checkout.folder, "functions/require-owner/rule.ts"));
+  await git("add", "--force", "node_modules");
   await git("commit", "--quiet", "--all", "--message=broken");
   await git("worktree", "add", "--quiet", "old", "one");
   await symlink(join(checkout.folder, "node_modules"), join(checkout.folder, "old/node_modules"));
@@ -137,7 +138,9 @@ before(async () => {
   await checkout.rule("stamp-notes", stamp("two"), changes("two"));
   await checkout.rule(
     "read-limits",
-    limits('if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";'),
+    limits(
+      'if (note.metadata?.name === "l" && (await limit("max", "shop"))) return; if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";',
+    ),
     cases,
   );
   await checkout.rule("spin-notes", spin(heedless), cases);
@@ -198,7 +201,11 @@ describe("a replay", { skip: withoutGit ?? false }, () => {
       "recordings/all/prod/require-owner.yaml",
     );
     await recorded(stamped("c", "one"), "recordings/all/prod/stamp-notes.yaml");
-    await recorded(recording("read-limits", "d"), "recordings/all/prod/read-limits.yaml");
+    const reads = [{ group: "", resource: "limitranges", namespace: "shop", name: "min" }];
+    await recorded(
+      recording("read-limits", "d") + recording("read-limits", "l", { needs: { reads } }),
+      "recordings/all/prod/read-limits.yaml",
+    );
     await recorded(
       recording("spin-notes", "e") +
         recording("spin-notes", "endless") +
@@ -220,6 +227,8 @@ describe("a replay", { skip: withoutGit ?? false }, () => {
 read-limits
   is asked about CREATE ConfigMap shop/d recordings/all/prod/read-limits.yaml:1
     could not be replayed by working-tree: no answer is recorded to {"user":{"username":"jane"},"verb":"get","resource":"pods"}; the case's needs must hold one
+  is asked about CREATE ConfigMap shop/l recordings/all/prod/read-limits.yaml:2
+    could not be replayed by working-tree: no answer is recorded to {"group":"","resource":"limitranges","namespace":"shop","name":"max"}; the case's needs must hold one
 require-owner
   is asked about CREATE ConfigMap shop/a recordings/all/prod/require-owner.yaml:1
     - old: denied: metadata.labels.owner must be set (403 Forbidden)
@@ -242,7 +251,7 @@ warn-notes
   is asked about CREATE ConfigMap shop/i recordings/all/test/warn-notes.yaml:1
     - old: denied: notes are out (403 Forbidden), in mode enforce
     + working-tree: denied: notes are out (403 Forbidden), in mode warn
-10 reviews: 2 alike, 5 differ, 1 that neither is asked about, 2 could not be replayed; 1 could not be read
+11 reviews: 2 alike, 5 differ, 1 that neither is asked about, 3 could not be replayed; 1 could not be read
 `,
     );
     assert.equal(code, 1);
@@ -335,6 +344,10 @@ warn-notes
       [{ settings: "mine" }, '--settings takes recorded, not "mine"; a version\'s own are used otherwise'],
       [{ rules: "A/B" }, '--rules takes names of rules, and "A/B" is none'],
       [{ against: "one", with: "one" }, "--against and --with are both one; two versions are compared"],
+      [
+        { with: "built", config: "other.yaml" },
+        "--config is for the working tree, and that is neither of the two versions",
+      ],
       [{ with: "r7" }, "r7 is a release of a stage; --stage must say of which"],
       [{ with: "/" }, "/ is no version: the folder is neither a checkout of Postern nor what its build writes"],
       [

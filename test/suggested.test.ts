@@ -8,11 +8,15 @@ import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { decide } from "#lib/decide.ts";
+import { type Circumstances, decide } from "#lib/decide.ts";
 import { recorded } from "#lib/recorded.ts";
 import { check, type KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
+import allowedRegistries from "../functions/allowed-registries/rule.ts";
+import limitRanger from "../functions/limit-ranger/rule.ts";
+import resize from "../functions/pod-resize-validator/rule.ts";
 import podSecurity from "../functions/pod-security/rule.ts";
+import tolerations from "../functions/pod-toleration-restriction/rule.ts";
 import { inWords } from "../infra/check/edits.ts";
 import { suggested } from "../infra/check/suggestions.ts";
 import { pods } from "./pod-security/pods.ts";
@@ -131,14 +135,15 @@ describe("a suggestion", () => {
   });
 });
 
-describe("what pod-security suggests", () => {
-  const namespaceAt = (level: string, version: string) => {
-    const labels = {
-      "pod-security.kubernetes.io/enforce": level,
-      "pod-security.kubernetes.io/enforce-version": version,
-    };
-    return { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } };
+const namespaceAt = (level: string, version: string) => {
+  const labels = {
+    "pod-security.kubernetes.io/enforce": level,
+    "pod-security.kubernetes.io/enforce-version": version,
   };
+  return { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } };
+};
+
+describe("what pod-security suggests", () => {
   it("mends pods of all sorts, at every level and version", () =>
     fc.assert(
       fc.asyncProperty(
@@ -159,6 +164,82 @@ describe("what pod-security suggests", () => {
       ),
       { numRuns: 1000 },
     ));
+});
+
+describe("what rules suggest", () => {
+  const name = "a";
+  const pod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
+  const claim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
+  const holding = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
+    recorded({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
+  const said = async (
+    rule: Rule,
+    {
+      object,
+      resource = "pods",
+      oldObject = null,
+      subResource,
+      ...more
+    }: Partial<Circumstances> & {
+      object: KubernetesObject;
+      resource?: string;
+      oldObject?: KubernetesObject | null;
+      subResource?: string;
+    },
+  ) => {
+    const request = requestOf(object, oldObject);
+    const asked = { ...request, resource: { ...request.resource, resource }, ...(subResource && { subResource }) };
+    const circumstances = { ...around, settings: rule.settings ?? {}, ...more };
+    const { refused } = await decide(rule, "validate", asked, { ...circumstances, mode: "enforce" });
+    assert.ok(refused);
+    return (await suggested(rule, "validate", asked, circumstances))?.text;
+  };
+
+  it("is no claim that shrinks, for one that is there can't", async () => {
+    const spec = { limits: [{ type: "PersistentVolumeClaim", max: { storage: "2Gi" } }] };
+    const world = holding("LimitRange", { namespace: "shop" }, { spec });
+    const asked = { object: claim("5Gi"), resource: "persistentvolumeclaims", world };
+    const text = "set spec.resources.requests.storage to 2Gi";
+    assert.equal(await said(limitRanger, asked), text);
+    assert.equal(await said(limitRanger, { ...asked, oldObject: claim("1Gi") }), text);
+    assert.equal(await said(limitRanger, { ...asked, oldObject: claim("5Gi") }), undefined);
+  });
+  it("is no place on Docker Hub that is nobody's", async () => {
+    const object = pod({ containers: [{ name, image: "quay.io/team/app" }] });
+    const placed = (...registries: string[]) => said(allowedRegistries, { object, settings: { registries } });
+    for (const nobodys of ["docker.io", "docker.io/library", "docker.io/library/nginx"])
+      assert.equal(await placed(nobodys), undefined);
+    const text = "copy quay.io/team/app to an allowed registry, and name it there: docker.io/acme/team/app";
+    assert.equal(await placed("docker.io", "docker.io/acme"), text);
+  });
+  it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {
+    const object = pod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
+    const world = recorded({ objects: [namespaceAt("baseline", "latest")] });
+    assert.equal(
+      await said(podSecurity, { object, world }),
+      "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
+    );
+  });
+  it("takes no toleration from a pod that is there, for that can't be", async () => {
+    const object = pod({ tolerations: [{ key: "k", operator: "Exists" }] });
+    const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
+    const world = holding("Namespace", { name: "shop" }, {});
+    assert.equal(await said(tolerations, { object, settings, world }), "remove spec.tolerations");
+    assert.equal(await said(tolerations, { object, oldObject: object, settings, world }), undefined);
+  });
+  it("is nothing where a node doesn't say what it has", async () => {
+    const of = (cpu: string, generation: number) => ({
+      ...pod({ nodeName: name, containers: [{ name, resources: { requests: { cpu } } }] }),
+      metadata: { name, namespace: "shop", generation },
+    });
+    const asked = { object: of("2", 2), oldObject: of("1", 1), subResource: "resize" };
+    const world = (allocatable: object) => holding("Node", {}, { status: { allocatable } });
+    assert.equal(await said(resize, { ...asked, world: world({}) }), undefined);
+    assert.match(
+      String(await said(resize, { ...asked, world: world({ cpu: "1", memory: "1Gi" }) })),
+      /^request at most 1 of cpu /,
+    );
+  });
 });
 
 describe("postern check", () => {

@@ -44,8 +44,8 @@ export default rule({
     const strange = broughtBy(pod, oldObject)
       .map(({ reference }) => parseImage(reference))
       .find((image) => image && !allows(registries, image));
-    // Of `*.corp.example` only its owner knows which hosts there are.
-    const place = registries.find((entry) => !entry.startsWith("*."));
+    // Of `*.corp.example` only its owner knows which hosts there are; on Docker Hub, nobody has a place without an account.
+    const place = registries.find((entry) => !/^\*\.|^docker\.io(\/library(\/|$)|$)/.test(entry));
     if (!strange || !place) return;
     const [registry = "", ...folder] = place.split("/");
     const repository = [...folder, strange.repository.replace(/^library\//, "")].join("/");

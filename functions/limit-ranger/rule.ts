@@ -51,9 +51,10 @@ export default rule({
     }
   },
 
-  async suggest(object: Judged, { request, ranges }) {
+  async suggest(object: Judged, { request, oldObject, ranges }) {
     const all = (await ranges(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
-    return isPod(object, request) ? bringPod(object, all) : bringClaim(object, all);
+    if (isPod(object, request)) return bringPod(object, all);
+    bringClaim(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
   },
 });
 

@@ -19,12 +19,23 @@ export const bringPod = (pod: SharingPod, all: readonly LimitRangeItem[]): strin
   }
 };
 
-/** The same for a claim, of which only the request counts. */
-export const bringClaim = ({ spec }: PersistentVolumeClaim, all: readonly LimitRangeItem[]): void => {
+/** The same for a claim, of which only the request counts; one that is there can't shrink. */
+export const bringClaim = (
+  { spec }: PersistentVolumeClaim,
+  all: readonly LimitRangeItem[],
+  before: PersistentVolumeClaim | null,
+): void => {
+  let stated: Stated = spec?.resources ?? {};
   for (const bounds of all.filter(({ type }) => type === "PersistentVolumeClaim")) {
-    const { requests } = within(spec?.resources ?? {}, { ...bounds, maxLimitRequestRatio: {} });
-    if (spec && requests) spec.resources = { ...spec.resources, requests };
+    const { requests } = within(stated, { ...bounds, maxLimitRequestRatio: {} });
+    stated = { ...stated, ...(requests && { requests }) };
   }
+  const now = new Map(Object.entries(stated.requests ?? {}));
+  const shrinks = Object.entries(before?.spec?.resources?.requests ?? {}).some(([resource, amount]) => {
+    const left = amountIn(now, resource);
+    return left === undefined || larger(quantity(amount), left);
+  });
+  if (spec && stated.requests && !shrinks) spec.resources = { ...spec.resources, requests: stated.requests };
 };
 
 const bring = (one: { resources?: Stated }, bounds: LimitRangeItem): void => {
@@ -79,7 +90,7 @@ const spoken = ({ min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: Limit
     [
       resource,
       ...(least.has(resource) ? [`from ${least.get(resource)}`] : []),
-      ...(most.has(resource) ? [`to ${most.get(resource)}`] : []),
+      ...(most.has(resource) ? [`up to ${most.get(resource)}`] : []),
     ].join(" "),
   );
   const factors = Object.entries(ratios).map(

@@ -48,7 +48,9 @@ export default rule({
     const name = pod.spec?.nodeName ?? "";
     const home = await node(name);
     if (!home || shortages(pod, home).length === 0) return;
-    const { cpu = "0", memory = "0" } = home.status?.allocatable ?? {};
+    const { cpu, memory } = home.status?.allocatable ?? {};
+    // Where it doesn't say that, nothing can be requested.
+    if (!cpu || !memory) return;
     return `request at most ${cpu} of cpu and ${memory} of memory in all, which is what node ${JSON.stringify(name)} has for pods`;
   },
 });

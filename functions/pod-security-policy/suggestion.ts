@@ -25,11 +25,11 @@ export const relieve = (pod: Pod, policy: Policy): void => {
     (_, index) => !paths.some((path) => path.endsWith(`sysctls[${index}]`)),
   );
   if (spec.securityContext && words.has("sysctls")) spec.securityContext.sysctls = sysctls ?? [];
-  // What is mounted stays mounted.
+  // What is mounted stays mounted, and what is kept there isn't lost: a pod waits for its claim.
   if (spec.volumes)
     spec.volumes = spec.volumes.map((volume, index) =>
       paths.some((path) => `${path}.`.startsWith(`spec.volumes[${index}].`))
-        ? { name: volume.name, emptyDir: {} }
+        ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } }
         : volume,
     );
 

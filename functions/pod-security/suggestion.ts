@@ -55,7 +55,7 @@ const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
     delete spec.hostPID;
     delete spec.hostIPC;
   },
-  "hostPath volumes": ({ spec }) => emptyVolumes(spec, ({ hostPath }) => hostPath !== undefined && hostPath !== null),
+  "hostPath volumes": ({ spec }) => claimVolumes(spec, ({ hostPath }) => hostPath !== undefined && hostPath !== null),
   hostPort: ({ containers }) => {
     for (const port of containers.flatMap(({ ports }) => ports ?? [])) delete port.hostPort;
   },
@@ -102,7 +102,7 @@ const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
       if (contextOf(container).allowPrivilegeEscalation !== false)
         container.securityContext = { ...container.securityContext, allowPrivilegeEscalation: false };
   },
-  "restricted volume types": ({ spec }, { detail }) => emptyVolumes(spec, ({ name }) => detail.includes(`"${name}"`)),
+  "restricted volume types": ({ spec }, { detail }) => claimVolumes(spec, ({ name }) => detail.includes(`"${name}"`)),
   "runAsNonRoot != true": ({ spec, containers }) => {
     for (const container of containers)
       if (contextOf(container).runAsNonRoot === false) delete container.securityContext?.runAsNonRoot;
@@ -131,8 +131,10 @@ const leaveOutAnnotations = ({ metadata }: Pod, prefix: string, detail: string) 
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
-/** What is mounted stays mounted. */
-const emptyVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
+/** What is mounted stays mounted, and what is kept there must not be lost: a pod waits for a claim that isn't there yet. */
+const claimVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
   const volumes: ImageVolume[] = spec.volumes ?? [];
-  spec.volumes = volumes.map((volume) => (isForbidden(volume) ? { name: volume.name, emptyDir: {} } : volume));
+  spec.volumes = volumes.map((volume) =>
+    isForbidden(volume) ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } } : volume,
+  );
 };

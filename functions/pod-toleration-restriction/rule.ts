@@ -53,6 +53,8 @@ export default rule({
   async suggest({ spec }: SharingPod, around) {
     const { request, settings, namespaces } = around;
     if (!(await namespaces(request.namespace ?? ""))) return creationOf(request.namespace);
+    // Of a pod that is there, none can be taken away.
+    if (request.operation !== "CREATE") return;
     const { refuse, tolerations: allowed = settings.whitelist } = await annotated("tolerationsWhitelist", around);
     const kept = (spec?.tolerations ?? []).filter((toleration) => allTolerationsAmong(allowed, [toleration]));
     if (refuse || !spec?.tolerations) return;

@@ -16,6 +16,12 @@ const common = ([first, ...others]: string[], [other, ...rest]: string[]): numbe
 };
 
 describe("a difference", () => {
+  it("is made of texts that have nothing in common, however long they are", () => {
+    const list = (letter: string) => ({ of: Array.from({ length: 200_000 }, (_, index) => `${letter}${index}`) });
+    const [hunk, ...more] = difference(list("a"), [{ rule: "r", after: list("b") }]);
+    assert.deepEqual(more, []);
+    assert.equal(hunk?.lines.filter(({ sign }) => sign === "+").length, 200_000);
+  });
   it("keeps as many lines as can be kept, in their order", () => {
     const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
     fc.assert(

@@ -57,7 +57,7 @@ const together = (original: readonly string[], lines: readonly Blamed[], gone: R
   let at = 0;
   const flush = (until: number) => {
     for (; at < until; at++) all.push({ sign: "-", text: original[at] ?? "", ...ruled(gone.get(at)) });
-    all.push(...added.splice(0));
+    for (const line of added.splice(0)) all.push(line);
   };
   for (const { text, from, rule } of lines) {
     if (from === undefined) {

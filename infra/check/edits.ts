@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
 import { isMap } from "#lib/policy/tree.ts";
+import { clean, shortened } from "../shown.ts";
 import type { Path } from "./documents.ts";
 import { own } from "./values.ts";
 
@@ -22,13 +23,14 @@ const most = 4;
 export const inWords = (before: unknown, after: unknown, at: Path = []): string => {
   const alike = Map.groupBy(editsBetween(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
   const all = [...alike.values()].map(sentenceOf);
-  let told = all.length;
+  // Each takes a letter at least.
+  let told = Math.min(all.length, longest);
   while (told > 1 && joined(all, told).length > longest) told--;
   return onOneLine(joined(all, told));
 };
 
 /** A suggestion as reports take it; whatever stands in it is anybody's. */
-export const onOneLine = (text: string): string => shortened(plain(text), longest);
+export const onOneLine = (text: string): string => shortened(clean(text), longest);
 
 const joined = (all: readonly string[], told: number) =>
   [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
@@ -105,18 +107,13 @@ const placeOf = (path: Path, indices: string): string => {
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
-  return shortened(plain(steps.join("")), longestPart);
+  return shortened(clean(steps.join("")), longestPart);
 };
 
 /** As it would stand in a manifest. */
 const shown = (value: unknown): string => {
-  if (typeof value === "string" && /\p{Cc}/u.test(value)) return shortened(plain(JSON.stringify(value)), longestPart);
+  if (typeof value === "string" && /\p{Cc}/u.test(value)) return shortened(clean(JSON.stringify(value)), longestPart);
   const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
   const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
-  return shortened(plain(text.trim()), longestPart);
+  return shortened(clean(text.trim()), longestPart);
 };
-
-const plain = (text: string) => text.toWellFormed().replace(/\p{Cc}/gu, "?");
-
-const shortened = (text: string, longest: number) =>
-  text.length > longest ? `${text.slice(0, longest - 1).toWellFormed()}…` : text;

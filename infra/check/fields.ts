@@ -29,9 +29,9 @@ export const fieldOf = (object: unknown, { message, details }: Status, otherwise
     const depth = depthIn(object, path);
     if (depth > 0) return path.slice(0, depth);
   }
+  const names = new Set<unknown>([...message.matchAll(quoted)].map(([, name]) => name));
   for (const container of containersIn(object)) {
-    const isMeant = [...message.matchAll(quoted)].some(([, name]) => name === container.name);
-    if (!isMeant) continue;
+    if (!names.has(container.name)) continue;
     const inside = named.find((path) => depthIn(container.value, path) > 0) ?? memberIn(container.value, message);
     return [...container.path, ...inside.slice(0, depthIn(container.value, inside))];
   }

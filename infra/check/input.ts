@@ -113,14 +113,14 @@ const take = (input: Input, { name, isChosen }: Found, bytes: Buffer): void => {
   }
   const text = bytes.toString().replace(/^\uFEFF/, "");
   const { manifests, strangers, faults } = manifestsIn({ name, text });
-  input.manifests.push(...manifests);
+  for (const manifest of manifests) input.manifests.push(manifest);
   // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
   const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));
   if (isLeft && (strangers.length > 0 || faults.length > 0))
     input.notes.push(`${name} holds no manifest, and is left out`);
   else {
     const template = faults.length > 0 ? templateIn(name, text) : undefined;
-    input.faults.push(...(template ? [template] : faults));
+    for (const fault of template ? [template] : faults) input.faults.push(fault);
     for (const line of strangers)
       input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
   }

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { counted } from "../progress.ts";
+import { oneLine } from "../shown.ts";
 import { type Edit, edited } from "./fix.ts";
 
 /** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
@@ -8,10 +9,10 @@ export const mend = async (edits: readonly Edit[]): Promise<void> => {
   const byFile = Map.groupBy(edits, ({ manifest }) => manifest.source);
   for (const [{ name, text }, own] of byFile) {
     const fixed = edited(text, own);
-    if ("kept" in fixed) process.stderr.write(`${name} is left as it is: ${fixed.kept}\n`);
+    if ("kept" in fixed) process.stderr.write(`${oneLine(`${name} is left as it is: ${fixed.kept}`)}\n`);
     else if (fixed.text !== text) {
       await save(name, fixed.text);
-      process.stderr.write(`${name}: ${counted(own.length, "object")} mended\n`);
+      process.stderr.write(`${oneLine(name)}: ${counted(own.length, "object")} mended\n`);
     }
   }
 };

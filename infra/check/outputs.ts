@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
+import { resolve } from "node:path";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import type { Judged } from "./judge.ts";
 import type { Closing, Report } from "./reports/report.ts";
@@ -21,7 +22,9 @@ export const outputsOf = (said: readonly string[], forms: readonly string[]): Ou
     if (file === "") throw new Complaint(`--output ${form}= must name a file`);
     return { form, ...(file !== undefined && { file }) };
   });
-  const twice = outputs.find(({ file }, index) => file && outputs.findIndex((one) => one.file === file) < index);
+  const twice = outputs.find(
+    ({ file }, index) => file && outputs.findIndex((one) => one.file && resolve(one.file) === resolve(file)) < index,
+  );
   if (twice) throw new Complaint(`${twice.file} can hold one report; give each --output a file of its own`);
   const printed = outputs.filter(({ file, form }) => file === undefined && form !== "text" && form !== "github");
   if (
@@ -91,14 +94,21 @@ export const openOutlets = async (
 };
 
 /** Standard output, as fast as somebody reads it. */
-const printed = (before: () => void): Sink => ({
-  write: async (text) => {
-    before();
-    if (!process.stdout.write(text)) await once(process.stdout, "drain");
-  },
-  end: async () => {},
-  abandon: async () => {},
-});
+const printed = (before: () => void): Sink => {
+  process.stdout.prependListener("error", unheard);
+  const done = async () => void process.stdout.off("error", unheard);
+  return {
+    write: async (text) => {
+      before();
+      if (!process.stdout.write(text)) await once(process.stdout, "drain");
+    },
+    end: done,
+    abandon: done,
+  };
+};
+
+/** Whoever stops reading before there is a verdict is not told that all is well. */
+const unheard = () => process.exit(3);
 
 /** Written in one go. */
 const chunk = 64 * 1024;

@@ -1,3 +1,4 @@
+import { clean, oneLine } from "../shown.ts";
 import { type Checked, called, type Denial, type Verdict } from "./checked.ts";
 import { difference, type Hunk, type Line, type Stage } from "./difference.ts";
 import type { Judged } from "./judge.ts";
@@ -22,11 +23,6 @@ const verdicts: Record<Verdict, [Colour, string]> = {
   denied: ["red", "denied"],
   undecided: ["yellow", "can't say"],
 };
-
-/** Names and messages are anybody's, and this is somebody's terminal. */
-export const clean = (text: string) => text.toWellFormed().replace(/\p{Cc}/gu, "?");
-/** The same, on one line. */
-export const oneLine = (text: string) => clean(text.replace(/\s*\n\s*/g, " ").trim());
 
 /** What became of one object, as somebody reads it. */
 export const told = (judged: Judged, paint: Paint): string => {
@@ -79,8 +75,16 @@ export const auditOf = (audit: Record<string, string>): string[] =>
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
   });
 
-/** What the chain changed, once: each line by the one who changed it last. */
-export const differenceIn = ({ checked, steps, before, after }: Judged): Hunk[] => {
+/** What the chain changed, once: each line by the one who changed it last. Several forms may tell it. */
+export const differenceIn = (judged: Judged): Hunk[] => {
+  const found = known.get(judged) ?? differenceOf(judged);
+  known.set(judged, found);
+  return found;
+};
+
+const known = new WeakMap<Judged, Hunk[]>();
+
+const differenceOf = ({ checked, steps, before, after }: Judged): Hunk[] => {
   if (checked.changes.length === 0) return [];
   const made = steps.filter(({ patch }) => patch && patch.length > 0);
   const stages = made.map(

@@ -11,6 +11,7 @@ import { type Cluster, chooseCluster, configFile, readConfig } from "../config.t
 import { among } from "../options.ts";
 import { clearLine, counted } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
+import { oneLine } from "../shown.ts";
 
 export default {
   summary:
@@ -105,7 +106,7 @@ export default {
       const isCut = stop.signal.aborted;
       await outlets.end({ summary, unread: source.unread, notes: [...source.notes], isCut });
       for (const sentence of [...source.notes, ...source.unread.map((one) => one.text)])
-        process.stderr.write(`${sentence}\n`);
+        process.stderr.write(`${oneLine(sentence)}\n`);
       if (isCut) {
         process.stderr.write(`ended early: what comes after ${counted(summary.objects, "object")} was not looked at\n`);
         return 3;

@@ -74,6 +74,8 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
   const means = { stage, wish, milliseconds: seconds * 1000, scratch, say };
   const [against, tried] = [options.text("against") ?? "", options.text("with") ?? ""];
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
+  if (config !== undefined && ![against, tried].includes("working-tree"))
+    throw new Complaint("--config is for the working tree, and that is neither of the two versions");
   // One after the other: each build has both processors.
   const sides = [await openSide(against, means), await openSide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };

@@ -1,4 +1,4 @@
-import { cp, readFile, stat, symlink } from "node:fs/promises";
+import { cp, readFile, rm, stat, symlink } from "node:fs/promises";
 import { basename, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Complaint, sentenceOf } from "../complaint.ts";
@@ -82,6 +82,8 @@ const provide = async (
   scratch: Scratch,
   say: (line: string) => void,
 ): Promise<void> => {
+  // Somebody may have committed them, or a link to where they were.
+  await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(lockOf));
   if (wanted === present && (await isThere(join(from, "node_modules")))) {
     await symlink(join(from, "node_modules"), join(place, "node_modules"), "dir");

@@ -7,7 +7,6 @@ type Shape = readonly [expected: string, test: (value: unknown) => boolean];
 
 const text: Shape = ["a text", (value) => typeof value === "string"];
 const map: Shape = ["a map", isMap];
-const maps: Shape = ["a list of maps", (value) => Array.isArray(value) && value.every(isMap)];
 const texts: Shape = [
   "a list of texts",
   (value) => Array.isArray(value) && value.every((one) => typeof one === "string"),
@@ -33,23 +32,24 @@ const members: Record<string, Shape> = {
   reason: ["a text or null", (value) => value === null || typeof value === "string"],
 };
 
-const named: Shape = [
-  "a list of objects with names",
-  (value) => Array.isArray(value) && value.every((one) => isMap(one) && isMap(one.metadata) && "name" in one.metadata),
+const each = (expected: string, test: (one: { [key: string]: unknown }) => boolean): Shape => [
+  expected,
+  (value) => Array.isArray(value) && value.every((one) => isMap(one) && test(one)),
 ];
+/** What may be left out must be this where it is said. */
+const perhaps = ([, test]: Shape, ...values: unknown[]) => values.every((value) => value === undefined || test(value));
+
+const objects = each("a list of objects with names", ({ apiVersion, kind, metadata }) => {
+  if (!isMap(metadata) || !perhaps(text, apiVersion, kind)) return false;
+  const { name, namespace, labels } = metadata;
+  return text[1](name) && perhaps(text, namespace) && perhaps(mapOfTexts, labels);
+});
+const answers = each("a list of questions with answers", ({ answer }) => isMap(answer));
 const needed: Record<string, Shape> = {
-  ...{
-    objects: named,
-    refused: maps,
-    may: maps,
-    reads: maps,
-    https: maps,
-    http: maps,
-    aws: maps,
-    discovery: map,
-    ledger: map,
-  },
-  plurals: mapOfTexts,
+  ...{ objects, https: answers, http: answers, aws: answers },
+  may: each("a list of questions that say whether it is allowed", ({ allowed }) => typeof allowed === "boolean"),
+  refused: each("a list of names with a status", ({ status }) => isMap(status)),
+  ...{ reads: each("a list of maps", () => true), discovery: map, ledger: map, plurals: mapOfTexts },
 };
 
 const origin: Record<string, Shape> = {

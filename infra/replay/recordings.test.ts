@@ -122,9 +122,19 @@ describe("a file of recordings", () => {
       [[1, "is no case: needs.objects must be a list of objects with names"]],
     ],
     [
+      "objects of no kind",
+      `- ${recording("a", { needs: { objects: [{ kind: 1, metadata: { name: "a" } }] } })}`,
+      [[1, "is no case: needs.objects must be a list of objects with names"]],
+    ],
+    [
+      "questions without answers",
+      `- ${recording("a", { needs: { https: [{ url: "https://a/" }] } })}`,
+      [[1, "is no case: needs.https must be a list of questions with answers"]],
+    ],
+    [
       "answers of another kind",
       `- ${recording("a", { needs: { may: {} } })}`,
-      [[1, "is no case: needs.may must be a list of maps"]],
+      [[1, "is no case: needs.may must be a list of questions that say whether it is allowed"]],
     ],
     [
       "a rule that nobody can have",

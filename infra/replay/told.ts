@@ -1,5 +1,6 @@
 import { difference, type Hunk } from "../check/difference.ts";
-import { clean, hunkOf, oneLine, type Paint } from "../check/text.ts";
+import { hunkOf, type Paint } from "../check/text.ts";
+import { clean, oneLine } from "../shown.ts";
 import type { Answer, Aspect, Made } from "./answers.ts";
 import type { Result, State } from "./replay.ts";
 

@@ -86,6 +86,11 @@ const table: [string, unknown, unknown][] = [
     "-----BEGIN PRIVATE KEY-----\nMIIEow",
     "-----BEGIN PRIVATE KEY-----\nredacted\n-----END PRIVATE KEY-----",
   ],
+  [
+    "a private key that is given to a name, line by line",
+    { a: `private_key: ${pem}\nb: c` },
+    { a: "private_key: redacted\nredacted\n-----END PRIVATE KEY-----\nb: c" },
+  ],
   ["a private key in base64", base64(pem), "cmVkYWN0ZWQ="],
   ["a certificate stays", base64("-----BEGIN CERTIFICATE-----\nMIIC\n"), base64("-----BEGIN CERTIFICATE-----\nMIIC\n")],
   [
@@ -117,6 +122,41 @@ const table: [string, unknown, unknown][] = [
         { name: "HOME", value: "/" },
       ],
     },
+  ],
+  [
+    "a header in a list",
+    { httpHeaders: [{ name: "Authorization", value: "Basic a" }] },
+    { httpHeaders: [{ name: "Authorization", value: "redacted" }] },
+  ],
+  [
+    "what follows an option",
+    { args: ["--password", "a", "--token", "--verbose"] },
+    { args: ["--password", "redacted", "--token", "--verbose"] },
+  ],
+  ["what follows an option in a line", "mysql --password a -v", "mysql --password redacted -v"],
+  ["a value below a name", { password: { value: "a", from: "b" } }, { password: { value: "redacted", from: "b" } }],
+  [
+    "a template of Secrets",
+    { spec: { template: { type: "Opaque", data: { a: "Yg==" } } } },
+    { spec: { template: { type: "Opaque", data: { a: "cmVkYWN0ZWQ=" } } } },
+  ],
+  [
+    "a kubeconfig in base64",
+    { binaryData: { config: base64("users:\n- user:\n    token: a\n") } },
+    { binaryData: { config: base64("users:\n- user:\n    token: redacted\n") } },
+  ],
+  ["a key's file", { data: { "tls.key": "a", "tls.crt": "b" } }, { data: { "tls.key": "redacted", "tls.crt": "b" } }],
+  ["a key that stands there twice", '{"a":"Bearer b","a":1}', '{"a":1}'],
+  ["an element", "<password>a b</password>", "<password>redacted</password>"],
+  ["a password in words", "db:\n  password: a b c\n", "db:\n  password: redacted\n"],
+  ["a password with quotes in it", `password: "a\\"b"\nname: 'c'`, `password: redacted\nname: 'c'`],
+  ["a signature in an address", "https://a.example/b?sig=c&d=e", "https://a.example/b?sig=redacted&d=e"],
+  ["an encrypted token", "eyJhbGciOiJkaXIifQ..a.b.c", "redacted"],
+  ["a token of a known form", "x ghp_abcdefghijklmnopqrst y", "x redacted y"],
+  [
+    "a private key of PGP's",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\na",
+    "-----BEGIN PRIVATE KEY-----\nredacted\n-----END PRIVATE KEY-----",
   ],
   [
     "where a Secret is, stays",
@@ -174,6 +214,15 @@ describe("what nobody may read", () => {
       " ",
       "\n ",
       "password: |\n ",
+      "--",
+      "--token ",
+      "token>",
+      'password="\\\\',
+      "password: ",
+      "\n- password ",
+      "?sig=",
+      "ghp_",
+      "a@",
     ])
       redacted(part.repeat(Math.floor(500_000 / part.length)));
   });

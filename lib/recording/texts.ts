@@ -8,6 +8,7 @@ const names = [
   ...["(?:app|client|consumer|hmac|oauth|session|shared|signing|webhook)[-_]?secret", "secret[-_]?(?:string|binary)"],
   ...["client-key-data", "authorization", "cookie", "x-amz-signature"],
 ].join("|");
+const anyName = new RegExp(names, "i");
 /** Of a file as well: a key, or a store of them. */
 const secretName = new RegExp(`(?:${names}|\\.(?:key|jks|p12|pfx)|^id_(?:rsa|dsa|ecdsa|ed25519))$`, "i");
 /** Of variables in an environment, whose names say more. */
@@ -49,8 +50,8 @@ const inWords = new RegExp(
   "gim",
 );
 const option = new RegExp(`^--?[\\w.-]*(?:${names})$`, "i");
-const following = new RegExp(`(--[\\w.-]*(?:${names})[ \\t]+)(?:${given})`, "gi");
-const element = new RegExp(`((?:${names})>)[^<\\n]+(?=</)`, "gi");
+const following = new RegExp(`((?<![\\w.-])--[\\w.-]*(?:${names})[ \\t]+)(?:${given})`, "gi");
+const element = new RegExp(`((?:${names})>)[^<>\\n]+(?=</)`, "gi");
 const dotted = /[\w.-]+/g;
 /** As YAML, or as JSON with something around it. */
 const manifest = /\bkind["'\\]{0,8}[ \t]{0,8}:[ \t]{0,8}["'\\]{0,8}Secret(?:List)?(?=["'\\\s,}]|$)/;
@@ -59,18 +60,28 @@ const manifest = /\bkind["'\\]{0,8}[ \t]{0,8}:[ \t]{0,8}["'\\]{0,8}Secret(?:List
 export const withoutShapes = (text: string): string =>
   manifest.test(text)
     ? word
-    : text
-        .replace(privateKey, `-----BEGIN PRIVATE KEY-----\n${word}\n-----END PRIVATE KEY-----`)
-        .replace(packed, (found) => (Buffer.from(found, "base64").includes("PRIVATE KEY") ? encoded : found))
-        .replace(inWords, `$1${word}`)
-        .replace(assigned, `$1${word}`)
-        .replace(following, `$1${word}`)
-        .replace(element, `$1${word}`)
+    : withoutGiven(withoutKeys(text))
         .replace(signature, `$1${word}`)
         .replace(issued, word)
         .replace(bearer, `$1${word}`)
         .replace(userInAddress, `://${word}@`)
         .replace(dotted, withoutTokens);
+
+/** Keys go first, and whole: their first line may be what a name is given. */
+const withoutKeys = (text: string): string =>
+  text
+    .replace(privateKey, `-----BEGIN PRIVATE KEY-----\n${word}\n-----END PRIVATE KEY-----`)
+    .replace(packed, (found) => (Buffer.from(found, "base64").includes("PRIVATE KEY") ? encoded : found));
+
+/** Without what is given to a name; most texts have none of the names. */
+const withoutGiven = (text: string): string =>
+  anyName.test(text)
+    ? text
+        .replace(inWords, `$1${word}`)
+        .replace(assigned, `$1${word}`)
+        .replace(following, `$1${word}`)
+        .replace(element, `$1${word}`)
+    : text;
 
 /** In base64, as a Secret holds it. */
 export const encoded = Buffer.from(word).toString("base64");

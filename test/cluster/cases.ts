@@ -32,8 +32,9 @@ import { type Comparable, type Comparison, comparable, compare, diffOf } from ".
 import { outcomes } from "./outcomes.ts";
 import { type Port, portsAmong } from "./parity.ts";
 import { serveKinds } from "./policies.ts";
-import { kindOf, type Manifests, noticed, register, serveRules } from "./postern.ts";
+import { apply, herald, kindOf, type Manifests, noticed, register, remove, serveRules } from "./postern.ts";
 import { requestOf } from "./requests.ts";
+import { answering, openScripted } from "./scripted.ts";
 import { atHome, homesOf, openHome, settle, withUid } from "./settled.ts";
 import { everything } from "./stages.ts";
 
@@ -108,7 +109,7 @@ export const openCourt = async (binaries: Binaries, dockets: Docket[]): Promise<
     const ours = fulfilled(booted);
     await serveKinds(ours.admin);
     const upstream = new Map(others.map(fulfilled));
-    const place = await served.calledBy(ours);
+    const { place, callFor } = await served.calledBy(ours);
 
     const hear = async (listed: Listed, cases: Case[]): Promise<Hearing> => {
       const [port] = portsAmong([listed]);
@@ -119,10 +120,16 @@ export const openCourt = async (binaries: Binaries, dockets: Docket[]): Promise<
         ...(server && { beside: { equal: 0, known: {}, leftOut: [] } }),
         ...(alone && { alone }),
       };
+      const setupOf = (entry: Case): Setup => {
+        const setup = setups.get(keyOf(listed, entry));
+        if (!setup) throw new Error(`${listed.name} is not served as "${entry.name}" has it`);
+        return setup;
+      };
+      const twins = port && server && setups.get(twinsOf(port));
+      await callFor([...cases.map(setupOf), ...(twins ? [twins] : [])]);
       for (const [index, entry] of cases.entries()) {
         const { name } = entry;
-        const setup = setups.get(keyOf(listed, entry));
-        if (!setup) throw new Error(`${listed.name} is not served as "${name}" has it`);
+        const setup = setupOf(entry);
         const { labels } = setup;
         const around = async (_: Client, stored: object) => {
           served.tell(setup.name, withUid(entry.needs ?? {}, uidIn(entry.oldObject), uidIn(stored)));
@@ -294,6 +301,12 @@ const labelsFor = ({ rule: { namespaceSelector } }: Listed, settings: object): R
 const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() => Promise<unknown>)[]) => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cases-"));
   stops.push(() => rm(folder, { recursive: true, force: true }));
+  const certificate = await openCertificate(folder, "127.0.0.1");
+  const scripted = await openScripted(certificate, {
+    herald: (review, word) => ({ body: answering(review, { warnings: [word] }) }),
+  });
+  stops.push(scripted.stop);
+  const announcer = herald(`${scripted.url}/herald`, certificate.ca);
   const observer = openObserver();
   const clusters = [...setups.values(), { name: "observer", rules: { observer: {} } }].map(({ name, rules }) => [
     name,
@@ -306,7 +319,7 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
     [...dockets.map(({ listed }) => undecided(listed)), observer.listed],
     JSON.stringify({ clusters: Object.fromEntries(clusters) }),
     {
-      certificate: await openCertificate(folder, "127.0.0.1"),
+      certificate,
       world: (cluster, milliseconds) => {
         const said = needs.get(cluster);
         return said ? recorded(said) : live(cluster, milliseconds);
@@ -315,26 +328,43 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
   );
   stops.push(served.stop);
 
-  const calledBy = async ({ admin, server, ca, tokenOf }: Cluster): Promise<Place> => {
+  const calledBy = async ({ admin, server, ca, tokenOf }: Cluster) => {
     const connection = { server, ca, credentials: { token: tokenOf("admin") } };
     const names = [...setups.values()].map(({ name }) => [name, connection] as const);
     live = worlds(Object.fromEntries(names), memoryOf({ entries: 0, bytes: 0 }));
-    for (const setup of setups.values()) {
+    const manifestsOf = (setup: Setup): Manifests => {
       const { name, variant } = setup;
       const whole = setup.phase !== undefined && variant === undefined;
       const halves = served.manifests({ name, cluster: name, whole });
-      await register(
-        admin,
-        calledAs(
-          name,
-          halves.flatMap((half) => askedAs(setup, half)),
-        ),
+      return calledAs(
+        name,
+        halves.flatMap((half) => askedAs(setup, half)),
       );
-    }
+    };
+    const called = new Map<Setup, Manifests>();
+    /** From now on it has the entries of these setups alone: with those of all, it would weigh hundreds at each request. */
+    const callFor = async (wanted: Setup[]): Promise<void> => {
+      const over = [...called].filter(([setup]) => !wanted.includes(setup));
+      const added = [...new Set(wanted)]
+        .filter((setup) => !called.has(setup))
+        .map((setup) => [setup, manifestsOf(setup)] as const);
+      for (const [setup] of over) called.delete(setup);
+      for (const [setup, manifests] of added) called.set(setup, manifests);
+      await remove(
+        admin,
+        over.flatMap(([, manifests]) => manifests),
+        announcer,
+      );
+      await apply(
+        admin,
+        added.flatMap(([, manifests]) => manifests),
+        announcer,
+      );
+    };
     // The API server calls by the order of names: what comes here last is what the others have made of it.
     await register(admin, observer.calledAlways(served.manifests({ name: "z", cluster: "observer" })));
 
-    const place = { admin, observer };
+    const place: Place = { admin, observer };
     const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
     const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
     const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
@@ -343,7 +373,7 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
       async () => heard.push(await send(place, probe, body)),
       () => heard.some(({ seen }) => seen.mutate && seen.validate),
     );
-    return place;
+    return { place, callFor };
   };
   return { calledBy, tell: (name: string, said: Recorded) => void needs.set(name, said) };
 };
@@ -439,7 +469,7 @@ const missingIn = async ({ listed, entry }: Question, plain: Heard, ours: Heard)
   if (accepts(answer) ? said !== undefined : answer.body.message !== `${denial(listed, entry)}${said}`) return;
   for (const path of addedIn(came.object, entry[phase])) {
     const object = structuredClone(came.object);
-    remove(object, path);
+    leaveOut(object, path);
     if ((await saidOf({ ...came, object })) === entry.refused) return fieldOf(path);
   }
 };
@@ -458,8 +488,8 @@ const addedIn = (object: unknown, given: unknown): Path[] => {
 
 const isOpen = (value: unknown): value is object => typeof value === "object" && value !== null;
 
-const remove = (object: unknown, [first = "", ...rest]: Path): void => {
-  if (rest.length > 0) remove(Reflect.get(Object(object), first), rest);
+const leaveOut = (object: unknown, [first = "", ...rest]: Path): void => {
+  if (rest.length > 0) leaveOut(Reflect.get(Object(object), first), rest);
   else Reflect.deleteProperty(Object(object), first);
 };
 

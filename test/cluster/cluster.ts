@@ -64,7 +64,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
 
   const data = join(folder, "data");
   if (wishes.store) await cp(wishes.store, data, { recursive: true });
-  const keeper = run(etcd, [
+  const keeper = launch(etcd, [
     `--data-dir=${data}`,
     `--listen-client-urls=http://127.0.0.1:${store}`,
     `--advertise-client-urls=http://127.0.0.1:${store}`,
@@ -73,7 +73,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     "--log-level=error",
   ]);
   const start = (late: string[] = []) =>
-    run(apiserver, [
+    launch(apiserver, [
       `--etcd-servers=http://127.0.0.1:${store}`,
       "--bind-address=127.0.0.1",
       `--secure-port=${port}`,
@@ -130,6 +130,9 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     ...{ restart: (renewed) => restart(renewed), keep, stop },
   };
 };
+
+/** Whoever lives for minutes collects garbage seldom, for a hundred megabytes more: booting takes a fifth less that way. */
+const launch = (program: string, args: string[]) => run(program, args, { GOGC: "400" });
 
 /** Nobody is there to make the account that each pod would be given, unless that is wished for. A name can't be in both. */
 const admitting = (enable: string[], disable: string[] = []) => {

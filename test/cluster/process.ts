@@ -15,10 +15,13 @@ export interface Running {
  * The shell around it reads from us: when we end, however that comes, the pipe closes and the shell ends it. At once:
  * nothing that it keeps is wanted any more, and an API server that refuses everything waits for itself as it ends.
  */
-export const run = (program: string, args: string[]): Running => {
+export const run = (program: string, args: string[], env: Record<string, string> = {}): Running => {
   const guard = `exec 3<&0; "$@" </dev/null 3<&- & child=$!
     { cat <&3; kill -9 "$child"; } >/dev/null 2>&1 & wait "$child"`;
-  const child: ChildProcess = spawn("sh", ["-c", guard, "sh", program, ...args], { stdio: ["pipe", "pipe", "pipe"] });
+  const child: ChildProcess = spawn("sh", ["-c", guard, "sh", program, ...args], {
+    env: { ...process.env, ...env },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
   let printed = "";
   for (const stream of [child.stdout, child.stderr])
     stream?.on("data", (chunk) => {

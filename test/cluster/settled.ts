@@ -107,7 +107,7 @@ export const settle = async (admin: Client, { rule }: Listed, entry: Case): Prom
   }
   if (rule.needs) await wait(50);
   const leave = async () => {
-    for (const path of made) await clear(path, () => admin);
+    await Promise.all(made.map((path) => clear(path, () => admin)));
   };
   return { lacks, leave };
 };

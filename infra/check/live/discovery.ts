@@ -28,7 +28,14 @@ export const discovered = async (read: Read, why: Why): Promise<Discovered> => {
     if (answer instanceof Unanswered || answer.status !== 200)
       throw new Complaint(`what the cluster has can't be told: ${why(answer)}`, 3);
     const content = contentOf(answer);
-    if (Object(content).kind === "APIGroupDiscoveryList") together(content, all);
+    const kind = String(Object(content).kind);
+    // Who signs people in before they get there answers 200, too.
+    if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
+      throw new Complaint(
+        `what the cluster has can't be told: ${root} answers something else than an API server would`,
+        3,
+      );
+    if (kind === "APIGroupDiscoveryList") together(content, all);
     else for (const apiVersion of versionsIn(content)) await single(apiVersion, { read, why }, all);
   }
   return all;
@@ -74,7 +81,12 @@ const single = async (apiVersion: string, { read, why }: { read: Read; why: Why 
     all.unknown.push({ ...groupVersionOf(apiVersion), why: why(answer) });
     return;
   }
-  const rows = listIn(Object(contentOf(answer)).resources).map((row) => Object(row));
+  const { resources } = Object(contentOf(answer));
+  if (!Array.isArray(resources)) {
+    all.unknown.push({ ...groupVersionOf(apiVersion), why: "the API server answers no list of them" });
+    return;
+  }
+  const rows = resources.map((row) => Object(row));
   for (const { name, kind, namespaced, verbs } of rows) {
     if (String(name).includes("/")) continue;
     const below = rows.flatMap((row) => {

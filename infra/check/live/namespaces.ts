@@ -24,7 +24,8 @@ export const openNamespaces = (read: Read, why: Why): Namespaces => {
   const ask = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
     if (answer instanceof Unanswered || answer.status !== 200) return why(answer);
-    const { metadata, status } = Object(contentOf(answer));
+    const { kind, metadata, status } = Object(contentOf(answer));
+    if (kind !== "Namespace") return "the API server answers no Namespace";
     const { labels, annotations } = Object(metadata);
     const said = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
     // The API server's own answer has texts there.

@@ -87,6 +87,12 @@ describe("the pages of a list", () => {
           ? answer(410, {})
           : answer(200, { metadata: { continue: "a" }, items: [named("a1")] }),
       "the same": async () => answer(200, { metadata: { continue: "a" }, items: [named("a1")] }),
+      "one after the other, for ever": async (path) => {
+        const [here, next] = path.includes("continue=b") ? ["b1", "a"] : ["a1", "b"];
+        return answer(200, { metadata: { continue: next }, items: [named(here)] });
+      },
+      "the same under other names": async () =>
+        answer(200, { metadata: { continue: String(Math.random()) }, items: [named("a1")] }),
       empty: async () => answer(200, { metadata: { continue: String(Math.random()) }, items: [] }),
     };
     for (const [what, read] of Object.entries(circles)) {

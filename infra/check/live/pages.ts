@@ -34,6 +34,8 @@ export const pagesOf = async function* (
   /** The last one that was told, and the last one before the list was begun anew. */
   let [last, skipped] = ["", ""];
   let isInOrder = true;
+  /** With what each page began: where one begins so again, its list never ends. */
+  const beginnings = new Set<string>();
   for (let inVain = 0; inVain <= mostInVain; ) {
     const query = new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
     const answer = await read(`${path}?${query}`);
@@ -60,6 +62,9 @@ export const pagesOf = async function* (
     if (further !== "" && further === next) break;
     const found = listed.filter(isObject);
     const fresh = found.filter((one) => skipped === "" || keyOf(one) > skipped);
+    const [first] = fresh;
+    if (first && beginnings.has(keyOf(first))) break;
+    if (first) beginnings.add(keyOf(first));
     for (const one of fresh) {
       isInOrder &&= keyOf(one) > last;
       last = keyOf(one);

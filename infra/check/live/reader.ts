@@ -2,6 +2,7 @@ import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, Unanswered, unanswered } from "#lib/cluster/exchange.ts";
 import type { Way } from "../../clusters/api.ts";
+import { clean } from "../../shown.ts";
 
 /** Asks the API server for what is under a path, again where that may help; what it says in the end, or why it says nothing. */
 export type Read = (path: string, accept?: string) => Promise<Answer | Unanswered>;
@@ -38,7 +39,7 @@ export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader 
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
     // Where one connection was dead, the others that were kept may be.
-    const options = { headers, ...(isFresh ? { agent: false as const, ...trust } : { agent }) };
+    const options = { headers, ...(isFresh ? { agent: false as const, signal, ...trust } : { agent }) };
     return exchange(`${server}${path}`, options, undefined, Date.now() + patience, largest).catch(unanswered);
   };
   return {
@@ -93,7 +94,7 @@ export const refusalIn = (
   }
   const { message } = Object(contentOf(answer));
   const said = typeof message === "string" ? message : answer.body.slice(0, 200);
-  const words = said.replace(/\s+/g, " ").trim();
+  const words = clean(said.replace(/\s+/g, " ").trim());
   const remedy = answer.status === 401 ? `; ${unknown}` : "";
   return `the API server answers ${answer.status}${words === "" ? "" : `: ${words}`}${remedy}`;
 };

@@ -44,8 +44,8 @@ export const junit = (now = new Date(), most = longest): Plain => {
     suites.set(name, suite);
     const cases = casesOf(one);
     const said = one.warnings.map(({ rule, text }) => `${called(one)}: ${rule} warns: ${text}`);
-    suite.cases.push(...cases);
-    suite.said.push(...said);
+    for (const one of cases) suite.cases.push(one);
+    for (const text of said) suite.said.push(text);
     for (const { object, rule, failure, error } of cases)
       length += object.length + rule.length + ((failure ?? error)?.text.length ?? 0) + overhead;
     for (const text of said) length += text.length;

@@ -1,3 +1,4 @@
+import { shortened } from "../../shown.ts";
 import type { Checked } from "../checked.ts";
 import { openList } from "./list.ts";
 import { sayingOf } from "./places.ts";
@@ -17,6 +18,8 @@ type Verdict = (typeof verdicts)[number];
 
 /** In bytes, of the results in one report: kubectl keeps all of an object in an annotation of at most 256 KiB. */
 const most = 150_000;
+/** In characters, of what is said in one result; who needs more reads another report. */
+const longest = 4096;
 /** In bytes, of all results that wait for others of their namespace. */
 const mostWaiting = 8 * 1024 * 1024;
 
@@ -61,7 +64,7 @@ export const policyReport = ({ passes, waiting = mostWaiting }: Wishes, now = ne
     parts.set(one.namespace, part);
     for (const result of resultsOf(one, timestamp)) {
       const length = Buffer.byteLength(JSON.stringify(result));
-      if (part.bytes + length > most) {
+      if (part.results.length > 0 && part.bytes + length > most) {
         text += closed(part);
         part = parts.get(one.namespace) ?? part;
       }
@@ -94,11 +97,16 @@ const largest = (parts: Iterable<Part>): Part =>
   [...parts].reduce((one, other) => (other.bytes > one.bytes ? other : one));
 
 const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
-  const { apiVersion, kind, namespace, name, uid } = one;
-  const place = { ...(namespace !== undefined && { namespace }), name: name.toWellFormed(), ...(uid && { uid }) };
+  const { namespace, uid } = one;
+  const [apiVersion, kind, name] = [one.apiVersion, one.kind, one.name].map(kept);
+  const place = {
+    ...(namespace !== undefined && { namespace }),
+    name,
+    ...(uid && { uid }),
+  };
   const resources = [{ apiVersion, kind, ...place }];
   const result = (policy: string, result: Verdict, message?: string): Result => {
-    const said = message === undefined ? {} : { message: message.toWellFormed() };
+    const said = message === undefined ? {} : { message: kept(message) };
     return { source: "postern", policy, result, ...said, resources, timestamp };
   };
   const changing = new Set(one.changes.map(({ rule }) => rule));
@@ -110,6 +118,9 @@ const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
     ...one.passed.filter((rule) => !changing.has(rule)).map((rule) => result(rule, "pass")),
   ];
 };
+
+/** As much of a text as one result has room for. */
+const kept = (text: string): string => shortened(text.toWellFormed(), longest);
 
 const reportOf = ({ namespace, results, counts, reports }: Part): object => ({
   apiVersion: "wgpolicyk8s.io/v1alpha2",

@@ -280,6 +280,11 @@ describe("the SARIF report", () => {
     const [{ message }] = parsed([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;
     assert.equal(message.text, "\\[here\\](http://evil)");
   });
+  it("is made in no time of brackets without end", () => {
+    const message = "[".repeat(500_000);
+    const [{ message: said }] = parsed([{ ...denied, denials: [{ rule: "a", message }] }]).results;
+    assert.equal(said.text, message);
+  });
   it("is JSON with URIs and rules that are there, whatever the texts hold", () =>
     fc.assert(
       fc.property(anything, (all) => {
@@ -321,6 +326,13 @@ describe("the PolicyReports", () => {
     assert.ok(many.length > 3);
     assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);
     for (const one of many) assert.ok(JSON.stringify(one).length < 256 * 1024);
+  });
+  it("take no message for more than a cluster can keep", () => {
+    const message = "x".repeat(400_000);
+    const [one, ...more] = items([{ ...denied, kind: message, name: message, denials: [{ rule: "a", message }] }]);
+    assert.deepEqual([one.metadata.name, more], ["postern", []]);
+    assert.ok(JSON.stringify(one).length < 64_000);
+    assert.match(one.results[0].message, /^x{4000,}…$/);
   });
   it("only count what passed unchanged, where they are for a cluster to keep", () => {
     const [report] = JSON.parse(written(policyReport({ passes: false }, now), [denied, changed, web])).items;

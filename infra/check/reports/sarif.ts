@@ -81,4 +81,8 @@ const locationsOf = (one: Checked, line?: number, column?: number): object[] => 
 };
 
 /** Text in which nothing is a link: a message is anybody's, and viewers make links of `[…](…)`. */
-const plain = (text: string): string => text.toWellFormed().replace(/[\\[\]](?=.*\()/gs, "\\$&");
+const plain = (text: string): string => {
+  const whole = text.toWellFormed();
+  const end = whole.lastIndexOf("(") + 1;
+  return `${whole.slice(0, end).replace(/[\\[\]]/g, "\\$&")}${whole.slice(end)}`;
+};

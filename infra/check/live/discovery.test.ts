@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Answer } from "#lib/cluster/exchange.ts";
+import { Complaint } from "../../complaint.ts";
+import { discovered } from "./discovery.ts";
+import { openNamespaces } from "./namespaces.ts";
+import type { Read } from "./reader.ts";
+
+const answer = (body: string): Answer => ({ status: 200, body, retryAfter: undefined });
+const page = answer("<html>sign in, please</html>");
+const why = () => "refused";
+
+// Between us and the API server may stand somebody who answers everything with 200.
+describe("what answers in an API server's place", () => {
+  it("is no cluster that has nothing", async () => {
+    for (const one of [page, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
+      await assert.rejects(
+        discovered(async () => one, why),
+        new Complaint("what the cluster has can't be told: /api answers something else than an API server would", 3),
+      );
+  });
+  it("leaves unknown what a group has, and only that", async () => {
+    const shown: Record<string, string> = {
+      "/api": JSON.stringify({ kind: "APIVersions", versions: ["v1"] }),
+      "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),
+    };
+    const read: Read = async (path) => (shown[path] === undefined ? page : answer(shown[path]));
+    const { resources, unknown } = await discovered(read, why);
+    assert.deepEqual(resources, []);
+    assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server answers no list of them" }]);
+  });
+  it("is no namespace without labels", async () => {
+    const namespaces = openNamespaces(async () => page, why);
+    assert.equal(await namespaces.fetch("shop"), "the API server answers no Namespace");
+    assert.equal(namespaces.find({ group: "", resource: "namespaces" }, "shop"), undefined);
+  });
+});
