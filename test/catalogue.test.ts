@@ -18,7 +18,7 @@ import {
   readCases,
   reviewOf,
 } from "../infra/cases.ts";
-import { type Suggested, suggested } from "../infra/check/suggestions.ts";
+import { type Suggested, suggested } from "../infra/check/mending/suggestions.ts";
 import { listing } from "../infra/listing.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { condition } from "./cel.ts";

@@ -182,7 +182,7 @@ describe("postern check", () => {
   });
 
   it("shows of a Secret only that it changes", async () => {
-    const { difference } = await import("../infra/check/difference.ts");
+    const { difference } = await import("../infra/differences/difference.ts");
     const secret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
     const [hunk] = difference(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]);
     const text = (hunk?.lines ?? []).map((line) => line.text).join("\n");

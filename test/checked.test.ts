@@ -9,7 +9,7 @@ import fc from "fast-check";
 import { worlds } from "#lib/cluster/live.ts";
 import { memoryLedger } from "#lib/ledger.ts";
 import { openCheck } from "../infra/check/check.ts";
-import type { Judged } from "../infra/check/judge.ts";
+import type { Judged } from "../infra/check/judging/judge.ts";
 import { chooseCluster, parseConfig } from "../infra/config.ts";
 import { openCertificate } from "../infra/keys.ts";
 import { readCatalogue } from "../infra/registry.ts";

@@ -17,8 +17,8 @@ import limitRanger from "../functions/limit-ranger/rule.ts";
 import resize from "../functions/pod-resize-validator/rule.ts";
 import podSecurity from "../functions/pod-security/rule.ts";
 import tolerations from "../functions/pod-toleration-restriction/rule.ts";
-import { inWords } from "../infra/check/edits.ts";
-import { suggested } from "../infra/check/suggestions.ts";
+import { inWords } from "../infra/check/mending/edits.ts";
+import { suggested } from "../infra/check/mending/suggestions.ts";
 import { pods } from "./pod-security/pods.ts";
 
 // What somebody could write instead of what is refused; that each rule's suggestions help, catalogue.test.ts sees to.

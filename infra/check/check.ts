@@ -6,14 +6,14 @@ import type { Cluster } from "../config.ts";
 import { type Kinds, kindsOf } from "../kinds/kinds.ts";
 import type { Listed } from "../registry.ts";
 import { fill } from "./defaults/filled.ts";
-import { type Fault, faultText, type Manifest, nameOf } from "./documents.ts";
-import { type Existing, openExisting } from "./existing.ts";
-import { hooked } from "./hooked.ts";
-import { readInput } from "./input.ts";
-import { type Judged, judgeAll, keyOf } from "./judge.ts";
-import { missingNamespaces, remarksOn } from "./remarks.ts";
-import { type Asking, isReview, received } from "./requests.ts";
-import { openRules, type Rules } from "./rules.ts";
+import { type Existing, openExisting } from "./judging/existing.ts";
+import { hooked } from "./judging/hooked.ts";
+import { type Judged, judgeAll, keyOf } from "./judging/judge.ts";
+import { missingNamespaces, remarksOn } from "./judging/remarks.ts";
+import { type Asking, isReview, received } from "./judging/requests.ts";
+import { openRules, type Rules } from "./judging/rules.ts";
+import { type Fault, faultText, type Manifest, nameOf } from "./reading/documents.ts";
+import { readInput } from "./reading/input.ts";
 import { own } from "./values.ts";
 
 /** What is checked, against what. */

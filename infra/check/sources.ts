@@ -10,9 +10,9 @@ import { openProgress } from "../progress.ts";
 import type { Listed } from "../registry.ts";
 import { openCheck } from "./check.ts";
 import type { Checked } from "./checked.ts";
-import { type Fault, faultText } from "./documents.ts";
-import type { Judged } from "./judge.ts";
+import type { Judged } from "./judging/judge.ts";
 import { openAudit } from "./live/audit.ts";
+import { type Fault, faultText } from "./reading/documents.ts";
 import type { Unread } from "./reports/report.ts";
 
 /** Where what is judged comes from. */

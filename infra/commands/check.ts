@@ -1,10 +1,10 @@
-import { type Edit, editOf } from "../check/fix.ts";
-import { mend } from "../check/mended.ts";
-import { openOutlets, outputsOf } from "../check/outputs.ts";
+import { withOnly } from "../check/judging/rules.ts";
+import { type Edit, editOf } from "../check/mending/fix.ts";
+import { mend } from "../check/mending/mended.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
-import { withOnly } from "../check/rules.ts";
+import { openOutlets, outputsOf } from "../check/reports/outputs.ts";
+import { summaryOf, summed } from "../check/reports/told.ts";
 import { inCluster, inFiles, usualPage } from "../check/sources.ts";
-import { summaryOf, summed } from "../check/text.ts";
 import { type Command, common, type Options } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { type Cluster, chooseCluster, configFile, readConfig } from "../config.ts";

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
 import { inStage, type Stage } from "../aws/stage.ts";
-import { isColoured, painter } from "../check/text.ts";
+import { isColoured, painter } from "../check/reports/told.ts";
 import { type Command, common, type Options } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { stageOption } from "../options.ts";

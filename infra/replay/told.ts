@@ -1,5 +1,5 @@
-import { difference, type Hunk } from "../check/difference.ts";
-import { hunkOf, type Paint } from "../check/text.ts";
+import { hunkOf, type Paint } from "../check/reports/told.ts";
+import { difference, type Hunk } from "../differences/difference.ts";
 import { clean, oneLine } from "../shown.ts";
 import type { Answer, Aspect, Made } from "./answers.ts";
 import type { Result, State } from "./replay.ts";

@@ -4,7 +4,7 @@ import { parseAllDocuments } from "yaml";
 import { decide } from "#lib/decide.ts";
 import type { Phase } from "#lib/rule.ts";
 import { openCheck } from "../../infra/check/check.ts";
-import { readInput } from "../../infra/check/input.ts";
+import { readInput } from "../../infra/check/reading/input.ts";
 import { chooseCluster, readConfig } from "../../infra/config.ts";
 import { readCatalogue } from "../../infra/registry.ts";
 import { say } from "./meter.ts";

@@ -2,7 +2,7 @@ import type { Hook } from "#lib/chain/hooks.ts";
 import { matches } from "#lib/match.ts";
 import type { Operation, Request } from "#lib/review.ts";
 import { apiVersionOf, type Kind, type Kinds, kindName, kindsFrom } from "../../kinds/kinds.ts";
-import { inApplyOrder } from "../requests.ts";
+import { inApplyOrder } from "../judging/requests.ts";
 import type { Discovered, Resource } from "./discovery.ts";
 import { manifestOf } from "./subjects.ts";
 

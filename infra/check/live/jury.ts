@@ -2,7 +2,7 @@ import { isMap } from "#lib/policy/tree.ts";
 import { redacted } from "#lib/recording/redacted.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import { sentenceOf } from "../../complaint.ts";
-import { type Court, type Judged, judge, madeBy } from "../judge.ts";
+import { type Court, type Judged, judge, madeBy } from "../judging/judge.ts";
 import { called } from "./chosen.ts";
 import type { Resource } from "./discovery.ts";
 import type { Namespaces } from "./namespaces.ts";

@@ -1,13 +1,13 @@
 import type { Listed } from "../../registry.ts";
-import { json } from "../json.ts";
-import type { Output } from "../outputs.ts";
-import { isColoured, painter } from "../text.ts";
 import { github } from "./github.ts";
+import { json } from "./json.ts";
 import { junit } from "./junit.ts";
+import type { Output } from "./outputs.ts";
 import { policyReport } from "./policyreport.ts";
 import type { Report } from "./report.ts";
 import { sarif } from "./sarif.ts";
 import { text } from "./text.ts";
+import { isColoured, painter } from "./told.ts";
 
 const reports: Record<string, (output: Output, isLive: boolean, catalogue: Listed[]) => Report> = {
   text: ({ file }, isLive) => text(painter(file === undefined && isColoured(process.stdout, process.env)), !isLive),

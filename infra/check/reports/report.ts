@@ -1,6 +1,6 @@
 import type { Checked } from "../checked.ts";
-import type { Judged } from "../judge.ts";
-import type { Summary } from "../text.ts";
+import type { Judged } from "../judging/judge.ts";
+import type { Summary } from "./told.ts";
 
 /** Something that could not be read, and so was not judged. */
 export interface Unread {

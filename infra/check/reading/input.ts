@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, normalize } from "node:path";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../../complaint.ts";
 import { type Fault, type Manifest, manifestsIn } from "./documents.ts";
 
 /** What paths were found to hold. */

@@ -1,7 +1,7 @@
 import { isMap } from "#lib/policy/tree.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Path } from "./documents.ts";
-import { own } from "./values.ts";
+import type { Path } from "../reading/documents.ts";
+import { own } from "../values.ts";
 
 /** Where a workload's template is, and who makes Pods of it. */
 interface Maker {

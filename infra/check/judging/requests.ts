@@ -1,8 +1,8 @@
 import type { Attributes } from "#lib/chain/trace.ts";
 import { isMap } from "#lib/policy/tree.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
-import { groupVersionOf, type Kind } from "../kinds/kinds.ts";
-import type { Manifest, Path } from "./documents.ts";
+import { groupVersionOf, type Kind } from "../../kinds/kinds.ts";
+import type { Manifest, Path } from "../reading/documents.ts";
 
 /** Something to be judged: a request, and where what it is about is written. */
 export interface Subject {

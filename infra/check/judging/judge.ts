@@ -2,19 +2,19 @@ import { admit } from "#lib/chain/admit.ts";
 import type { Hook, Hooks } from "#lib/chain/hooks.ts";
 import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#lib/chain/trace.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { sentenceOf } from "../complaint.ts";
-import type { Kind, Kinds } from "../kinds/kinds.ts";
-import { unknownKind } from "../kinds/unknown.ts";
-import type { Checked, Denial } from "./checked.ts";
-import { fill } from "./defaults/filled.ts";
-import type { Manifest, Path } from "./documents.ts";
+import { sentenceOf } from "../../complaint.ts";
+import type { Kind, Kinds } from "../../kinds/kinds.ts";
+import { unknownKind } from "../../kinds/unknown.ts";
+import type { Checked, Denial } from "../checked.ts";
+import { fill } from "../defaults/filled.ts";
+import type { Manifest, Path } from "../reading/documents.ts";
+import { positionOf } from "../reading/positions.ts";
+import { own } from "../values.ts";
 import type { Existing } from "./existing.ts";
 import { fieldOf, stepsIn } from "./fields.ts";
 import { findingsIn } from "./findings.ts";
-import { positionOf } from "./positions.ts";
 import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
 import { podOf } from "./templates.ts";
-import { own } from "./values.ts";
 
 /** What became of one object, with all that its report may want to show. */
 export interface Judged {

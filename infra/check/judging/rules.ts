@@ -5,16 +5,16 @@ import type { Called, Sent, Step } from "#lib/chain/trace.ts";
 import type { Resource, World } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { inPhase, variantsOf } from "#lib/rule.ts";
-import { Complaint } from "../complaint.ts";
-import { type Cluster, type Config, servedRules } from "../config.ts";
-import { asVariant, oneLine } from "../entry.ts";
-import type { Handler } from "../gateway.ts";
-import type { Listed } from "../registry.ts";
-import { surveyed, surveying } from "../surveys.ts";
-import { configurations, ruleOf } from "../webhooks.ts";
-import { handlerOf } from "../workshop.ts";
-import type { Path } from "./documents.ts";
-import { suggested } from "./suggestions.ts";
+import { Complaint } from "../../complaint.ts";
+import { type Cluster, type Config, servedRules } from "../../config.ts";
+import { asVariant, oneLine } from "../../entry.ts";
+import type { Handler } from "../../gateway.ts";
+import type { Listed } from "../../registry.ts";
+import { surveyed, surveying } from "../../surveys.ts";
+import { configurations, ruleOf } from "../../webhooks.ts";
+import { handlerOf } from "../../workshop.ts";
+import { suggested } from "../mending/suggestions.ts";
+import type { Path } from "../reading/documents.ts";
 
 /** The rules that are on in a cluster, as its API server would know them. */
 export interface Rules {

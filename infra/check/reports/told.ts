@@ -1,8 +1,8 @@
-import { clean, oneLine } from "../shown.ts";
-import { type Checked, called, type Denial, type Verdict } from "./checked.ts";
-import { difference, type Hunk, type Line, type Stage } from "./difference.ts";
-import type { Judged } from "./judge.ts";
-import { own } from "./values.ts";
+import { difference, type Hunk, type Line, type Stage } from "../../differences/difference.ts";
+import { clean, oneLine } from "../../shown.ts";
+import { type Checked, called, type Denial, type Verdict } from "../checked.ts";
+import type { Judged } from "../judging/judge.ts";
+import { own } from "../values.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;

@@ -5,8 +5,8 @@ import type { Access, Permission, Resource, World } from "#lib/needs.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { frozen } from "#lib/settings.ts";
-import { bornIn } from "../born.ts";
-import { groupVersionOf, type Kinds } from "../kinds/kinds.ts";
+import { bornIn } from "../../born.ts";
+import { groupVersionOf, type Kinds } from "../../kinds/kinds.ts";
 
 /** What exists while objects are checked: what was there, and what was admitted since. */
 export interface Existing {

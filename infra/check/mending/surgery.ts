@@ -1,6 +1,6 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
-import type { Path } from "./documents.ts";
-import { flowOf, type Layout, linesOf } from "./lines.ts";
+import { flowOf, type Layout, linesOf } from "../../differences/lines.ts";
+import type { Path } from "../reading/documents.ts";
 
 /** A text that is edited, as it was read. */
 export interface Patient {

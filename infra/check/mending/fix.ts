@@ -2,12 +2,12 @@ import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
 import { between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
-import { composed } from "./composed.ts";
-import type { Manifest, Path } from "./documents.ts";
-import type { Judged } from "./judge.ts";
-import type { Layout } from "./lines.ts";
+import type { Layout } from "../../differences/lines.ts";
+import type { Judged } from "../judging/judge.ts";
+import { composed } from "../reading/composed.ts";
+import type { Manifest, Path } from "../reading/documents.ts";
+import { own } from "../values.ts";
 import { type Incision, operated } from "./surgery.ts";
-import { own } from "./values.ts";
 
 /** What the chain changed of one object. */
 export interface Edit {

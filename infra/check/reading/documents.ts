@@ -1,6 +1,6 @@
 import { type Document, isNode } from "yaml";
 import { isMap } from "#lib/policy/tree.ts";
-import { sentenceOf } from "../complaint.ts";
+import { sentenceOf } from "../../complaint.ts";
 import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
 
 /** A file, or what came by standard input. */

@@ -1,7 +1,7 @@
 import { isMap } from "#lib/policy/tree.ts";
 import type { Status } from "#lib/review.ts";
-import type { Path } from "./documents.ts";
-import { own } from "./values.ts";
+import type { Path } from "../reading/documents.ts";
+import { own } from "../values.ts";
 
 /** `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]`, `data.a` as steps; what isn't one has none. */
 export const stepsIn = (field: string): Path =>

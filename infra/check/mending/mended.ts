@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { counted } from "../progress.ts";
-import { oneLine } from "../shown.ts";
+import { Complaint, sentenceOf } from "../../complaint.ts";
+import { counted } from "../../progress.ts";
+import { oneLine } from "../../shown.ts";
 import { type Edit, edited } from "./fix.ts";
 
 /** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */

@@ -1,7 +1,7 @@
 import { isMap } from "#lib/policy/tree.ts";
+import { own } from "../check/values.ts";
 import { alignment } from "./alignment.ts";
 import { linesOf } from "./lines.ts";
-import { own } from "./values.ts";
 
 /** A line of a difference: as it was and is, gone, or new; of a change, whose it is. */
 export interface Line {

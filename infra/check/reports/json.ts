@@ -1,7 +1,7 @@
-import type { Judged } from "./judge.ts";
-import { jsonAt, openList } from "./reports/list.ts";
-import type { Report } from "./reports/report.ts";
-import { differenceIn } from "./text.ts";
+import type { Judged } from "../judging/judge.ts";
+import { jsonAt, openList } from "./list.ts";
+import type { Report } from "./report.ts";
+import { differenceIn } from "./told.ts";
 
 /** What became of each object, for programs; the summary comes last, for it is known last. */
 export const json = (): Report => {

@@ -1,5 +1,5 @@
-import type { Kinds } from "../kinds/kinds.ts";
-import { type Manifest, nameOf } from "./documents.ts";
+import type { Kinds } from "../../kinds/kinds.ts";
+import { type Manifest, nameOf } from "../reading/documents.ts";
 import { keyOf } from "./judge.ts";
 import { type Asking, received } from "./requests.ts";
 

@@ -2,7 +2,7 @@ import { type Circumstances, decide } from "#lib/decide.ts";
 import { applied } from "#lib/patch.ts";
 import type { Request } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
-import type { Path } from "./documents.ts";
+import type { Path } from "../reading/documents.ts";
 import { inWords, onOneLine } from "./edits.ts";
 
 /** What somebody could do about a refusal: what a rule says in words, or edits, with the object that they make. */

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import type { Hook } from "#lib/chain/hooks.ts";
 import { addressOf, calledBy } from "#lib/chain/http.ts";
 import type { Called, Sent } from "#lib/chain/trace.ts";
-import { sentenceOf } from "../complaint.ts";
+import { sentenceOf } from "../../complaint.ts";
 
 /** More than this nobody answers. */
 const longest = 10 * 1024 * 1024;

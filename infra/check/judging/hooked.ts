@@ -1,7 +1,7 @@
 import { builtIn } from "#lib/chain/conditions.ts";
 import { type Hook, type Hooks, hooksIn } from "#lib/chain/hooks.ts";
-import { Complaint } from "../complaint.ts";
-import type { Manifest } from "./documents.ts";
+import { Complaint } from "../../complaint.ts";
+import type { Manifest } from "../reading/documents.ts";
 import { callForeign } from "./foreign.ts";
 import type { Court } from "./judge.ts";
 import type { Rules } from "./rules.ts";

@@ -2,13 +2,13 @@ import type { Attributes, Step, Trace } from "#lib/chain/trace.ts";
 import { matches } from "#lib/match.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { Request, Status } from "#lib/review.ts";
-import type { Denial } from "./checked.ts";
-import type { Manifest, Path } from "./documents.ts";
+import type { Denial } from "../checked.ts";
+import type { Manifest, Path } from "../reading/documents.ts";
+import { positionOf } from "../reading/positions.ts";
+import { own } from "../values.ts";
 import { fieldOf } from "./fields.ts";
 import type { Court } from "./judge.ts";
-import { positionOf } from "./positions.ts";
 import { isReview, type Subject } from "./requests.ts";
-import { own } from "./values.ts";
 
 /** What a report tells of a request: who said what of it, and where that is meant. */
 export const findingsIn = async (trace: Trace, subject: Subject, court: Court, isAssumed: boolean) => {

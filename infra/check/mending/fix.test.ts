@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse, stringify } from "yaml";
 import { between } from "#lib/patch.ts";
-import { manifestsIn } from "./documents.ts";
+import { manifestsIn } from "../reading/documents.ts";
 import { edited } from "./fix.ts";
 
 /** A file after its first object became another. */

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
 import { isMap } from "#lib/policy/tree.ts";
-import { clean, shortened } from "../shown.ts";
-import type { Path } from "./documents.ts";
-import { own } from "./values.ts";
+import { clean, shortened } from "../../shown.ts";
+import type { Path } from "../reading/documents.ts";
+import { own } from "../values.ts";
 
 /** One thing to do to an object. */
 interface Edit {
