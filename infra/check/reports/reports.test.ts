@@ -292,7 +292,7 @@ describe("the SARIF report", () => {
         for (const { ruleId, ruleIndex, locations } of results) {
           assert.equal(tool.driver.rules[ruleIndex].id, ruleId);
           const uri = locations[0].physicalLocation?.artifactLocation.uri;
-          if (uri !== undefined) assert.doesNotThrow(() => new URL(uri, "file:///root/"), uri);
+          if (uri !== undefined) assert.doesNotThrow(() => new URL(uri, "file:///checkout/"), uri);
         }
       }),
     ));
