@@ -35,6 +35,8 @@ const longest = 4 * 1024 * 1024;
 export const junit = (now = new Date(), most = longest): Plain => {
   const timestamp = now.toISOString().slice(0, 19);
   const suites = new Map<string, Suite>();
+  /** Of tests that are called alike, some show only the first: an object may stand in two files. */
+  const seen = new Set<string>();
   let length = 0;
   let id = 0;
   let head = `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`;
@@ -42,7 +44,13 @@ export const junit = (now = new Date(), most = longest): Plain => {
     const name = suiteNameOf(one);
     const suite = suites.get(name) ?? { name, cases: [], said: [] };
     suites.set(name, suite);
-    const cases = casesOf(one);
+    const cases = casesOf(one).map((single): Case => {
+      if (one.file === undefined) return single;
+      const key = JSON.stringify([single.object, single.rule]);
+      if (!seen.has(key)) seen.add(key);
+      else return { ...single, rule: `${single.rule} at ${one.file}:${one.line ?? 1}` };
+      return single;
+    });
     const said = one.warnings.map(({ rule, text }) => `${called(one)}: ${rule} warns: ${text}`);
     for (const one of cases) suite.cases.push(one);
     for (const text of said) suite.said.push(text);
@@ -83,9 +91,11 @@ const casesOf = (one: Checked): Case[] => {
     const text = `${place && `${place}: `}${sayingOf(denial)}`;
     return { object, rule: denial.rule, failure: { message: denial.message, type: denial.reason || "Denied", text } };
   });
-  const open = one.undecided.map((sentence): Case => {
-    return { object, rule: "postern check", error: { message: sentence, type: "Undecided", text: sentence } };
-  });
+  const [first, ...more] = one.undecided;
+  const message = more.length > 0 ? `${first}, and ${more.length} more` : first;
+  const text = one.undecided.join("\n");
+  const open: Case[] =
+    message === undefined ? [] : [{ object, rule: "postern check", error: { message, type: "Undecided", text } }];
   const fine = new Set([...one.passed, ...one.changes.map(({ rule }) => rule)]);
   for (const { rule } of one.denials) fine.delete(rule);
   const passed = [...fine].map((rule): Case => ({ object, rule }));

@@ -172,6 +172,16 @@ name an image of registry.example.com</failure></testcase>
 </testsuites>
 `.replaceAll("&apos;", "'"),
     ));
+  it("calls no two tests alike, for of such some show only the first", () => {
+    const open = { ...web, undecided: ["who may", "what is there"] };
+    const text = written(junit(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
+    const tests = [...text.matchAll(/<testcase classname="([^"]*)" name="([^"]*)"/g)].map(([, object, name]) =>
+      [object, name].join(" "),
+    );
+    assert.deepEqual(new Set(tests).size, tests.length, tests.join("\n"));
+    assert.ok(tests.includes("Pod shop/web allowed-registries at prod/web.yaml:7"), tests.join("\n"));
+    assert.match(text, /<error message="who may, and 1 more" type="Undecided">who may\nwhat is there<\/error>/);
+  });
   it("lists an object that no rule is about", () =>
     assert.match(
       written(junit(), [web]),
