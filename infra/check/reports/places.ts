@@ -26,4 +26,4 @@ export const lineOf = ({ line }: Checked, denial?: Denial): number | undefined =
 
 /** What a rule said, and what to do about it. */
 export const sayingOf = ({ message, suggestion }: Denial): string =>
-  suggestion === undefined ? message : `${message}\n${suggestion}`;
+  suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`;

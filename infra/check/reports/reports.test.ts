@@ -111,7 +111,7 @@ describe("the report for GitHub", () => {
     assert.equal(
       written(github(), all),
       [
-        "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0Aname an image of registry.example.com",
+        "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0ATo mend it, name an image of registry.example.com",
         "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
         "::warning title=can't say%3A Pod shop/db::the condition of priority can't be evaluated\n",
       ].join("\n"),
@@ -123,7 +123,7 @@ describe("the report for GitHub", () => {
         const wanted = all.flatMap(({ denials, warnings, undecided }) => [
           ...denials.map(({ message, suggestion }) => [
             "error",
-            suggestion === undefined ? message : `${message}\n${suggestion}`,
+            suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`,
           ]),
           ...warnings.map(({ text }) => ["warning", text]),
           ...undecided.map((sentence) => ["warning", sentence]),
@@ -151,7 +151,7 @@ describe("the JUnit report", () => {
   <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
     <properties></properties>
     <testcase classname="Pod shop/web" name="allowed-registries" time="0"><failure message="containers[0].image is from docker.io" type="Forbidden">k8s/web.yaml:12: containers[0].image is from docker.io
-name an image of registry.example.com</failure></testcase>
+To mend it, name an image of registry.example.com</failure></testcase>
     <testcase classname="Pod shop/web" name="limit-ranger" time="0"></testcase>
     <testcase classname="Pod shop/web" name="always-pull-images" time="0"></testcase>
     <system-out>Pod shop/web: pod-security warns: would violate restricted</system-out>
@@ -251,7 +251,7 @@ describe("the SARIF report", () => {
       ruleId: "allowed-registries",
       ruleIndex: 0,
       level: "error",
-      message: { text: "containers[0].image is from docker.io\nname an image of registry.example.com" },
+      message: { text: "containers[0].image is from docker.io\nTo mend it, name an image of registry.example.com" },
       locations: [
         { physicalLocation: { artifactLocation, region: { startLine: 12, startColumn: 14 } }, logicalLocations },
       ],
@@ -326,7 +326,7 @@ describe("the PolicyReports", () => {
     );
     assert.deepEqual(found[0].results[0], {
       ...{ source: "postern", policy: "allowed-registries", result: "fail" },
-      message: "containers[0].image is from docker.io\nname an image of registry.example.com",
+      message: "containers[0].image is from docker.io\nTo mend it, name an image of registry.example.com",
       resources: [{ apiVersion: "v1", kind: "Pod", namespace: "shop", name: "web" }],
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
@@ -350,7 +350,7 @@ describe("the PolicyReports", () => {
     assert.deepEqual(
       report.results.map(({ result, message }: Record<string, unknown>) => [result, message]),
       [
-        ["fail", "containers[0].image is from docker.io\nname an image of registry.example.com"],
+        ["fail", "containers[0].image is from docker.io\nTo mend it, name an image of registry.example.com"],
         ["warn", "would violate restricted"],
         ["pass", "would change it"],
       ],
