@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Mode } from "#lib/decide.ts";
 import { endpoint, type Host } from "#lib/endpoint.ts";
 import { recorded } from "#lib/recorded.ts";
 import { type Heard, recorder } from "#lib/recording/recorder.ts";
+import { redacted } from "#lib/recording/redacted.ts";
 import type { Request } from "#lib/review.ts";
 import { variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
@@ -121,8 +123,10 @@ for (const listed of catalogue) {
     it("is one for any requests like those", () =>
       fc.assert(
         fc.asyncProperty(perturbed(cases), envelope, async (entry, changes) => {
-          const { request } = reviewOf(listed, entry);
-          await law(listed, entry, changes(request));
+          const request = changes(reviewOf(listed, entry).request);
+          // What a random text gives away is another law's matter.
+          fc.pre(isDeepStrictEqual(redacted(request), request));
+          await law(listed, entry, request);
         }),
         { numRuns: 10 },
       ));

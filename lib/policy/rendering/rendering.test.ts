@@ -5,6 +5,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { normalised, policyCases, reachOver, subjectOf } from "../../../test/policies.ts";
 import { applyPolicies } from "../applied.ts";
 import { bookOf } from "../book.ts";
+import { affinityLists } from "../checks/pods.ts";
 import type { Condition, OverrideTemplate, Reach, Reference, Subject } from "../kinds.ts";
 import { patchWith } from "../overriders/plaintext.ts";
 import { parsePath, type Step } from "../references/paths.ts";
@@ -245,7 +246,9 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
       affinity: affinity.filter((given) => JSON.stringify(given).includes("DuringExecution")),
     }),
   )
-  .chain((given) => operation.map((chosen) => json({ ...given, operation: chosen }) as OverrideTemplate));
+  .chain((given) => operation.map((chosen) => json({ ...given, operation: chosen }) as OverrideTemplate))
+  // Others don't pass the checks.
+  .filter(({ operation, affinity }) => !affinity || operation === "remove" || affinityLists(affinity).some(Boolean));
 
 const ordering = some(["Gt", "Gte", "Lt", "Lte"] as const);
 const list = fc.oneof(
