@@ -6,6 +6,7 @@ import { parseDocument } from "yaml";
 import { isToken } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { asksCluster } from "#lib/needs.ts";
+import { isMap } from "#lib/policy/tree.ts";
 import { isRegion } from "#lib/token.ts";
 import { sentenceOf } from "./complaint.ts";
 import type { Cluster, Config } from "./config.ts";
@@ -214,7 +215,6 @@ export const readKubeconfig = async (
 
 /** As far as it is one: lists of maps with a map in each. */
 const kubeconfigIn = (value: unknown): Kubeconfig | undefined => {
-  const isMap = (one: unknown) => typeof one === "object" && one !== null && !Array.isArray(one);
   const isFit = ["context", "cluster", "user"].every((inner) => {
     const entries: unknown = Object(value)[`${inner}s`] ?? [];
     return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { isMap } from "#lib/policy/tree.ts";
 import { called, type Kind, type Manifest, refOf } from "./api.ts";
 import { discreet } from "./discreet.ts";
 
@@ -122,8 +123,6 @@ const unlike = (live: Fields, wanted: Fields, path = ""): string[] =>
         : `${place} is ${said(is)}, not ${said(should)}`,
     ];
   });
-
-const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
 const isListOfNamed = (value: unknown): value is Named[] =>
   Array.isArray(value) && value.every(isNamed) && new Set(value.map(({ name }) => name)).size === value.length;

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
+import { isMap } from "#lib/policy/tree.ts";
 import type { Recorded } from "#lib/recorded.ts";
 import type { Review } from "#lib/review.ts";
 import { merge, mistakes } from "#lib/settings.ts";
@@ -93,8 +94,6 @@ const requestFor = (listed: Listed, entry: Case): Review => {
   return { ...review, request };
 };
 
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 const isText = (value: unknown) => typeof value === "string";
 const isTexts = (value: unknown) => Array.isArray(value) && value.every(isText);
 const isObject = (value: unknown) =>

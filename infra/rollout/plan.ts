@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { isMap } from "#lib/policy/tree.ts";
 import { isAsWanted } from "../aws/functions.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";
@@ -77,8 +78,6 @@ export const planParts = (parts: Part[], states: ReadonlyMap<string, Known>, all
 
 /** `prod-eu.settings.minimum: 2 → 3` */
 const differencesIn = (before: unknown, after: unknown, path: string[] = []): string[] => {
-  const isMap = (value: unknown): value is object =>
-    typeof value === "object" && value !== null && !Array.isArray(value);
   if (isDeepStrictEqual(before, after)) return [];
   if (isMap(before) && isMap(after))
     return [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((key) =>

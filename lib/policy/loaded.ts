@@ -1,6 +1,7 @@
 import { faultsOf, policyKinds, policyVersion } from "./checks/policy.ts";
-import { isMap, own, shown } from "./checks/shape.ts";
+import { shown } from "./checks/shape.ts";
 import type { Policy } from "./kinds.ts";
+import { isMap, own } from "./tree.ts";
 
 /**
  * The policies that documents of files hold, and everything that is wrong with the others. Lists are unpacked. In field

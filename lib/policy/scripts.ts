@@ -1,6 +1,7 @@
 import { parted } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
 import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
+import { isMap } from "./tree.ts";
 
 /** One operation of a script's `patches`. */
 export interface ScriptedPatch {
@@ -220,9 +221,6 @@ const verdictIn = (found: unknown): ScriptedVerdict => {
 };
 
 const readers: { [O in Output]: (found: unknown) => Outcomes[O] } = { patches: patchesIn, validate: verdictIn };
-
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const mapOf = (value: unknown, field: string): Record<string, unknown> => {
   if (!isMap(value)) throw new Error(`${field} must be a struct`);

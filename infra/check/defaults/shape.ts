@@ -1,3 +1,4 @@
+import { isMap } from "#lib/policy/tree.ts";
 import { finishers } from "./finishers.ts";
 import { presets } from "./presets.ts";
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
@@ -77,10 +78,10 @@ const map = (element: Shape): Shape => {
   return {
     read: (value, reading) => {
       if (isNone(value)) return null;
-      if (!isFields(value)) return misfit(value, "a map", reading);
+      if (!isMap(value)) return misfit(value, "a map", reading);
       return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, below(key, one, element, reading)]));
     },
-    isEmpty: (value) => value === null || (isFields(value) && Object.keys(value).length === 0),
+    isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
   };
 };
 
@@ -109,7 +110,7 @@ const struct = (name: string): Shape => {
   const finish = finishers[name];
   return {
     read: (value, reading) => {
-      if (!isNone(value) && !isFields(value)) return misfit(value, "an object", reading);
+      if (!isNone(value) && !isMap(value)) return misfit(value, "an object", reading);
       const result: Fields = {};
       for (const [member, given] of Object.entries(value ?? {})) {
         const [shape, isOptional] = shapeOf(member) ?? [];
@@ -170,9 +171,6 @@ const simple = new Map<string, Shape>([
   ["microtime", scalar("a time such as 2026-01-02T15:04:05.000000Z", null, ifText(microTimeAsRead))],
   ["any", scalar("anything", null, (value) => value)],
 ]);
-
-const isFields = (value: unknown): value is Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const sortOf = (value: unknown): string => {
   if (Array.isArray(value)) return "a list";

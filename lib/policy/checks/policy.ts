@@ -1,21 +1,9 @@
 import { policyGroup } from "../kinds.ts";
+import { isMap, own } from "../tree.ts";
 import { condition } from "./constants.ts";
 import { origin, plaintext, template } from "./overriders.ts";
 import { selector } from "./selectors.ts";
-import {
-  anything,
-  atLeast,
-  type Check,
-  fields,
-  isMap,
-  isTooDeep,
-  listOf,
-  oneOf,
-  own,
-  required,
-  text,
-  texts,
-} from "./shape.ts";
+import { anything, atLeast, type Check, fields, isTooDeep, listOf, oneOf, required, text, texts } from "./shape.ts";
 
 const resourceSelectors = listOf(selector);
 

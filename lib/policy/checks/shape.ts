@@ -1,7 +1,7 @@
+import { isMap, own } from "../tree.ts";
+
 /** A small language for what JSON must look like: each check adds a sentence for what is wrong, beginning with the field. */
 export type Check = (value: unknown, at: string, faults: string[]) => void;
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** Nobody mends more at once, and a hostile object must not be answered with megabytes. */
 const most = 50;
@@ -25,13 +25,6 @@ const naming = (value: unknown): string => {
   if (typeof value === "object") return "a map";
   return typeof value === "string" ? "a text" : `${value}`;
 };
-
-/** Whether a value is a map of JSON. */
-export const isMap = (value: unknown): value is Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** What a map has under a key, and nothing of its prototype. */
-export const own = (map: Fields, key: string): unknown => (Object.hasOwn(map, key) ? map[key] : undefined);
 
 const typed =
   (name: string, isRight: (value: unknown) => boolean): Check =>
