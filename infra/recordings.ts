@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Heard } from "#lib/recording/recorder.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { counted } from "./progress.ts";
 import { oneLine, shortened } from "./shown.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
@@ -117,7 +118,7 @@ export const openRecordings = async (
       const kept = [...counts.values()].reduce((sum, count) => sum + count, 0);
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);
       const without = reasons.length > 0 ? `; left out: ${reasons.join(", ")}` : "";
-      return `${kept} ${kept === 1 ? "review" : "reviews"} recorded in ${folder}${without}`;
+      return `${counted(kept, "review")} recorded in ${folder}${without}`;
     },
   };
 };

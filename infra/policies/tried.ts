@@ -8,6 +8,7 @@ import { type Case, casesIn, decideCase, differences, phaseOf, reviewOf } from "
 import { Complaint, sentenceOf } from "../complaint.ts";
 import type { Setup } from "../config.ts";
 import { describedWorld, servedAmong, servedAs } from "../kinds/served.ts";
+import { counted } from "../progress.ts";
 import type { Listed } from "../registry.ts";
 import { objectsAmong } from "../written.ts";
 
@@ -165,7 +166,7 @@ export const summaryOf = (all: readonly Tried[]): string => {
   const count = (result: Tried["result"]) => all.filter((one) => one.result === result).length;
   const others = (["failed", "not evaluated"] as const).filter((result) => count(result) > 0);
   const parts = [`${count("passed")} passed`, ...others.map((result) => `${count(result)} ${result}`)];
-  return `${all.length} ${all.length === 1 ? "case" : "cases"}: ${parts.join(", ")}\n`;
+  return `${counted(all.length, "case")}: ${parts.join(", ")}\n`;
 };
 
 /** One case in one line, and what there is to say of it below. */

@@ -1,4 +1,5 @@
 import { difference, type Hunk, type Line, type Stage } from "../../differences/difference.ts";
+import { counted } from "../../progress.ts";
 import { clean, oneLine } from "../../shown.ts";
 import { type Checked, called, type Denial, type Verdict } from "../checked.ts";
 import type { Judged } from "../judging/judge.ts";
@@ -126,8 +127,6 @@ export const summed = (summary: Summary, { verdict, warnings }: Checked): void =
   summary[verdict]++;
   summary.warnings += warnings.length;
 };
-
-const counted = (count: number, one: string, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 /** The last line. */
 export const summaryLine = (summary: Summary, paint: Paint): string => {
