@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Request } from "./review.ts";
 import { aggregate, type FieldError, fieldErrorBody, forbidden, invalid, nameOf, notFound, tooMany } from "./status.ts";
 
-// The wording is upstream's: plugins-1.md 0.3 and plugins-2.md 0.1.
+// The wording is upstream's.
 
 const request = (change: Partial<Request> = {}): Request => ({
   uid: "1",
