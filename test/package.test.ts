@@ -158,6 +158,19 @@ describe("a package of 55 rules", () => {
     assert.deepEqual(ids(again), ids(http));
   });
 
+  it("is for the region of a profile where the environment names none, as all else that postern does there", async () => {
+    const [folder = ""] = folders;
+    for (const file of ["infra/aws/stack.ts", "infra/complaint.ts"]) await cp(join(root, file), join(folder, file));
+    const config = join(folder, "config");
+    await writeFile(config, "[default]\nregion = eu-north-1\n");
+    const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_CONFIG_FILE: config };
+    const program = 'import { packageStack } from "./infra/aws/stack.ts"; await packageStack("prod");';
+    const words = ["--input-type=module", "--eval", program];
+    await run(process.execPath, words, { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...aws } });
+    const state = await readFile(join(folder, ".serverless/serverless-state.json"), "utf8");
+    assert.equal(JSON.parse(state).service.provider.region, "eu-north-1");
+  });
+
   it("gives every function a role of its own that may write its own log and nothing else", () => {
     for (const door of doors()) {
       const roles = of(door, "IAM::Role");

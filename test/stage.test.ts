@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { doorkeeper } from "#lib/key.ts";
 import { openParameters, type Parameters } from "../infra/aws/parameters.ts";
 import { openRecords, type Records } from "../infra/aws/records.ts";
-import { openStage } from "../infra/aws/stage.ts";
+import { openStage, passingOn } from "../infra/aws/stage.ts";
 import { Complaint } from "../infra/complaint.ts";
 import { healthOf } from "../infra/rollout/health.ts";
 import {
@@ -431,6 +431,18 @@ describe("a stage's memory", { skip: missing ?? false }, () => {
 const releaseOf = (id: number, more: Partial<Release> = {}): Release => ({
   ...{ id, at: "2026-01-01T00:00:00.000Z", by: "somebody", complete: true, rules: {}, clusters: {} },
   ...more,
+});
+
+describe("what AWS's own library says", () => {
+  const said = (error: Error) => passingOn(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
+
+  it("is passed on, with what would help where no region is named", async () => {
+    const sentence = "AWS: Region is missing; AWS_REGION names one, or a profile does";
+    assert.equal(await said(new Error("Region is missing")), sentence);
+    const denied = Object.assign(new Error("you may not"), { $metadata: {} });
+    assert.equal(await said(denied), "AWS: you may not");
+  });
+  it("is not what somebody else says", async () => assert.equal(await said(new Error("no bread")), "no bread"));
 });
 
 describe("a release", () => {

@@ -47,7 +47,9 @@ const run = promisify(execFile);
 /** Runs osls, and has what it complains of be a sentence. */
 const oslsDoes = async (verb: string, stage: string, ...more: string[]) => {
   const words = [osls, verb, "--stage", stage, ...more];
-  const env = { ...process.env, NO_COLOR: "1" };
+  // It looks for a region in the environment alone, and would take another than everything here where a profile names it.
+  const AWS_REGION = await new CloudFormationClient().config.region();
+  const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
   await run(process.execPath, words, { cwd: root, env, maxBuffer: 64 * 1024 * 1024 }).catch((error) => {
     const said = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
     const [first = "it ends without a word"] = [

@@ -56,7 +56,8 @@ export const passingOn = async <T>(act: () => Promise<T>): Promise<T> => {
     return await act();
   } catch (error) {
     if (error instanceof Complaint || !isOfAws(error)) throw error;
-    throw new Complaint(`AWS: ${sentenceOf(error)}`, 3);
+    const remedy = isLost(error) ? "; AWS_REGION names one, or a profile does" : "";
+    throw new Complaint(`AWS: ${sentenceOf(error)}${remedy}`, 3);
   }
 };
 
@@ -65,4 +66,7 @@ const isOfAws = (error: unknown): boolean =>
   error instanceof Error &&
   ("$metadata" in error ||
     ["CredentialsProviderError", "TimeoutError"].includes(error.name) ||
-    /region (is missing|not accepted)/i.test(error.message));
+    isLost(error) ||
+    /region not accepted/i.test(error.message));
+
+const isLost = (error: unknown): boolean => error instanceof Error && /region is missing/i.test(error.message);
