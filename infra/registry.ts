@@ -32,13 +32,18 @@ const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
 /** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
 export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
 
+/** A Complaint unless it is one. */
+export const mustBeName = (name: string): void => {
+  if (isName(name)) return;
+  throw new Complaint(
+    `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
+  );
+};
+
 /** One folder as a rule; `version` makes Node load it anew. */
 export const readRule = async (folder: string, name: string): Promise<Listed> => {
   const here = `functions/${name}`;
-  if (!isName(name))
-    throw new Complaint(
-      `${here} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
-    );
+  mustBeName(name);
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
     if (!(await exists(join(folder, file)))) throw new Complaint(`${here} has no ${file}`);
 

@@ -308,6 +308,8 @@ describe("a newcomer", () => {
     ["an unknown rule", ["explain", "nope"], 2, /^there is no rule "nope"; postern rules lists them\n$/],
     ["a rule that exists", ["new", "always-admit"], 2, /^functions\/always-admit is there already\n$/],
     ["a name that is none", ["new", "Always_Admit"], 2, /^functions\/Always_Admit is no name for a rule: .*\n$/],
+    ["a name that leads elsewhere", ["new", "a/b"], 2, /^functions\/a\/b is no name for a rule: .*\n$/],
+    ["no name at all", ["new", ""], 2, /^functions\/ is no name for a rule: .*\n$/],
     ["an unknown cluster", ["key", "prod"], 2, /^postern.yaml has no cluster "prod"; it has local\n$/],
     ["no address", ["manifests"], 2, /^either --url or --urls must say where the rules are served, or --stage\n$/],
     [

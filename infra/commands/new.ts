@@ -5,7 +5,7 @@ import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile } from "../config.ts";
 import { writeListing } from "../listing.ts";
-import { catalogueFolder, readCatalogue, readRule } from "../registry.ts";
+import { catalogueFolder, mustBeName, readCatalogue, readRule } from "../registry.ts";
 
 export default {
   summary: "Makes a rule: a folder that passes all checks, turned on in postern.yaml, to be edited from there.",
@@ -18,6 +18,7 @@ export default {
   async run({ options, words: [name, ...rest] }) {
     if (name === undefined || rest.length > 0)
       throw new Complaint("postern new takes one name, for instance require-owner-label");
+    mustBeName(name);
     const folder = join(catalogueFolder, name);
     const file = options.text("config") ?? configFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
@@ -41,7 +42,7 @@ const make = async (folder: string, name: string, files: Files) => {
     );
   });
   for (const [file, content] of Object.entries(files)) await writeFile(join(folder, file), content);
-  // What the registry refuses, a wrong name above all, doesn't stay.
+  // What the registry refuses doesn't stay.
   await readRule(folder, name).catch(async (error) => {
     await rm(folder, { recursive: true });
     throw error;
