@@ -318,6 +318,12 @@ describe("a newcomer", () => {
       2,
       /^--url must be an https:\/\/ address/,
     ],
+    [
+      "a name that no object can have",
+      ["manifests", "--url", "https://x", "--name", "A b"],
+      2,
+      /^--name takes what Kubernetes takes for a name, .*, not "A b"\n$/,
+    ],
     ["a port that is too high", ["serve", "--port", "99999"], 2, /^--port takes a number up to 65535, not 99999\n$/],
     ["a host that is none", ["serve", "--host", "a b"], 2, /^--host takes an address or a name, not "a b"\n$/],
     ["a port that is none", ["serve", "--port", "x"], 2, /^--port takes a whole number, not "x"\n$/],

@@ -60,6 +60,10 @@ export default {
     const ca = options.text("ca");
 
     const name = options.text("name") ?? "postern";
+    if (name.length > 253 || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name))
+      throw new Complaint(
+        `--name takes what Kubernetes takes for a name, lower-case letters, digits, hyphens and dots, not "${name}"`,
+      );
     const webhooks = configurations(catalogue, cluster, {
       name,
       address: (rule, path) => `${base(rule)}/${segment}/${rule}/${path}`,
