@@ -638,6 +638,7 @@ describe("a stage in the hands of its roles", { skip: missing ?? false }, () => 
     const cap = `arn:aws:iam::${owner}:policy/PosternFunctions-test`;
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace(/^params:\n/m, `params:\n  test: { boundary: "${cap}" }\n`));
+    process.env.AWS_REGION = region;
     const { packageStack } = await checkout.load<typeof import("../infra/aws/stack.ts")>("infra/aws/stack.ts");
     const caps = async () =>
       Object.values((await packageStack(stage)).Resources)
