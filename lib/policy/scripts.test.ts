@@ -119,11 +119,11 @@ describe("patchesOf", () => {
     ["has patches that are no list", "patches: {}", /^patches must be a list$/],
     ["has a patch that is none", "patches: [1]", /^patches\[0\] must be a struct$/],
     ["has a patch without path", 'patches: [{op: "add"}]', /^patches\[0\] must have op and path, both texts$/],
-    ["leaves a patch open", 'patches: [{op: "add", path: string}]', /^out\.0\.path: cannot convert incomplete/],
+    ["leaves a patch open", 'patches: [{op: "add", path: string}]', /^patches\.0\.path: cannot convert incomplete/],
     ["uses what it doesn't declare", "patches: [object]", /^patches: reference "object" not found$/],
     [
       "wants out of its braces",
-      'patches: []\n}\n"out": [{op: "add", path: "/a"}]\n_u: {',
+      'patches: []\n}\n"patches": [{op: "add", path: "/a"}]\n_u: {',
       /^the "}" in line 2 closes nothing$/,
     ],
     ["knows what is put around it", "_u: {patches: []}\npatches: _u.patches", /^$/],

@@ -108,13 +108,14 @@ const evaluated = async (
   output: Output,
   { cue }: Pick<Reach, "cue">,
 ): Promise<unknown> => {
-  const source = `${text}${given(name, inputs)}"out": ${name}.${output}\n`;
-  const { out } = await asking(cue, name, source).catch((error) => {
-    if (error instanceof Error && error.message === `out: undefined field: ${output}`)
+  // Under the name that the script's author knows, for what CUE has to say of it.
+  const source = `${text}${given(name, inputs)}"${output}": ${name}.${output}\n`;
+  const value = await asking(cue, name, source).catch((error) => {
+    if (error instanceof Error && error.message === `${output}: undefined field: ${output}`)
       throw new Error(`the script has no ${output}`);
     throw error;
   });
-  return out;
+  return value[output];
 };
 
 /** Each a field of its own beside the script's, which must declare what it uses. A quoted name can't be referred to. */
