@@ -155,6 +155,10 @@ describe("patchesOf", () => {
     assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
   });
 
+  for (const none of ["[]", "null", "*null | [...]"])
+    it(`takes ${none} for no patches`, async () =>
+      assert.deepEqual(await patchesOf(`patches: ${none}`, {}, reach), []));
+
   it("sends what a script describes, all of it", async () => {
     const sent: ProcessingRequest[] = [];
     const script = `processing: {

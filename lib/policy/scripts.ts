@@ -204,7 +204,9 @@ const textsOf = (value: unknown, field: string): Record<string, string> =>
     ]),
   );
 
+/** Null is no patch, as in Go. */
 const patchesIn = (found: unknown): ScriptedPatch[] => {
+  if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");
   return found.map((patch: unknown, index) => {
     const { op, path, value } = mapOf(patch, `patches[${index}]`);
