@@ -8,7 +8,9 @@ export interface Script {
  * Takes a script apart, as it stands: its `package` clause goes, its imports come out. An `Error` says what would let it
  * out of the braces that are put around it, or what it may not import.
  */
-export const parted = (script: string): Script => {
+export const parted = (marked: string): Script => {
+  // CUE lets a file begin with a byte order mark, and nothing else.
+  const script = marked.replace(/^\uFEFF/, "");
   const tokens = tokensOf(script);
   const isName = (token: Token | undefined) => token?.kind === "word";
   let at = 0;

@@ -207,6 +207,7 @@ describe("faultOfScript", () => {
     '// a comment\n\n@if(x)\npackage p // another\nimport "strings"\na: strings.ToUpper("x")',
     'import (\n  s "strings" // an import ")"\n  "list"\n)\nimport "math", a: s.ToUpper("x"), b: list.Max([1]), c: math.Pi',
     '"import": 1\n"package": 2',
+    '\uFEFFpackage p\nimport "strings"\na: strings.ToUpper("x")',
     'a: "} \\("{\\("x")}") {"\nb: #"\\( } \\#(a)"#\nc: """\n  import "tool/exec"\n  }\n  """\nd: \'}\'\n// }',
     'a: _ @tag(object) @x(y,"}")',
   ];
@@ -226,6 +227,7 @@ describe("faultOfScript", () => {
     ['import (\n  "strings"\n  e "tool/exec" // "fmt"\n)', /^"tool\/exec" can't be imported/],
     ['import "t\\u006fol/exec"', /^the import "t\\u006fol\/exec" must be written without escapes$/],
     ['a: 1\nimport "strings"', /./],
+    ["a: 1\n\uFEFFb: 2", /byte order mark/],
     ["import: 1", /^import must be followed by a path$/],
     ["package: 1", /^package must be followed by a name$/],
     [`a: ${"[".repeat(200_000)}${"]".repeat(200_000)}`, /^the script nests too deeply$/],
