@@ -3,6 +3,7 @@ import { asksExistence, settled } from "#lib/policy/checks/constants.ts";
 import { type Place, referencesIn, scriptsIn } from "#lib/policy/checks/places.ts";
 import {
   type Condition,
+  type Constant,
   type OverrideRule,
   type OverrideTemplate,
   type Policy,
@@ -10,6 +11,7 @@ import {
   type Reference,
   type ValidateRule,
 } from "#lib/policy/kinds.ts";
+import { numberOf } from "#lib/policy/values/decimals.ts";
 
 /** A way in which upstream differs, and where it shows. */
 type Difference<T> = [isTouched: (given: T) => boolean, sentence: string];
@@ -227,14 +229,42 @@ const ofCondition: Difference<Condition>[] = [
     "valueRef may lead to a list, and a floatSlice holds numbers; upstream can't render the one, and compares the other as text",
   ],
   [
-    (condition) => !asksExistence(condition),
-    "a text that reads as a number or quantity is compared with a number, and ordered among its like, by size; upstream fails, or goes by characters",
+    ({ cond, valueRef }) => isEquality(cond) && valueRef !== undefined,
+    "maps, and lists that have some, are compared member by member; upstream fails, or finds them different",
+  ],
+  [
+    ({ cond }) => isEquality(cond),
+    "a number equals a text that reads as it, and other values of two types are different; upstream fails for most of them",
+  ],
+  [
+    ({ cond, value, valueRef }) => /^[GL]te?$/.test(cond) && (valueRef !== undefined || isNumeric(value)),
+    "texts that read as numbers or quantities are ordered by size, beside numbers, too; upstream goes by characters, and fails beside numbers",
+  ],
+  [
+    ({ cond, value, valueRef }) =>
+      /In$/.test(cond) && valueRef === undefined && settled(value) !== "floatSlice" && isNumeric(value),
+    "a number is found in a list that has it as text, and a text in one that has it as number; upstream finds neither",
+  ],
+  [
+    ({ cond, value, valueRef, valueProcess }) =>
+      valueProcess !== undefined &&
+      (isEquality(cond) || /^[GL]te?$/.test(cond)) &&
+      (valueRef !== undefined || settled(value) === "string"),
+    "a text that reads as a number or quantity can be reckoned with; upstream fails",
   ],
   [
     ({ affectMode, message }) => affectMode === "allow" && Boolean(message),
     "what isn't allowed is refused with the message; upstream gives none",
   ],
 ];
+
+const isEquality = (cond: string) => /^(Not)?Equal$/.test(cond);
+
+/** Whether a constant is a number, or reads as one, or is a list that has one. */
+const isNumeric = (value: Constant = {}) => {
+  const field = settled(value);
+  return [field && value[field]].flat().some((one) => numberOf(one) !== undefined);
+};
 
 /** The texts of a reference in which placeholders are filled, and that have some. */
 const filled = ({ k8s, http }: Reference): string[] =>

@@ -112,6 +112,79 @@ const words: [name: string, policy: Policy, sentence: string][] = [
     'Never, of every object: denies with "no" unless spec.replicas of the object is one of $& of what GET https://a answers.',
   ],
   [
+    "leaves a message as it is, and what is ignored out",
+    judging({
+      cond: "NotIn",
+      message: "wait…",
+      dataRef,
+      value: { integerSlice: [1, 2] },
+      valueProcess: { operation: "+", operationWith: 1 },
+    }),
+    'On CREATE, UPDATE and DELETE of every object: denies with "wait…" if spec.replicas of the object exists and is none of 1, 2.',
+  ],
+  [
+    "says which object must be there, and of a reference's selector what chooses it",
+    judging({
+      cond: "Exist",
+      message: "no",
+      dataRef: {
+        from: "k8s",
+        path: "data.a",
+        k8s: { apiVersion: "v1", kind: "ConfigMap", name: "a", fieldSelector: { matchFields: { b: "c" } } },
+      },
+    }),
+    'On CREATE, UPDATE and DELETE of every object: denies with "no" if data.a of v1 ConfigMap named "a" (which must be there) exists.',
+  ],
+  [
+    "takes an empty namespace for none",
+    overriding(
+      { plaintext: [{ op: "remove", path: "/spec/a" }] },
+      { resourceSelectors: [{ apiVersion: "v1", kind: "Pod", namespace: "" }] },
+    ),
+    "On CREATE and UPDATE of v1 Pod in namespace default: removes /spec/a.",
+  ],
+  [
+    "says which key is removed, whatever stands beside it",
+    overriding({ template: { type: "labels", operation: "remove", path: "a", value: { stringMap: { b: "c" } } } }),
+    `${everywhere} removes label a.`,
+  ],
+  [
+    "leaves out lists of terms that are empty",
+    overriding({
+      template: {
+        type: "affinity",
+        operation: "replace",
+        affinity: {
+          nodeAffinity: {
+            requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [] },
+            preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1, preference: {} }],
+          },
+          podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [] },
+        },
+      },
+    }),
+    `${everywhere} replaces preferred nodeAffinity.`,
+  ],
+  [
+    "says what origin comes to where it is given nothing, or what it doesn't take",
+    overriding({
+      origin: [
+        { type: "hostNetwork", operation: "replace" },
+        { type: "affinity", operation: "replace" },
+        { type: "labels", operation: "add" },
+        { type: "tolerations", operation: "remove" },
+        { type: "schedulerName", operation: "add", schedulerName: "a" },
+        {
+          type: "resourceOversell",
+          operation: "replace",
+          resourcesOversell: { limits: { cpu: "0.5", "nvidia.com/gpu": "0.5" } },
+        },
+        { type: "resourceOversell", containerCount: 1, resourcesOversell: { limits: { "nvidia.com/gpu": "0.5" } } },
+      ],
+    }),
+    `${everywhere} sets hostNetwork to false; then removes affinity; then leaves labels alone; then leaves tolerations alone; then fails, as schedulerName can only be replaced; then multiplies limits.cpu by 0.5 of container 0; then leaves the resources of container 1 alone.`,
+  ],
+  [
     "cuts what is long",
     judging({ cond: "Exist", message: "m".repeat(500), dataRef }),
     `On CREATE, UPDATE and DELETE of every object: denies with "${"m".repeat(116)}... if spec.replicas of the object exists.`,
@@ -162,3 +235,12 @@ const differences: [name: string, policy: Policy, difference: RegExp][] = [
 for (const [name, policy, difference] of differences)
   test(`it names as a difference ${name}`, () =>
     assert.match(differencesOf(policy).join("\n"), new RegExp(difference, "m")));
+
+const alike: [name: string, policy: Policy, difference: RegExp][] = [
+  ["a list of words", judging({ cond: "In", dataRef, value: { stringSlice: ["a", "b"] } }), /condition: /],
+  ["a word that others are put in order with", judging({ cond: "Gt", dataRef, value: { string: "a" } }), /condition: /],
+  ["a list of numbers", judging({ cond: "In", dataRef, value: { integerSlice: [1] } }), /fails/],
+];
+for (const [name, policy, difference] of alike)
+  test(`it names no difference that isn't there with ${name}`, () =>
+    assert.doesNotMatch(differencesOf(policy).join("\n"), difference));

@@ -1,5 +1,6 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { settled } from "#lib/policy/checks/constants.ts";
+import { onlyReplacing } from "#lib/policy/checks/overriders.ts";
 import type {
   Condition,
   Constant,
@@ -11,6 +12,7 @@ import type {
   Selector,
   ValidateRule,
 } from "#lib/policy/kinds.ts";
+import { sold } from "#lib/policy/overriders/origins.ts";
 
 /** What a policy without faults does, rule by rule, in plain sentences. */
 export const wordsOf = (policy: Policy): string[] => {
@@ -55,7 +57,8 @@ const objectsOf = (policy: Policy): string => {
 };
 
 const selected = (selector: Selector, own?: string): string => {
-  const { apiVersion, kind, name, namespace = own, labelSelector, fieldSelector } = selector;
+  const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
+  const namespace = selector.namespace || own;
   const labels = [
     ...pairs(labelSelector?.matchLabels),
     ...(labelSelector?.matchExpressions ?? []).map(({ key, operator, values }) => expression(key, operator, values)),
@@ -136,7 +139,7 @@ const ofTemplate = (template: OverrideTemplate): string => {
         : `puts the tolerations ${all} in place of those that match, or else adds them`;
     }
     case "affinity":
-      return `${{ add: "adds terms to", replace: "replaces", remove: "removes" }[operation]} ${series(listsOf(affinity))}`;
+      return `${{ add: "adds terms to", replace: "replaces", remove: "removes" }[operation]} ${series(listsOf(affinity, isRemoved))}`;
   }
 };
 
@@ -144,7 +147,8 @@ const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate,
   const field = settled(value);
   const key = path.replaceAll("~1", "/").replaceAll("~0", "~");
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
-  if (operation === "remove") return `removes ${one} ${map.length > 0 ? series(map.map(([key]) => key)) : key}`;
+  // Whatever else there is, the key is in the path.
+  if (operation === "remove") return `removes ${one} ${key}`;
   if (map.length > 0) return `sets ${one} ${series(map.map(([key, text]) => `${key} to ${brief(text)}`))}`;
   if (field) return `sets ${one} ${key} to ${brief(String(value?.[field]))}`;
   return `sets ${one} ${key} to ${valueRef ? ofReference(valueRef) : "nothing"}, where that exists`;
@@ -153,29 +157,46 @@ const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate,
 const ofToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
-const listsOf = (affinity: Affinity): string[] =>
+/** Those with terms; what is removed need only be named. */
+const listsOf = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
-    Object.keys(lists ?? {}).map((list) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
+    Object.entries(lists ?? {})
+      .filter(([, terms]) => isRemoved || (Object(terms).nodeSelectorTerms ?? terms).length > 0)
+      .map(([list]) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
   );
 
 const ofOrigin = (origin: OriginOverrider): string => {
   const { type, operation, containerCount = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
   const isMap = type === "annotations" || type === "labels" || type === "nodeSelector";
-  if (type === "resourceOversell") return `multiplies ${ofFactors(payload)} of container ${containerCount}`;
+  if (onlyReplacing.has(type) && (operation ?? "replace") !== "replace")
+    return `fails, as ${type} can only be replaced`;
+  if (type === "resourceOversell") {
+    const factors = ofFactors(payload);
+    return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerCount}${factors ? "" : " alone"}`;
+  }
   if (type === "resourceRequirements")
-    return `sets the resources of container ${containerCount} to ${brief(payload ?? null)}`;
-  if (!isMap && type !== "tolerations") return `sets ${type} to ${brief(payload ?? null)}`;
+    return `sets the resources of container ${containerCount} to ${brief(payload ?? {})}`;
+  if (!isMap && type !== "tolerations") {
+    const value = payload ?? unset[type];
+    return value === undefined ? `removes ${type}` : `sets ${type} to ${brief(value)}`;
+  }
   const what = isMap ? series(pairs(origin[type])) : series((origin.tolerations ?? []).map(ofToleration));
   if (operation === "remove" && origin.replace !== true)
-    return `removes ${type} ${isMap ? series(Object.keys(payload ?? {})) : what}`;
-  return origin.replace ? `makes ${type} ${what || "empty"} and nothing else` : `sets ${type} ${what}`;
+    return what ? `removes ${type} ${isMap ? series(Object.keys(payload ?? {})) : what}` : `leaves ${type} alone`;
+  if (origin.replace) return `makes ${type} ${what || "empty"} and nothing else`;
+  return what ? `sets ${type} ${what}` : `leaves ${type} alone`;
 };
+
+/** What stands there where nothing is given. */
+const unset: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
 const ofFactors = (factors: unknown): string =>
   series(
     Object.entries(Object(factors)).flatMap(([list, amounts]) =>
-      Object.entries(Object(amounts)).map(([name, factor]) => `${list}.${name} by ${factor}`),
+      Object.entries(Object(amounts))
+        .filter(([name]) => sold.includes(name))
+        .map(([name, factor]) => `${list}.${name} by ${factor}`),
     ),
   );
 
@@ -188,9 +209,11 @@ const ofCondition = (condition: Condition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";
   const compared = valueRef ? ofReference(valueRef) : ofConstant(value);
-  const reckoned = valueProcess ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
+  const isReckoned = valueProcess && !condition.cond.endsWith("In");
+  const reckoned = isReckoned ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
   const data = dataRef ? ofReference(dataRef) : "nothing";
-  return `denies with ${brief(message)} ${link} ${data} ${comparisons[condition.cond]}`.replace("…", () => reckoned);
+  const comparison = comparisons[condition.cond].replace("…", () => reckoned);
+  return `denies with ${brief(message)} ${link} ${data} ${comparison}`;
 };
 
 const comparisons: Record<Condition["cond"], string> = {
@@ -223,8 +246,12 @@ const ofReference = ({ from, path, k8s, http }: Reference): string => {
     case "owner":
       return `${path} of the object's owner`;
     case "k8s":
-      return `${path} of ${k8s ? selected(k8s) : "nothing"}`;
+      return `${path} of ${k8s ? referred(k8s) : "nothing"}`;
     case "http":
       return `${path} of what ${http?.method?.toUpperCase() || "GET"} ${http?.url} answers`;
   }
 };
+
+/** Fields choose no object there, and one that is named is missed where it isn't. */
+const referred = ({ fieldSelector: _, ...selector }: Selector) =>
+  `${selected(selector)}${selector.name ? " (which must be there)" : ""}`;

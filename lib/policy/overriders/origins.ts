@@ -108,7 +108,8 @@ const requirements: Compute = (podSpec, origin) => {
   return { parent: containerOf(podSpec, origin), key: "resources", value };
 };
 
-const sold = ["cpu", "memory", "storage", "ephemeral-storage"];
+/** Whose requests and limits are multiplied; no others are. */
+export const sold = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 /** Multiplies requests and limits that are there. */
 const oversell: Compute = (podSpec, origin) => {
