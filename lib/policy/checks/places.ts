@@ -1,4 +1,5 @@
-import type { Policy, Reference } from "../kinds.ts";
+import type { OverrideTemplate, Policy, Reference } from "../kinds.ts";
+import { asksExistence, settled } from "./constants.ts";
 
 /** Something in a policy, and the path of the field that holds it. */
 export interface Place<T> {
@@ -6,23 +7,32 @@ export interface Place<T> {
   what: T;
 }
 
+/** A reference, and whether anything is looked up by it. */
+export interface ReferencePlace extends Place<Reference> {
+  isUsed: boolean;
+}
+
 /** Every reference of a policy whose shape is right. */
-export const referencesIn = (policy: Policy): Place<Reference>[] => {
-  const found: { at: string; what: Reference | undefined }[] =
+export const referencesIn = (policy: Policy): ReferencePlace[] => {
+  const found: (Omit<ReferencePlace, "what"> & { what: Reference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
-            return { at: `spec.validateRules[${index}].template.condition.${field}`, what: template?.condition[field] };
+            const at = `spec.validateRules[${index}].template.condition.${field}`;
+            const isUsed = field === "dataRef" || (template !== undefined && !asksExistence(template.condition));
+            return { at, what: template?.condition[field], isUsed };
           }),
         )
-      : policy.spec.overrideRules.map(({ overriders }, index) => {
-          return {
-            at: `spec.overrideRules[${index}].overriders.template.valueRef`,
-            what: overriders.template?.valueRef,
-          };
+      : policy.spec.overrideRules.map(({ overriders: { template } }, index) => {
+          const at = `spec.overrideRules[${index}].overriders.template.valueRef`;
+          return { at, what: template?.valueRef, isUsed: template !== undefined && takesReference(template) };
         });
-  return found.filter((place): place is Place<Reference> => place.what !== undefined);
+  return found.filter((place): place is ReferencePlace => place.what !== undefined);
 };
+
+/** Only annotations and labels take one, and a value wins over it. */
+const takesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
+  (type === "annotations" || type === "labels") && operation !== "remove" && settled(value) === undefined;
 
 /** Every script that must compile: those of users, and renderings of templates. */
 export const scriptsIn = (policy: Policy): Place<string>[] => {

@@ -157,6 +157,21 @@ const table: [name: string, policy: unknown, ...warnings: string[]][] = [
     `${over}.template.valueRef is ignored: value is there, too`,
   ],
   [
+    "says of references that aren't looked at only what can be read in them",
+    overriding({
+      template: {
+        ...{ type: "labels", operation: "add", path: "a", value: { string: "b" } },
+        valueRef: {
+          from: "http",
+          path: "a",
+          http: { url: "http://a/{{}}", method: "POST", auth: { staticToken: "x" } },
+        },
+      },
+    }),
+    `${over}.template.valueRef is ignored: value is there, too`,
+    `${over}.template.valueRef.http.auth.staticToken ${readable}`,
+  ],
+  [
     "names values that aren't looked at",
     judging({ cond: "Exist", dataRef, value: { string: "a" } }),
     `${when}.value is ignored: Exist has no use for it`,

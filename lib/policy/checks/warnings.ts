@@ -167,14 +167,14 @@ const ofValidateRule = (rule: ValidateRule, at: string): string[] => {
 };
 
 const ofReferences = (policy: Policy): string[] =>
-  referencesIn(policy).flatMap(({ at, what: { from, http, k8s } }) => {
+  referencesIn(policy).flatMap(({ at, what: { from, http, k8s }, isUsed }) => {
     const filled =
       from === "k8s"
         ? [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})]
         : from === "http"
           ? [http?.url, ...Object.values(http?.params ?? {})]
           : [];
-    if (filled.some((text) => text?.includes("{{}}")))
+    if (isUsed && filled.some((text) => text?.includes("{{}}")))
       return [`${at}.${from} has {{}}, a placeholder without a path: every request fails; write {{metadata.name}}`];
     if (from === "k8s" && k8s?.fieldSelector) return [`${at}.k8s.fieldSelector is ignored`];
     if (from !== "http" || http === undefined) return [];
@@ -190,10 +190,10 @@ const ofReferences = (policy: Policy): string[] =>
         (field) =>
           `${at}.http.${field} can be read by everybody who may read policies; keep it in a secret store and name it in the setting http.credentials`,
       ),
-      ...(/^http:/i.test(url)
+      ...(isUsed && /^http:/i.test(url)
         ? [`${at}.http.url is not encrypted: whoever is in between can read and change what it says`]
         : []),
-      ...(method.toUpperCase() === "POST"
+      ...(isUsed && method.toUpperCase() === "POST"
         ? [`${at}.http.method is POST, which is not sent on a dry run: dry runs of such requests fail`]
         : []),
     ];
