@@ -38,7 +38,7 @@ export const differencesOf = (policy: Policy): string[] => [
           ...(overriders.template ? sentences(ofTemplate, `${at}.overriders.template`, overriders.template) : []),
         ];
       })),
-  ...referencesIn(policy).flatMap(({ at, what }) => sentences(ofReference, at, { at, what })),
+  ...referencesIn(policy).flatMap(({ at, what, isUsed }) => (isUsed ? sentences(ofReference, at, { at, what }) : [])),
   ...scriptsIn(policy).flatMap(({ at, what }) => (at.endsWith(".cue") ? sentences(ofScript, at, what) : [])),
 ];
 
@@ -109,7 +109,8 @@ const ofOverriding: Difference<OverrideRule>[] = [
   [
     ({ overriders: { origin = [] } }) =>
       origin.some(
-        ({ type, operation }) => operation === "remove" && ["annotations", "labels", "nodeSelector"].includes(type),
+        ({ type, operation }) =>
+          operation === "remove" && ["annotations", "labels", "nodeSelector", "tolerations"].includes(type),
       ),
     "to remove what isn't there changes nothing; upstream writes null",
   ],
@@ -172,7 +173,14 @@ const ofTemplate: Difference<OverrideTemplate>[] = [
     "a quantity is written as the policy has it; upstream rounds it up to whole units",
   ],
   [
-    ({ type }) => type === "resourcesOversell",
+    ({ type, operation, resourcesOversell = {} }) =>
+      type === "resourcesOversell" &&
+      operation === "remove" &&
+      Object.values(resourcesOversell).every((factor) => !(Number(factor) > 0 && Number(factor) < 1)),
+    "requests are removed whatever the factors are; upstream does nothing if none is between 0 and 1",
+  ],
+  [
+    ({ type, operation }) => type === "resourcesOversell" && operation !== "remove",
     "every form of a quantity is reckoned with exactly, bytes are written as text, and a container without that limit is left alone; upstream fails or writes 0 there",
   ],
   [
@@ -233,7 +241,8 @@ const ofCondition: Difference<Condition>[] = [
     "maps, and lists that have some, are compared member by member; upstream fails, or finds them different",
   ],
   [
-    ({ cond }) => isEquality(cond),
+    ({ cond, value, valueRef }) =>
+      isEquality(cond) && (valueRef !== undefined || !/Slice$|Map$/.test(settled(value) ?? "")),
     "a number equals a text that reads as it, and other values of two types are different; upstream fails for most of them",
   ],
   [

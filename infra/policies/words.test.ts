@@ -192,6 +192,9 @@ const words: [name: string, policy: Policy, sentence: string][] = [
 ];
 for (const [name, policy, sentence] of words) test(`it ${name}`, () => assert.deepEqual(wordsOf(policy), [sentence]));
 
+const removing = (resourcesOversell: object) =>
+  overriding({ template: { type: "resourcesOversell", operation: "remove", resourcesOversell } });
+
 const differences: [name: string, policy: Policy, difference: RegExp][] = [
   [
     "* among operations",
@@ -230,15 +233,22 @@ const differences: [name: string, policy: Policy, difference: RegExp][] = [
     judging({ cond: "Exist", dataRef: { from: "http", path: "data.a", http: { url: "https://a", method: "POST" } } }),
     /redirects are not followed/,
   ],
+  ["a removal that has none", removing({ cpuFactor: "0" }), /requests are removed whatever/],
   ["renderings that nobody runs", overriding({ renderedCue: "a: 1" }), /renderedCue without a template/],
 ];
 for (const [name, policy, difference] of differences)
   test(`it names as a difference ${name}`, () =>
     assert.match(differencesOf(policy).join("\n"), new RegExp(difference, "m")));
 
+const ignored = {
+  ...{ type: "labels", operation: "add", path: "a", value: { string: "b" } },
+  valueRef: { from: "http", path: "a", http: { url: "https://a" } },
+};
 const alike: [name: string, policy: Policy, difference: RegExp][] = [
   ["a list of words", judging({ cond: "In", dataRef, value: { stringSlice: ["a", "b"] } }), /condition: /],
   ["a word that others are put in order with", judging({ cond: "Gt", dataRef, value: { string: "a" } }), /condition: /],
+  ["a reference that is ignored", overriding({ template: ignored }), /valueRef/],
+  ["a removal that has factors", removing({ cpuFactor: "0.5" }), /factors|quantity/],
   ["a list of numbers", judging({ cond: "In", dataRef, value: { integerSlice: [1] } }), /fails/],
 ];
 for (const [name, policy, difference] of alike)
