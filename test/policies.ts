@@ -6,6 +6,7 @@ import { isQuantity, parseQuantity } from "#lib/objects/quantity.ts";
 import type { Policy, Reach, Subject } from "#lib/policy/kinds.ts";
 import { labelsMatch } from "#lib/policy/selectors.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
+import { kindsOf } from "../infra/kinds/kinds.ts";
 
 /** What a policy does to an object, as it was measured or decided. */
 export interface PolicyCase {
@@ -114,6 +115,10 @@ export const reachOver = ({ cluster = [], http = [] }: Pick<PolicyCase, "cluster
     return { ...value };
   };
   return {
+    serves: async (apiVersion, kind) => {
+      if (among(apiVersion, kind, undefined).length > 0 || builtIn.of(apiVersion, kind)) return;
+      throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
+    },
     get: async (apiVersion, kind, name, namespace) =>
       among(apiVersion, kind, namespace).find(({ metadata }) => metadata?.name === name),
     first: async (apiVersion, kind, labels, namespace) =>
@@ -129,6 +134,9 @@ export const reachOver = ({ cluster = [], http = [] }: Pick<PolicyCase, "cluster
     cue: evaluate,
   };
 };
+
+/** What every cluster serves. */
+const builtIn = kindsOf([]);
 
 const place = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
 

@@ -58,6 +58,21 @@ const failing: [name: string, settings: object, sentence: RegExp][] = [
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
+    "by a reference to a kind that isn't served, also where its placeholders come to nothing",
+    {
+      policies: [
+        policy("cap", {
+          template: {
+            ...label("a").template,
+            value: undefined,
+            valueRef: { ...secret, k8s: { ...secret.k8s, kind: "Goose", name: "{{metadata.labels.goose}}" } },
+          },
+        }),
+      ],
+    },
+    /overrideRules\[0\]: the cluster serves no Goose of v1$/,
+  ],
+  [
     "by a reference to a Secret that no setting names",
     { policies: [policy("cap", { template: { ...label("a").template, value: undefined, valueRef: secret } })] },
     /Secrets are read only where the setting reads names them$/,

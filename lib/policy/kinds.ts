@@ -172,6 +172,8 @@ export interface Subject {
 
 /** What evaluating a policy may ask of the world; its references and scripts have no other way out. */
 export interface Reach {
+  /** Rejects where a kind isn't served. Without it, that shows only in what is read. */
+  serves?(apiVersion: string, kind: string): Promise<unknown>;
   /** The object of that name; undefined where there is none. A kind that isn't served is an error. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;
   /** The first object, by namespace and name, whose labels a selector takes; of all namespaces where none is given. */

@@ -138,18 +138,22 @@ const none: readonly KubernetesObject[] = [];
 
 /** The ways out of an evaluation. */
 export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
-  const placeOf = async (apiVersion: string, kind: string) => {
+  const servedAs = async (apiVersion: string, kind: string) => {
     const served = await reader.discover(apiVersion);
     const found = served?.find((one) => one.kind === kind && !one.resource.includes("/"));
     if (found === undefined) throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
+    return found;
+  };
+  const placeOf = async (apiVersion: string, kind: string) => {
+    const { resource, namespaced } = await servedAs(apiVersion, kind);
     const [version = "", group = ""] = apiVersion.split("/").reverse();
-    const { resource, namespaced } = found;
     const isSecret = group === "" && resource === "secrets";
     if (isSecret && !settings.reads.some((one) => one.group === group && one.resource === resource))
       throw new Error("Secrets are read only where the setting reads names them");
     return { place: { group, version, resource }, namespaced };
   };
   return {
+    serves: servedAs,
     get: async (apiVersion, kind, name, namespace) => {
       const { place, namespaced } = await placeOf(apiVersion, kind);
       if (!namespaced) return reader.get(place, name);

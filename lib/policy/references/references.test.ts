@@ -168,6 +168,24 @@ suite("a reference", () => {
       "metadata.ownerReferences[0].kind must be a string",
       { ...created, object: named("Pod", "p", "b", { ownerReferences: [{ apiVersion: "v1", name: "o" }] }) },
     ],
+    [
+      "be of a kind that is served, whatever its placeholders come to",
+      {
+        from: "k8s",
+        path: "a",
+        k8s: { apiVersion: "v1", kind: "deployment", name: "a", namespace: "{{metadata.uid}}" },
+      },
+      "the cluster serves no deployment of v1",
+    ],
+    [
+      "be of a kind that is served, whatever its labels come to",
+      {
+        from: "k8s",
+        path: "a",
+        k8s: { apiVersion: "v1", kind: "deployment", labelSelector: { matchLabels: { a: "{{metadata.uid}}" } } },
+      },
+      "the cluster serves no deployment of v1",
+    ],
     ["say which object", { from: "k8s", path: "a" }, "k8s must say which object is meant"],
     ["say which object by name or labels", { from: "k8s", path: "a", k8s }, "k8s must have a name or a labelSelector"],
     ["have a kind", { from: "k8s", path: "a", k8s: { apiVersion: "v1" } }, "k8s.kind must be a string"],

@@ -48,16 +48,21 @@ const objectFor = async (
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
     "k8s",
   );
+  // What can't be filled is nowhere, and what no cluster can have is a mistake all the same.
+  const nothing = async () => {
+    await reach.serves?.(apiVersion, kind);
+    return undefined;
+  };
   const filledName = fill(name, object);
   const filledNamespace = fill(namespace, object);
-  if (filledName === undefined || filledNamespace === undefined) return undefined;
+  if (filledName === undefined || filledNamespace === undefined) return nothing();
   const within = namespace === "" ? undefined : segment(filledNamespace, "namespace");
   if (name !== "") return known({ apiVersion, kind, name: segment(filledName, "name") }, within, reach);
 
   const { labelSelector } = selector;
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
   const labels = filledIn(labelSelector, object);
-  if (labels === undefined) return undefined;
+  if (labels === undefined) return nothing();
   // A value with a comma in it would say something else to the API server.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
   return reach.first(apiVersion, kind, labels, within);
