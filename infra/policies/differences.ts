@@ -189,7 +189,11 @@ const ofTemplate: Difference<OverrideTemplate>[] = [
   ],
   [
     ({ type, operation }) => type === "tolerations" && operation === "remove",
-    "tolerations without key or value simply don't match, and a pod without any stays as it is; upstream fails there",
+    "all that match go, those without key or value simply don't, and a pod without any stays as it is; upstream fails there, or takes others away",
+  ],
+  [
+    ({ type, operation, tolerations = [] }) => type === "tolerations" && operation === "add" && tolerations.length > 1,
+    "several tolerations can be added at once; upstream refuses such a policy",
   ],
   [
     ({ type, operation }) => ["tolerations", "affinity"].includes(type) && operation === "add",
@@ -197,7 +201,7 @@ const ofTemplate: Difference<OverrideTemplate>[] = [
   ],
   [
     ({ type, operation, affinity = {} }) => type === "affinity" && isUnrenderable(operation, affinity),
-    "all six lists can be combined; upstream can't render these together, or fails when the rule runs",
+    "all six lists, and several terms of each, can be combined; upstream can't render these together, or fails when the rule runs",
   ],
 ];
 
@@ -212,6 +216,7 @@ const isUnrenderable = (operation: string, { nodeAffinity, podAffinity, podAntiA
   if (operation !== "add") return both;
   return (
     (nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms.length ?? 0) > 1 ||
+    (nodeAffinity?.preferredDuringSchedulingIgnoredDuringExecution?.length ?? 0) > 1 ||
     (podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.length ?? 0) > 1 ||
     (podAntiAffinity?.preferredDuringSchedulingIgnoredDuringExecution?.length ?? 0) > 1 ||
     (podAffinity?.preferredDuringSchedulingIgnoredDuringExecution?.length ?? 0) > 0

@@ -233,6 +233,24 @@ const differences: [name: string, policy: Policy, difference: RegExp][] = [
     judging({ cond: "Exist", dataRef: { from: "http", path: "data.a", http: { url: "https://a", method: "POST" } } }),
     /redirects are not followed/,
   ],
+  [
+    "several tolerations to add",
+    overriding({ template: { type: "tolerations", operation: "add", tolerations: [{ key: "a" }, { key: "b" }] } }),
+    /several tolerations can be added/,
+  ],
+  [
+    "several preferences to add",
+    overriding({
+      template: {
+        type: "affinity",
+        operation: "add",
+        affinity: {
+          nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1 }, { weight: 2 }] },
+        },
+      },
+    }),
+    /several terms of each/,
+  ],
   ["a removal that has none", removing({ cpuFactor: "0" }), /requests are removed whatever/],
   ["renderings that nobody runs", overriding({ renderedCue: "a: 1" }), /renderedCue without a template/],
 ];
