@@ -425,13 +425,19 @@ describe("postern check", () => {
     const aliased =
       "apiVersion: v1\nkind: Pod\nmetadata: { name: al, labels: &l { a: b }, annotations: *l }\nspec: { containers: [{ name: a, image: docker.io/a }] }\n";
     await write("fix/aliased.yaml", aliased);
+    const marked =
+      "\uFEFFapiVersion: v1\r\nkind: Pod\r\nmetadata: { name: m }\r\nspec: { containers: [{ name: a, image: docker.io/a, imagePullPolicy: Never }] }\r\n";
+    await write("fix/marked.yaml", marked);
     const { stderr } = await check(["fix", "--fix"]);
     assert.match(stderr, /^fix\/aliased.yaml is left as it is: it has aliases/m);
     assert.equal(await readFile(join(folder, "fix/pods.yaml"), "utf8"), pods.replace("IfNotPresent #", "Always #"));
     assert.equal(await readFile(join(folder, "fix/aliased.yaml"), "utf8"), aliased);
+    const still = await readFile(join(folder, "fix/marked.yaml"), "utf8");
+    assert.match(still, /^\uFEFFapiVersion: v1\r\n(.+\r\n){3}$/);
+    assert.match(still, /imagePullPolicy: Always/);
     const { spec } = JSON.parse(await readFile(join(folder, "fix/one.json"), "utf8"));
     assert.deepEqual(spec.containers[0].resources, { requests: { cpu: "100m" } });
-    const again = await found(["fix/one.json", "fix/pods.yaml"]);
+    const again = await found(["fix/one.json", "fix/pods.yaml", "fix/marked.yaml"]);
     assert.deepEqual([again.summary.changed, again.summary.denied], [0, 1]);
   });
 

@@ -61,6 +61,12 @@ describe("a file that is mended", () => {
     ],
     ["loses a key with its line", "a:\n  b: 1 # one\n  c: 2\n", (o) => delete o.a.b, "a:\n  c: 2\n"],
     [
+      "ends its lines as they ended",
+      'a:\r\n  - b: "x" # x\r\nc: |\r\n  y\r\n\r\n',
+      (o) => o.a.push({ b: "1\n2\n", d: [3] }),
+      'a:\r\n  - b: "x" # x\r\n  - b: |\r\n      1\r\n      2\r\n    d:\r\n      - 3\r\nc: |\r\n  y\r\n\r\n',
+    ],
+    [
       "keeps texts in quotes that would be something else",
       "a: b\n",
       (o) => Object.assign(o, { a: "yes", c: "1", d: "0x1", e: "12:30" }),
@@ -68,7 +74,10 @@ describe("a file that is mended", () => {
     ],
   ];
   for (const [name, text, change, wanted] of cases)
-    it(name, () => assert.equal(becoming(head + text, change), head + wanted));
+    it(name, () => {
+      const top = text.includes("\r") ? head.replaceAll("\n", "\r\n") : head;
+      assert.equal(becoming(top + text, change), top + wanted);
+    });
 
   it("makes what leads to a change where only the API server filled it in", () => {
     const text = `${head}spec:\n  containers:\n  - name: a\n`;

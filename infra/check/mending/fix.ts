@@ -29,6 +29,11 @@ const longest = 256 * 1024;
 
 /** A file's text with edits in it, comments and order kept; or why it has to stay as it is. */
 export const edited = (text: string, edits: readonly Edit[]): { text: string } | { kept: string } => {
+  // As on Windows; what is added then ends its lines alike.
+  if (text.includes("\r\n") && !/(^|[^\r])\n/.test(text)) {
+    const fixed = edited(text.replaceAll("\r\n", "\n"), edits);
+    return "kept" in fixed ? fixed : { text: fixed.text.replaceAll("\n", "\r\n") };
+  }
   const byDocument = Map.groupBy(edits, ({ manifest }) => manifest.document);
   const parts: string[] = [];
   let from = 0;

@@ -7,11 +7,11 @@ import { type Edit, edited } from "./fix.ts";
 /** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
 export const mend = async (edits: readonly Edit[]): Promise<void> => {
   const byFile = Map.groupBy(edits, ({ manifest }) => manifest.source);
-  for (const [{ name, text }, own] of byFile) {
+  for (const [{ name, mark = "", text }, own] of byFile) {
     const fixed = edited(text, own);
     if ("kept" in fixed) process.stderr.write(`${oneLine(`${name} is left as it is: ${fixed.kept}`)}\n`);
     else if (fixed.text !== text) {
-      await save(name, fixed.text);
+      await save(name, mark + fixed.text);
       process.stderr.write(`${oneLine(name)}: ${counted(own.length, "object")} mended\n`);
     }
   }

@@ -111,8 +111,10 @@ const take = (input: Input, { name, isChosen }: Found, bytes: Buffer): void => {
     input.faults.push({ file: name, line: 1, sentence: unreadable });
     return;
   }
-  const text = bytes.toString().replace(/^\uFEFF/, "");
-  const { manifests, strangers, faults } = manifestsIn({ name, text });
+  const whole = bytes.toString();
+  const mark = whole.startsWith("\uFEFF") ? "\uFEFF" : "";
+  const text = whole.slice(mark.length);
+  const { manifests, strangers, faults } = manifestsIn({ name, mark, text });
   for (const manifest of manifests) input.manifests.push(manifest);
   // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
   const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));
