@@ -334,8 +334,12 @@ describe("postern check", () => {
       request.on("end", () => {
         const review = JSON.parse(body);
         heard.push({ url: request.url, dryRun: review.request.dryRun });
+        if (request.url?.startsWith("/on")) {
+          response.writeHead(307, { location: "https://far.example/judge" }).end();
+          return;
+        }
         const status = { code: 403, message: "not on a Friday" };
-        const answer = { uid: review.request.uid, allowed: false, status };
+        const answer = { uid: review.request.uid, allowed: false, status, warnings: ["rest", "", "a\u0007b"] };
         response.setHeader("content-type", "application/json");
         response.end(JSON.stringify({ ...review, request: undefined, response: answer }));
       });
@@ -374,7 +378,15 @@ describe("postern check", () => {
       [["friday.other.example", "not on a Friday"]],
     );
     assert.deepEqual(heard, [{ url: "/judge?timeout=10s", dryRun: true }]);
+    // The others no client hears.
+    assert.deepEqual(called.objects[0].warnings, [{ rule: "friday.other.example", text: "rest" }]);
     assert.match(called.objects[0].undecided[0], /^team.other.example: whether its namespace has the label team/);
+
+    const elsewhere = [hook("moved.other.example", `https://127.0.0.1:${port}/on`)];
+    await write("webhooks.yaml", stringify({ ...configuration, webhooks: elsewhere }));
+    const moved = await found([...words, "--call", "loopback"], documents(pod("p")));
+    assert.equal(moved.code, 3);
+    assert.match(moved.objects[0].undecided[0], /sends whoever asks on to https:\/\/far\.example\/judge/);
 
     await write("webhooks.yaml", stringify({ ...configuration, webhooks: [hook("bad", "http://x")] }));
     const refused = await check(words, documents(pod("p")));

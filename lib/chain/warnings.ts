@@ -29,5 +29,8 @@ export const heard = (texts: readonly string[]): string[] => {
 
 const cut = (text: string): string => (text.length <= limits.item ? text : [...text].slice(0, limits.item).join(""));
 const runes = (text: string): number => [...text].length;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what keeps a text from being sent
-const isPrintable = (text: string): boolean => text.isWellFormed() && !/[\u0000-\u001f\u007f-\u009f]/.test(text);
+
+/** Whether a text can be a warning: without one, or with what no header takes, its client hears nothing of it. */
+export const isPrintable = (text: string): boolean =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what keeps a text from being sent
+  text !== "" && text.isWellFormed() && !/[\u0000-\u001f\u007f-\u009f]/.test(text);

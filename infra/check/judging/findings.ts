@@ -1,4 +1,5 @@
 import type { Attributes, Step, Trace } from "#lib/chain/trace.ts";
+import { isPrintable } from "#lib/chain/warnings.ts";
 import { matches } from "#lib/match.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { Request, Status } from "#lib/review.ts";
@@ -54,7 +55,7 @@ export const findingsIn = async (trace: Trace, subject: Subject, court: Court, i
 
 /** In mode warn, a rule begins with its name, for others speak to the same client. */
 const warningsOf = (rule: string, { warnings }: Step) =>
-  [...new Set(warnings)].map((text) => {
+  [...new Set(warnings)].filter(isPrintable).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
   });
 

@@ -29,18 +29,27 @@ export const callForeign = async (hook: Hook, review: Sent, hosts: readonly stri
   const where = `${addressOf(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
   try {
     const body = JSON.stringify({ ...review, request: asked });
-    return calledBy(await post(new URL(where), body, hook.timeoutSeconds, caBundle));
+    const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
+    // The API server would go there, and nobody said that this may.
+    if (answer.location !== undefined && redirects.includes(answer.code))
+      return { unsaid: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
+    return calledBy(answer);
   } catch (error) {
     return { failure: `Post ${JSON.stringify(where)}: ${sentenceOf(error)}` };
   }
 };
 
-const post = (
-  url: URL,
-  text: string,
-  seconds: number,
-  caBundle: string | undefined,
-): Promise<{ code: number; type: string; text: string }> =>
+const redirects = [301, 302, 303, 307, 308];
+
+interface Answer {
+  code: number;
+  type: string;
+  text: string;
+  /** Where a redirect leads. */
+  location?: string | undefined;
+}
+
+const post = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<Answer> =>
   new Promise((resolve, reject) => {
     const headers = {
       "content-type": "application/json",
@@ -60,7 +69,8 @@ const post = (
       });
       response.on("end", () => {
         const { statusCode: code = 0, headers } = response;
-        resolve({ code, type: headers["content-type"] ?? "", text: Buffer.concat(chunks).toString() });
+        const { "content-type": type = "", location } = headers;
+        resolve({ code, type, location, text: Buffer.concat(chunks).toString() });
       });
       response.on("error", reject);
     });
