@@ -114,6 +114,47 @@ describe("what check takes to be there", () => {
   });
 });
 
+describe("what check takes to go away", () => {
+  const mark = { labels: { "deletion-guard.postern.dev/cleans-up": "true" } };
+  const worker = pod("w", { nodeName: "n1" }, "shop");
+  const guarded = { ...worker, metadata: { ...worker.metadata, ...mark } };
+  const exempt = 'deletion-guard: { exempt: { namespaceLabels: { loose: "true" } } }';
+  const shop = (labels: object = {}) => ({ ...named("Namespace", "shop"), metadata: { name: "shop", labels } });
+  const operation = "DELETE" as const;
+  const denied = /^denied; pod "w" has to clean up first/;
+
+  it("is there until then, with its namespace", async () => {
+    const { verdicts, notes } = await checked(exempt, [guarded, shop()], { operation });
+    assert.match(String(verdicts.w), denied);
+    assert.deepEqual([verdicts.shop, notes], ["allowed", [asks("deletion-guard asks")]]);
+    const { verdicts: loose } = await checked(exempt, [guarded, shop({ loose: "true" })], { operation });
+    assert.equal(loose.w, "allowed");
+  });
+
+  it("is what is there, whatever its manifest says", async () => {
+    const finished = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
+    const state = [{ ...guarded, metadata: { ...guarded.metadata, ...finished } }, shop()];
+    assert.deepEqual((await checked("deletion-guard:", [guarded], { operation, state })).verdicts, { w: "allowed" });
+    const { verdicts } = await checked("deletion-guard:", [worker], { operation, state: [guarded, shop()] });
+    assert.match(String(verdicts.w), denied);
+  });
+
+  it("is a namespace that ends, but not at once", async () => {
+    const { verdicts, notes } = await checked("deletion-guard:", [shop(), guarded], { operation });
+    assert.deepEqual(verdicts, { shop: "allowed", w: "allowed" });
+    assert.deepEqual(notes, [asks("deletion-guard asks")]);
+    const request = {
+      ...{ uid: "u", name: "shop", namespace: "shop", operation, userInfo: {} },
+      kind: { group: "", version: "v1", kind: "Namespace" },
+      resource: { group: "", version: "v1", resource: "namespaces" },
+      oldObject: shop(),
+    };
+    const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
+    const { verdicts: late } = await checked("namespace-lifecycle:", [review, pod("late", {}, "shop")]);
+    assert.match(String(late.late), /because it is being terminated$/);
+  });
+});
+
 describe("a kind that no cluster serves by itself", () => {
   it("is judged where somebody turned it on", async () => {
     const group = {

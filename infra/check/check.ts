@@ -81,7 +81,10 @@ export const openCheck = async (setup: Setup): Promise<Check> => {
   const asking: Omit<Asking, "operation"> = { user: setup.user, namespace: setup.namespace };
   for (const one of remarksOn(all, before, kinds, asking)) note(one);
   if (state.length > 0 && present.length === 0) note(`--state ${state.join(", ")} holds no manifest: nothing exists`);
-  for (const object of [...born, ...wholeOf(present, kinds, asking).values()]) place(object, kinds, existing);
+  // What is to be deleted is there, all of it.
+  const doomed = setup.operation === "DELETE" ? all : [];
+  for (const object of [...born, ...wholeOf([...doomed, ...present], kinds, asking).values()])
+    place(object, kinds, existing);
 
   const coming = (resource: Resource): KubernetesObject[] => {
     const found = ofResource(resource, manifests, kinds);

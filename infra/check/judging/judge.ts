@@ -92,7 +92,9 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
   ];
   if (misfits.length > 0 && operation !== "DELETE") return misread(manifest, object, misfits);
-  const attributes = requestOf(filled.object, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  // What goes away is what is there, and only its name comes from a manifest.
+  const gone = operation === "DELETE" && there?.apiVersion === filled.object.apiVersion ? there : undefined;
+  const attributes = requestOf(gone ?? filled.object, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
   });
@@ -160,6 +162,7 @@ const misread = (manifest: Manifest, object: KubernetesObject, sentences: readon
 /** Sends one request through the chain. */
 export const judge = async (subject: Subject, court: Court): Promise<Judged> => {
   const { attributes, manifest, made } = subject;
+  assumeOld(attributes, court);
   const assumed = assumeNamespace(attributes, court);
   const trace = await admit(attributes, court.hooks, around(court));
   if (trace.allowed && !made) remember(attributes, trace, court);
@@ -194,6 +197,13 @@ const around = ({ kinds, existing, call, cel }: Court): Around => ({
 
 const namespaces = { group: "", resource: "namespaces" };
 
+/** What an update or a deletion is about is there, whoever says so. */
+const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing }: Court): void => {
+  const { name, namespace } = Object(Object(oldObject).metadata);
+  if (subResource || typeof name !== "string" || name === "") return;
+  if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
+};
+
 /** Of a namespace that nobody described nothing is known but its name; says whether it is such a one. */
 const assumeNamespace = ({ namespace, resource, operation }: Attributes, court: Court): boolean => {
   const { existing, isWorldKnown, missing } = court;
@@ -216,12 +226,21 @@ const assumeNamespace = ({ namespace, resource, operation }: Attributes, court: 
 
 const bare = new WeakSet<object>();
 
-/** What is admitted is there for those that come after, and what is deleted is not. */
+/** What is admitted is there for those that come after, and what is deleted is not; but a namespace takes its time. */
 const remember = (attributes: Attributes, { object }: Trace, { existing }: Court): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
   const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);
   if (typeof name !== "string" || name === "") return;
-  if (operation === "DELETE") existing.remove(resource, name, namespace);
+  if (operation === "DELETE" && resource.group === "" && resource.resource === "namespaces")
+    existing.put(resource, ending(oldObject as KubernetesObject));
+  else if (operation === "DELETE") existing.remove(resource, name, namespace);
   else existing.put(resource, object as KubernetesObject);
+};
+
+/** A namespace from which everything has to go before it does. */
+const ending = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
+  const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };
+  const ended = { ...namespace, metadata: { ...metadata, ...gone }, status: { phase: "Terminating" } };
+  return ended;
 };
