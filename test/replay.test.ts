@@ -429,6 +429,18 @@ warn-notes
     assert.deepEqual(await readdir(temporary), []);
     await until("a rule is still at it", () => !isAlive(pid));
   });
+
+  it("leaves nothing behind and gives no all-clear where nobody listens any more", async () => {
+    const file = await recorded(recording("require-owner", "a", { labels: { owner: "jane" } }));
+    const child = spawn(process.execPath, [join(checkout.folder, "infra/command.ts"), "replay", file, "-o", "json"], {
+      cwd: checkout.folder,
+      env: { PATH: process.env.PATH, TMPDIR: temporary },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    child.stdout.destroy();
+    assert.deepEqual(await once(child, "close"), [3, null]);
+    assert.deepEqual(await readdir(temporary), []);
+  });
 });
 
 const hour = 3_600_000;

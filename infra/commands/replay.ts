@@ -42,16 +42,20 @@ export default {
     if (words.length === 0)
       throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
     const scratch = openScratch();
-    const interrupted = () => {
+    const ending = (code: number) => () => {
       scratch.remove();
-      process.exit(130);
+      process.exit(code);
     };
+    // Whoever stops reading before there is a verdict is not told that all is alike.
+    const [interrupted, unheard] = [ending(130), ending(3)];
     for (const signal of signals) process.once(signal, interrupted);
+    process.stdout.prependListener("error", unheard);
     try {
       if (options.text("stage") === undefined) return await run(words, options, scratch, undefined);
       return await inStage(options, (stage) => run(words, options, scratch, stage));
     } finally {
       for (const signal of signals) process.off(signal, interrupted);
+      process.stdout.off("error", unheard);
       scratch.remove();
     }
   },
