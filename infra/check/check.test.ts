@@ -39,13 +39,15 @@ const checked = async (
     ...others,
   });
   const verdicts: Record<string, string> = {};
+  const passes: Record<string, string[]> = {};
   const afterwards: Record<string, any> = {};
   for await (const { checked, after } of check.judged) {
-    const { name, verdict, denials, undecided } = checked;
+    const { name, verdict, denials, undecided, passed } = checked;
+    passes[name] = passed;
     verdicts[name] = [verdict, ...denials.map(({ message }) => message), ...undecided].join("; ");
     afterwards[name] = after;
   }
-  return { verdicts, afterwards, notes: [...check.notes], faults: check.faults };
+  return { verdicts, passes, afterwards, notes: [...check.notes], faults: check.faults };
 };
 
 const named = (kind: string, name: string, more: object = {}, apiVersion = "v1", namespace?: string) => {
@@ -168,6 +170,18 @@ describe("a kind that no cluster serves by itself", () => {
       state: [workload, named("Namespace", "default")],
     });
     assert.equal(there.g, "allowed");
+  });
+});
+
+describe("what a rule says that is asked twice", () => {
+  it("is that it refuses, where it passed the first time", async () => {
+    const limits = [{ type: "Container", max: { cpu: "1" } }];
+    const state = [named("LimitRange", "l", { spec: { limits } }), named("Namespace", "default")];
+    const resources = { limits: { cpu: "2" }, requests: { cpu: "2" } };
+    const large = pod("p", { containers: [{ name: "a", image: "a:1", resources }] });
+    const { verdicts, passes } = await checked("limit-ranger: , namespace-lifecycle:", [large], { state });
+    assert.match(String(verdicts.p), /^denied; .*maximum cpu usage per Container is 1, but limit is 2/);
+    assert.deepEqual(passes.p, ["namespace-lifecycle"]);
   });
 });
 

@@ -47,7 +47,8 @@ export const findingsIn = async (trace: Trace, subject: Subject, court: Court, i
         steps
           .filter(({ outcome, allowed, patch }) => outcome === "called" && allowed && !patch?.length)
           .map(nameOf)
-          .filter((name) => !changes.some(({ rule }) => rule === name)),
+          // A rule may have two endpoints, of which one refused.
+          .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
       ),
     ],
   };
