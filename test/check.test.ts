@@ -271,6 +271,19 @@ describe("postern check", () => {
     assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
   });
 
+  it("asks in somebody's name, with the groups that an API server gives them", async () => {
+    const groups = `clusters: { test: { rules: { always-deny: { exempt: { groups: ["system:serviceaccounts:shop"] } } } } }`;
+    await write("groups.yaml", `rules: {}\n${groups}\n`);
+    const verdictOf = async (...words: string[]) =>
+      (await found(["-", "--config", "groups.yaml", ...words], documents(pod("p")))).objects[0].verdict;
+    const builder = ["--as", "system:serviceaccount:shop:builder"];
+    assert.equal(await verdictOf(...builder), "allowed");
+    // As for kubectl, who names groups names all of them.
+    assert.equal(await verdictOf(...builder, "--as-group", "team"), "denied");
+    assert.equal(await verdictOf("--as", "jane", "--as-group", "system:serviceaccounts:shop"), "allowed");
+    assert.equal(await verdictOf("--as", "system:serviceaccount:other:builder"), "denied");
+  });
+
   it("judges recorded reviews of any kind", async () => {
     const review = {
       apiVersion: "admission.k8s.io/v1",

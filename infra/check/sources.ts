@@ -106,10 +106,17 @@ const operationOf = (options: Options): Operation | undefined => {
   throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; others are judged as --review`);
 };
 
+/** Somebody with the groups that an API server gives them, as for `kubectl --as`. */
 const userOf = (options: Options) => {
   const groups = among(options, "as-group");
   const username = options.text("as") ?? "";
+  const usual = username === "system:anonymous" ? "system:unauthenticated" : "system:authenticated";
+  return { username, groups: [...new Set([...(groups.length === 0 ? bornInto(username) : groups), usual])] };
+};
+
+const bornInto = (username: string): string[] => {
   // As kubeadm makes its administrator.
-  const usual = username === "kubernetes-admin" && groups.length === 0 ? ["kubeadm:cluster-admins"] : groups;
-  return { username, groups: [...new Set([...usual, "system:authenticated"])] };
+  if (username === "kubernetes-admin") return ["kubeadm:cluster-admins"];
+  const [, namespace] = /^system:serviceaccount:([^:]+):[^:]+$/.exec(username) ?? [];
+  return namespace === undefined ? [] : ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];
 };
