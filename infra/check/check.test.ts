@@ -173,6 +173,26 @@ describe("a kind that no cluster serves by itself", () => {
   });
 });
 
+describe("what is there in another version", () => {
+  it("is read in the one that is asked for, where that is known", async () => {
+    const spec = {
+      ...{ group: "shop.example", scope: "Namespaced", names: { kind: "Gadget", plural: "gadgets" } },
+      versions: ["v1", "v2"].map((name) => ({ name, served: true })),
+    };
+    const definition = named("CustomResourceDefinition", "gadgets.shop.example", { spec }, "apiextensions.k8s.io/v1");
+    const gadget = (version: string, size: number) => named("Gadget", "g", { size }, `shop.example/${version}`);
+    const state = [definition, gadget("v1", 1)];
+    const { afterwards } = await checked("always-admit:", [gadget("v2", 2)], { state, operation: "DELETE" });
+    assert.deepEqual([afterwards.g.apiVersion, afterwards.g.size], ["shop.example/v2", 1]);
+    const scaler = (version: string) => named("HorizontalPodAutoscaler", "s", {}, `autoscaling/${version}`);
+    const { verdicts } = await checked("always-admit:", [scaler("v1")], { old: [scaler("v2")] });
+    assert.equal(
+      verdicts.s,
+      "undecided; how a HorizontalPodAutoscaler of autoscaling/v2 is converted to autoscaling/v1",
+    );
+  });
+});
+
 describe("what a rule says that is asked twice", () => {
   it("is that it refuses, where it passed the first time", async () => {
     const limits = [{ type: "Container", max: { cpu: "1" } }];

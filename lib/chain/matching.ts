@@ -134,7 +134,7 @@ const underConditions = (hook: Hook, attributes: Attributes, view: View, invocat
 };
 
 /** Why nothing can be said where an object would have to be converted. */
-export const notConverted = ({ kind }: Attributes, to: GroupVersionKind): string =>
+export const notConverted = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
   `how a ${kind.kind} of ${versionText(kind)} is converted to ${versionText(to)}`;
 
 const versionText = ({ group, version }: GroupVersionKind) => (group === "" ? version : `${group}/${version}`);

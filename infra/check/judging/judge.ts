@@ -1,9 +1,10 @@
 import { admit } from "#lib/chain/admit.ts";
 import type { Hook, Hooks } from "#lib/chain/hooks.ts";
+import { notConverted } from "#lib/chain/matching.ts";
 import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#lib/chain/trace.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { sentenceOf } from "../../complaint.ts";
-import type { Kind, Kinds } from "../../kinds/kinds.ts";
+import { groupVersionOf, type Kind, type Kinds } from "../../kinds/kinds.ts";
 import { unknownKind } from "../../kinds/unknown.ts";
 import type { Checked, Denial } from "../checked.ts";
 import { fill } from "../defaults/filled.ts";
@@ -81,9 +82,13 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   if (kind === undefined) return undecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
   const object = received(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
-  const there =
+  const stored =
     court.old.get(keyOf(kind, object)) ?? (name === "" ? undefined : existing.find(kind.resource, name, namespace));
-  const operation = asking.operation ?? (there === undefined ? "CREATE" : "UPDATE");
+  // An API server reads it in the version that it is asked in.
+  const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
+  const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
+  if (stored !== undefined && there === undefined && operation !== "CREATE")
+    return undecided(manifest, object, notConverted({ kind: kindOf(stored) }, kind.kind));
   if (operation === "UPDATE" && there === undefined)
     return undecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
   const filled = fill(object);
@@ -93,8 +98,8 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   ];
   if (misfits.length > 0 && operation !== "DELETE") return misread(manifest, object, misfits);
   // What goes away is what is there, and only its name comes from a manifest.
-  const gone = operation === "DELETE" && there?.apiVersion === filled.object.apiVersion ? there : undefined;
-  const attributes = requestOf(gone ?? filled.object, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  const whole = operation === "DELETE" ? (there ?? filled.object) : filled.object;
+  const attributes = requestOf(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
   });
@@ -103,6 +108,8 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
     judged.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
   return judged;
 };
+
+const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...groupVersionOf(apiVersion), kind });
 
 /** Questions to the API server are asked without a name. */
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kind): boolean =>
