@@ -269,6 +269,22 @@ describe("postern check", () => {
     const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
     assert.deepEqual([made.kind, made.namespace, made.name, made.verdict], ["Pod", "shop", "web-", "denied"]);
     assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
+    const gone = await found(["k8s/web.yaml", "--also-pod-templates", "--operation", "DELETE"]);
+    assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
+
+    const object = parse(deployment);
+    const review = stringify({
+      ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+      request: {
+        ...{ uid: "u", kind: { group: "apps", version: "v1", kind: "Deployment" }, name: "web", namespace: "shop" },
+        resource: { group: "apps", version: "v1", resource: "deployments" },
+        ...{ operation: "CREATE", userInfo: {}, object, oldObject: null, options: null },
+      },
+    });
+    await write("workload.yaml", review);
+    const reviewed = await found(["--review", "workload.yaml", "--also-pod-templates"]);
+    const line = review.slice(0, review.indexOf("image:")).split("\n").length;
+    assert.equal(reviewed.objects[1].denials[0].line, line);
   });
 
   it("asks in somebody's name, with the groups that an API server gives them", async () => {
@@ -453,7 +469,18 @@ describe("postern check", () => {
     const marked =
       "\uFEFFapiVersion: v1\r\nkind: Pod\r\nmetadata: { name: m }\r\nspec: { containers: [{ name: a, image: docker.io/a, imagePullPolicy: Never }] }\r\n";
     await write("fix/marked.yaml", marked);
-    const { stderr } = await check(["fix", "--fix"]);
+    const resource = { group: "", version: "v1", resource: "pods" };
+    const review = stringify({
+      ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+      request: {
+        ...{ uid: "u", kind: { group: "", version: "v1", kind: "Pod" }, resource, namespace: "shop" },
+        ...{ name: "r", operation: "CREATE", userInfo: {}, oldObject: null, options: null },
+        object: pod("r", { containers: [{ name: "a", image: "docker.io/a" }] }),
+      },
+    });
+    await write("reviewed.yaml", review);
+    const { stderr } = await check(["fix", "--review", "reviewed.yaml", "--fix"]);
+    assert.equal(await readFile(join(folder, "reviewed.yaml"), "utf8"), review);
     assert.match(stderr, /^fix\/aliased.yaml is left as it is: it has aliases/m);
     assert.equal(await readFile(join(folder, "fix/pods.yaml"), "utf8"), pods.replace("IfNotPresent #", "Always #"));
     assert.equal(await readFile(join(folder, "fix/aliased.yaml"), "utf8"), aliased);

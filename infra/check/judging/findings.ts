@@ -84,12 +84,9 @@ const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message:
   const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
   const rule = ruleOf(said);
   const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
-  const field = fieldOf(
-    made ? prefix.reduce<unknown>(own, manifest.object) : targetOf(manifest),
-    { ...status, message },
-    [],
-  );
-  const { line, column } = positionOf(manifest, [...prefix, ...inManifest(manifest), ...field]);
+  const at = [...inManifest(manifest), ...prefix];
+  const field = fieldOf(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
+  const { line, column } = positionOf(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };
 };
@@ -99,4 +96,3 @@ const inManifest = (manifest: Manifest): Path => {
   if (!isReview(manifest)) return [];
   return ["request", own(own(manifest.object, "request"), "object") == null ? "oldObject" : "object"];
 };
-const targetOf = (manifest: Manifest): unknown => inManifest(manifest).reduce<unknown>(own, manifest.object);

@@ -19,7 +19,7 @@ import { podOf } from "./templates.ts";
 
 /** What became of one object, with all that its report may want to show. */
 export interface Judged {
-  subject: Pick<Subject, "manifest" | "made">;
+  subject: Pick<Subject, "manifest" | "made"> & Partial<Pick<Subject, "attributes">>;
   checked: Checked;
   /** What the rules' modes had them tell the audit log. */
   audit: Record<string, string>;
@@ -116,7 +116,10 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kin
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
 /** The Pods that a workload would make, judged as its controller would create them. */
-export const madeBy = async function* ({ subject: { manifest }, after }: Judged, court: Court): AsyncGenerator<Judged> {
+export const madeBy = async function* ({ subject, after }: Judged, court: Court): AsyncGenerator<Judged> {
+  const { manifest } = subject;
+  // What goes away makes nothing any more.
+  if (subject.attributes?.operation === "DELETE") return;
   const workload = after as KubernetesObject;
   const made = after === null || after === undefined ? undefined : podOf(workload);
   const kind = made && court.kinds.of("v1", "Pod");

@@ -4,6 +4,7 @@ import { between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../differences/lines.ts";
 import type { Judged } from "../judging/judge.ts";
+import { isReview } from "../judging/requests.ts";
 import { composed } from "../reading/composed.ts";
 import type { Manifest, Path } from "../reading/documents.ts";
 import { own } from "../values.ts";
@@ -19,7 +20,8 @@ export interface Edit {
 /** What is to be written back of an object: where it was changed, and nobody says anything against it. */
 export const editOf = ({ subject, checked, before, after }: Judged): Edit | undefined => {
   const { manifest, made } = subject;
-  if (checked.verdict !== "changed" || made || manifest.source.name === "-") return undefined;
+  // A review stays as somebody recorded it.
+  if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
   const patch = between(before, after, "");
   return patch.length > 0 ? { manifest, patch, after } : undefined;
 };
