@@ -81,6 +81,24 @@ items:
     assert.notEqual(a, c);
   });
 
+  const merges: [name: string, written: string, value: object][] = [
+    ["in the place of what stands before it", "{ name: d, <<: *a }", { name: "a", size: 1 }],
+    ["and is replaced by what stands behind it", "{ <<: *a, name: d }", { name: "d", size: 1 }],
+    ["the first of several counting", "{ size: 0, <<: [*b, *a] }", { name: "b", size: 1 }],
+    ["with what that merges", "{ name: d, <<: *c }", { name: "a", size: 1, far: true }],
+    ["where its key isn't in quotes", '{ "<<": x }', { "<<": "x" }],
+  ];
+  for (const [name, written, value] of merges)
+    it(`has what is merged as kubectl has it, ${name}`, () => {
+      const anchors = "a: &a { name: a, size: 1 }\nb: &b { name: b }\nc: &c { name: c, <<: *a, far: true }\n";
+      assert.deepEqual(read(`apiVersion: v1\nkind: A\n${anchors}d: ${written}\n`).manifests[0]?.object.d, value);
+    });
+
+  it("merges nothing but maps", () => {
+    const { faults } = read("apiVersion: v1\nkind: A\na: { <<: [1] }\n");
+    assert.match(String(faults[0]?.sentence), /what is merged by << must be a map/);
+  });
+
   it("takes keys of prototypes for keys like any other", () => {
     const [manifest] = read(
       "apiVersion: v1\nkind: A\n__proto__: { a: 1 }\nmetadata: { labels: { constructor: b } }\n",

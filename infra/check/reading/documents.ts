@@ -1,4 +1,4 @@
-import { type Document, isNode } from "yaml";
+import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/policy/tree.ts";
 import { sentenceOf } from "../../complaint.ts";
 import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
@@ -77,6 +77,7 @@ export const manifestsIn = (source: Source): Documents => {
       return found;
     }
     const mayAlias = source.text.includes("&") && source.text.includes("*");
+    const mayMerge = source.text.includes("<<");
     let index = -1;
     for (const { document, positionOf } of composed(source.text)) {
       index++;
@@ -84,7 +85,7 @@ export const manifestsIn = (source: Source): Documents => {
       line = lineOf(document.contents);
       const [fault] = document.errors;
       if (fault) complain(positionOf(fault.pos[0]).line, `is no YAML: ${wordsOf(fault)}`);
-      else take(index, contentOf(document, mayAlias), (path) => lineOf(document.getIn(path, true)));
+      else take(index, contentOf(document, mayAlias, mayMerge), (path) => lineOf(document.getIn(path, true)));
     }
     if (broken !== undefined) complain(broken, "is no JSON, as what is before it");
   } catch (error) {
@@ -111,9 +112,32 @@ const plainly: [RegExp, string][] = [
 ];
 
 /** What aliases lead to is of its own in each place: who changes one must not change the other. */
-const contentOf = (document: Document.Parsed, mayAlias: boolean): unknown => {
+const contentOf = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
+  if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
   return mayAlias ? JSON.parse(JSON.stringify(value) ?? "null") : value;
+};
+
+/** For kubectl, what is merged into a map comes in the place of what stands there before it; for YAML, of nothing. */
+const mergeInOrder = (document: Document.Parsed): void => {
+  const target = (node: unknown) => (isAlias(node) ? node.resolve(document) : node);
+  visit(document, {
+    Pair: (_, { key }) => {
+      if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
+      key.addToJSMap = (context, map, value) => {
+        const merged = target(value);
+        // Of several, the first one counts.
+        for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
+          const source = target(one);
+          if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");
+          for (const [name, inner] of source.toJSON<Map<string, unknown>>(null, context, Map))
+            if (map instanceof Map) map.set(name, inner);
+            else
+              Object.defineProperty(map, name, { value: inner, writable: true, enumerable: true, configurable: true });
+        }
+      };
+    },
+  });
 };
 
 interface List extends Record<string, unknown> {
