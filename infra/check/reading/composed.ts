@@ -1,4 +1,4 @@
-import { Composer, type Document, LineCounter, Parser, type ScalarTag } from "yaml";
+import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
 import { type Piece, plainIn, writtenIn } from "./plain.ts";
 import { type Stream, streamIn, writtenInJson } from "./stream.ts";
 
@@ -64,8 +64,22 @@ export const composedPiece = function* (
     const before = line === 1 && from > 0 ? from - 1 - text.lastIndexOf("\n", from - 1) : 0;
     return { line: line + firstLine - 1, column: col + before };
   };
-  for (const document of new Composer(options).compose(new Parser(lines.addNewLine).parse(text.slice(from, to))))
+  const own = text.slice(from, to);
+  const mayMean = meaning.test(own);
+  for (const document of new Composer(options).compose(new Parser(lines.addNewLine).parse(own))) {
+    if (mayMean) visit(document, { Pair: (_, { key }) => void (isScalar(key) && named(key)) });
     yield { document, to: from + document.range[2], positionOf };
+  }
+};
+
+/** Where a key may be something else than a text. */
+const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
+
+/** For kubectl, a key is the text of what it means: `on` is `true`, and `010` is `8`. */
+const named = (key: { type?: unknown; value: unknown }): void => {
+  if (key.type !== "PLAIN" || typeof key.value !== "string" || !meaning.test(`${key.value}:`)) return;
+  const value = wordOf(key.value);
+  if (typeof value === "boolean" || Number.isFinite(value)) key.value = String(value);
 };
 
 /** What a text holds, where no parser of YAML is needed to tell: it is JSON, or plain. */

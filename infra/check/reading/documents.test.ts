@@ -46,11 +46,11 @@ describe("what a file holds", () => {
 
   it("is read as kubectl reads it", () => {
     const [manifest] = read(
-      "apiVersion: v1\nkind: A\nmode: 0644\nnew: 0o17\non: off\ntime: 12:30\nday: 2026-01-01\nmany: 1_000\nhash: e1\nbig: 1e3\n",
+      "apiVersion: v1\nkind: A\nmode: 0644\nnew: 0o17\nset: off\ntime: 12:30\nday: 2026-01-01\nmany: 1_000\nhash: e1\nbig: 1e3\n",
     ).manifests;
-    const { mode, new: fresh, on, time, day, many, hash, big } = manifest?.object ?? {};
+    const { mode, new: fresh, set, time, day, many, hash, big } = manifest?.object ?? {};
     assert.deepEqual(
-      [mode, fresh, on, time, day, many, hash, big],
+      [mode, fresh, set, time, day, many, hash, big],
       [420, 15, false, "12:30", "2026-01-01", 1000, "e1", 1000],
     );
   });
@@ -93,6 +93,18 @@ items:
       const anchors = "a: &a { name: a, size: 1 }\nb: &b { name: b }\nc: &c { name: c, <<: *a, far: true }\n";
       assert.deepEqual(read(`apiVersion: v1\nkind: A\n${anchors}d: ${written}\n`).manifests[0]?.object.d, value);
     });
+
+  it("has the keys that kubectl reads, which are no texts where they mean something else", () => {
+    const keys = ["on", "NO", '"y"', "'off'", "010", "0x1F", "1.10", "9000", "1.2.3", "only", "null"];
+    for (const text of [
+      keys.map((key) => `  ${key}: x\n`).join(""),
+      `  {${keys.map((key) => `${key}: x`).join(", ")}}\n`,
+    ]) {
+      const [manifest] = read(`apiVersion: v1\nkind: ConfigMap\ndata:\n${text}`).manifests;
+      const wanted = ["true", "false", "y", "off", "8", "31", "1.1", "9000", "1.2.3", "only", "null"];
+      assert.deepEqual(Object.keys(Object(manifest?.object.data)).toSorted(), wanted.toSorted());
+    }
+  });
 
   it("merges nothing but maps", () => {
     const { faults } = read("apiVersion: v1\nkind: A\na: { <<: [1] }\n");

@@ -297,6 +297,7 @@ data:
     ["texts over several lines", "a: b\n  c\n"],
     ["keys twice", "a: 1\na: 2\n"],
     ["merged maps", "<<: { a: 1 }\n"],
+    ["keys that are no texts", "on: 1\n"],
     ["other line ends", "a: 1\r\n"],
     ["several thousand levels", Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a:\n`).join("")],
   ];

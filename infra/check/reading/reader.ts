@@ -28,6 +28,9 @@ const rest = / *(?: #[^\n]*)?\n/y;
 /** What may be a number or the like, and is none by its first letters alone. */
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
+/** A key that is no text, for all that it looks like one. */
+const isMeant = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
+
 /**
  * Reads one document of a text in block style, from its marker or its first line on to the next marker or the end. What it
  * can't read as a whole parser would, it throws `Unusual` at; it makes sense of nothing that is wrong.
@@ -162,7 +165,7 @@ export const openReader = (text: string, from: number, firstLine: number, wordOf
     while (indent === deep && !isItem()) {
       const found = taken(keys, at) ?? giveUp();
       const key = found.startsWith('"') ? found.slice(1, -2) : found.slice(0, -1);
-      if (Object.hasOwn(made, key) || key === "__proto__") giveUp();
+      if (Object.hasOwn(made, key) || key === "__proto__" || isMeant(found)) giveUp();
       note?.(made, key, at);
       made[key] = valueBehind(at + found.length, deep, true);
     }
