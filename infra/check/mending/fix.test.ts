@@ -100,8 +100,15 @@ describe("a file that is mended", () => {
       becoming(JSON.stringify(object), change),
       '{"apiVersion":"v1","kind":"Pod","a":{"b":[1], "c": {"d":1}}}',
     );
-    const wanted = JSON.stringify({ ...object, a: { b: [1], c: { d: 1 } } }, null, 2);
-    assert.equal(becoming(JSON.stringify(object, null, 2), change), wanted);
+    const changed = { ...object, a: { b: [1], c: { d: 1 } } };
+    for (const space of [2, 4, "\t"])
+      assert.equal(becoming(JSON.stringify(object, null, space), change), JSON.stringify(changed, null, space));
+    // What is longer is written anew.
+    const filler = "x".repeat(256 * 1024);
+    for (const space of [0, 2, "\t"]) {
+      const written = (one: object) => `\n${JSON.stringify({ ...one, filler }, null, space)}\n`;
+      assert.equal(becoming(written(object), change), written(changed));
+    }
   });
 
   it("keeps other documents as they are, to the last blank", () => {

@@ -77,8 +77,7 @@ const operatedOn = (text: string, edits: readonly Edit[]): string | undefined =>
         fixed = document.toString(styleOf(text));
       }
     }
-  if (text.length > longest)
-    fixed = isJson(text) ? JSON.stringify(value, null, layoutOf(text).step) : wanted.toString(styleOf(text));
+  if (text.length > longest) fixed = isJson(text) ? inJson(value, text) : wanted.toString(styleOf(text));
   return fixed !== undefined && isDeepStrictEqual(read(fixed)?.toJS(), value) ? fixed : undefined;
 };
 
@@ -183,6 +182,14 @@ const layoutOf = (text: string): Layout => {
     step: (isJson(text) ? inner : indent).length || 2,
     isFlat: isFlat || !/^ *[^\n]*:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)* +- /m.test(text),
   };
+};
+
+/** The whole of it again, between what stands before and behind it. */
+const inJson = (value: unknown, text: string): string => {
+  const [start = "", end = ""] = text.split(text.trim());
+  const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
+  const isOneLine = !text.trim().includes("\n");
+  return start + JSON.stringify(value, null, isOneLine ? 0 : isTabbed ? "\t" : layoutOf(text).step) + end;
 };
 
 const styleOf = (text: string) => {

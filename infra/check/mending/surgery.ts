@@ -71,7 +71,7 @@ const indented = (lines: readonly string[], column: number) =>
 const inFlow = ({ isJson, layout }: Patient, value: unknown, indent: string | undefined): string => {
   if (!isJson) return flowOf(value);
   if (indent === undefined) return JSON.stringify(value);
-  return JSON.stringify(value, null, layout.step).replaceAll("\n", `\n${indent}`);
+  return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
 };
 
 const withPair = (patient: Patient, map: YAMLMap, key: string, value: unknown): string | undefined => {
@@ -85,8 +85,9 @@ const withPair = (patient: Patient, map: YAMLMap, key: string, value: unknown): 
   }
   if (map.flow === true) {
     const own = startOf(last.key) ?? end;
-    const isLong = text.slice(lineStart(text, own), own).trim() === "";
-    const indent = isLong ? " ".repeat(columnOf(text, own)) : undefined;
+    const before = text.slice(lineStart(text, own), own);
+    const isLong = before.trim() === "";
+    const indent = isLong ? before : undefined;
     const name = isJson ? JSON.stringify(key) : flowOf(key);
     return spliced(text, end, end, `,${isLong ? `\n${indent}` : " "}${name}: ${inFlow(patient, value, indent)}`);
   }
@@ -147,8 +148,9 @@ const inList = (
     const [end, start] = [endOf(last, text), startOf(last)];
     if (op !== "add" || index < list.items.length) return undefined;
     if (end === undefined || start === undefined) return emptyList(patient, list, [value]);
-    const isLong = text.slice(lineStart(text, start), start).trim() === "";
-    const indent = isLong ? " ".repeat(columnOf(text, start)) : undefined;
+    const before = text.slice(lineStart(text, start), start);
+    const isLong = before.trim() === "";
+    const indent = isLong ? before : undefined;
     return spliced(text, end, end, `,${isLong ? `\n${indent}` : " "}${inFlow(patient, value, indent)}`);
   }
   const column = dashOf(text, item ?? list.items[0]);
