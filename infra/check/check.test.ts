@@ -191,6 +191,31 @@ describe("what is there in another version", () => {
       "undecided; how a HorizontalPodAutoscaler of autoscaling/v2 is converted to autoscaling/v1",
     );
   });
+
+  it("is what webhooks are about that choose by labels of its namespace, unless they are exact", async () => {
+    const spec = {
+      ...{ group: "shop.example", scope: "Namespaced", names: { kind: "Gadget", plural: "gadgets" } },
+      versions: ["v1", "v2"].map((name) => ({ name, served: true })),
+    };
+    const definition = named("CustomResourceDefinition", "gadgets.shop.example", { spec }, "apiextensions.k8s.io/v1");
+    const hook = {
+      ...{ name: "team.other.example", clientConfig: { url: "https://far.example" }, sideEffects: "None" },
+      rules: [{ apiGroups: ["shop.example"], apiVersions: ["v1"], resources: ["gadgets"], operations: ["CREATE"] }],
+      ...{ admissionReviewVersions: ["v1"], namespaceSelector: { matchLabels: { team: "a" } } },
+    };
+    const verdictUnder = async (more: object) => {
+      const api = "admissionregistration.k8s.io/v1";
+      const configuration = named("ValidatingWebhookConfiguration", "o", { webhooks: [{ ...hook, ...more }] }, api);
+      const gadget = named("Gadget", "g", {}, "shop.example/v2", "shop");
+      const webhooks = [await written("equivalent.yaml", configuration)];
+      return (await checked("always-pull-images:", [definition, gadget], { webhooks })).verdicts.g;
+    };
+    assert.match(
+      String(await verdictUnder({})),
+      /^undecided; team.other.example: whether its namespace has the label team/,
+    );
+    assert.equal(await verdictUnder({ matchPolicy: "Exact" }), "allowed");
+  });
 });
 
 describe("what a rule says that is asked twice", () => {

@@ -67,12 +67,16 @@ const readable = (sentence: string, { nameOf }: Court): string => {
 };
 
 /** Hooks that choose namespaces by labels, where nothing is known of those. */
-const askingForLabels = (attributes: Attributes, { hooks, nameOf, moreOf }: Court): string[] =>
-  [...hooks.mutating, ...hooks.validating].flatMap(({ name, rules, namespaceSelector, objectSelector }) => {
+const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf }: Court): string[] =>
+  [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
+    const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
     const { matchLabels = {}, matchExpressions = [] } = namespaceSelector;
     const keys = [...Object.keys(matchLabels), ...matchExpressions.map(({ key }) => key)];
     const unknown = keys.find((key) => key !== "kubernetes.io/metadata.name");
-    if (unknown === undefined || !rules.some((rule) => matches(rule, attributes as Request))) return [];
+    if (unknown === undefined) return [];
+    const others = matchPolicy === "Exact" ? [] : kinds.equivalents(attributes.resource);
+    const asked = [attributes.resource, ...others].map((resource) => ({ ...attributes, resource }) as Request);
+    if (!rules.some((rule) => asked.some((one) => matches(rule, one)))) return [];
     const labels = [attributes.object, attributes.oldObject].map((one) => Object(Object(one).metadata).labels);
     if (!labels.some((one) => isSelected(objectSelector, one))) return [];
     return [`${nameOf(name)}: whether its namespace has the label ${unknown}; ${moreOf}`];
