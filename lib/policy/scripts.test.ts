@@ -155,6 +155,11 @@ describe("patchesOf", () => {
     assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
   });
 
+  it("reads the names of fields as Go does, in any case", async () =>
+    assert.deepEqual(await patchesOf('patches: [{Op: "remove", PATH: "/a"}]', {}, reach), [
+      { op: "remove", path: "/a" },
+    ]));
+
   for (const none of ["[]", "null", "*null | [...]"])
     it(`takes ${none} for no patches`, async () =>
       assert.deepEqual(await patchesOf(`patches: ${none}`, {}, reach), []));
@@ -248,6 +253,17 @@ describe("verdictOf", () => {
     assert.deepEqual(await verdict("UPDATE"), { valid: false, reason: "Pod" });
     assert.deepEqual(await verdict("CREATE"), { valid: true, reason: "" });
   });
+
+  for (const [validate, valid, reason] of [
+    ['{Valid: false, Reason: "no"}', false, "no"],
+    ["{valid: true, Valid: false}", false, ""],
+    ["{Valid: false, valid: true}", true, ""],
+  ] as const)
+    it(`reads ${validate} as Go does`, async () =>
+      assert.deepEqual(await verdictOf(`validate: ${validate}`, { operation: "CREATE", object }, reach), {
+        valid,
+        reason,
+      }));
 
   for (const [what, validate, message] of [
     ["is no struct", "true", "validate must be a struct"],

@@ -209,7 +209,7 @@ const patchesIn = (found: unknown): ScriptedPatch[] => {
   if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");
   return found.map((patch: unknown, index) => {
-    const { op, path, value } = mapOf(patch, `patches[${index}]`);
+    const { op, path, value } = fieldsOf(patch, `patches[${index}]`);
     if (typeof op !== "string" || typeof path !== "string")
       throw new Error(`patches[${index}] must have op and path, both texts`);
     return { op, path, ...(value !== undefined && { value }) };
@@ -217,13 +217,17 @@ const patchesIn = (found: unknown): ScriptedPatch[] => {
 };
 
 const verdictIn = (found: unknown): ScriptedVerdict => {
-  const { valid = true, reason = "" } = mapOf(found, "validate");
+  const { valid = true, reason = "" } = fieldsOf(found, "validate");
   if (typeof valid !== "boolean") throw new Error("validate.valid must be true or false");
   if (typeof reason !== "string") throw new Error("validate.reason must be a text");
   return { valid, reason };
 };
 
 const readers: { [O in Output]: (found: unknown) => Outcomes[O] } = { patches: patchesIn, validate: verdictIn };
+
+/** By their names in lower case: Go, for which such scripts were written, reads them in any, and the last of two counts. */
+const fieldsOf = (value: unknown, field: string): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(mapOf(value, field)).map(([name, one]) => [name.toLowerCase(), one]));
 
 const mapOf = (value: unknown, field: string): Record<string, unknown> => {
   if (!isMap(value)) throw new Error(`${field} must be a struct`);
