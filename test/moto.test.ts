@@ -123,7 +123,7 @@ describe("a stage on moto", { skip: missing ?? false }, () => {
 
     it("aren't there for rules that have none", async () => {
       const sentence = /^Error: stage moto has no function for none, or none that is live$/;
-      for (const asked of [functions.live("none"), functions.versions("none")]) await assert.rejects(asked, sentence);
+      for (const ask of [functions.live, functions.versions]) await assert.rejects(ask("none"), sentence);
     });
 
     it("get versions, of other code, surroundings or both, that nothing points at yet", async () => {
