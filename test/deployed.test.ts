@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Progress } from "../infra/progress.ts";
-import type { Job } from "../infra/rollout/deploy.ts";
+import type { Job } from "../infra/rollout/ground.ts";
 import { type Account, accountMissing, openAccount } from "./aws/account.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "./checkout.ts";
 import { findBinaries } from "./cluster/binaries.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { probeAll } from "../infra/clusters/probe.ts";
 import type { Progress } from "../infra/progress.ts";
-import type { Job } from "../infra/rollout/deploy.ts";
+import type { Job } from "../infra/rollout/ground.ts";
 import type { Plan } from "../infra/rollout/plan.ts";
 import type { Webhook } from "../infra/webhooks.ts";
 import { type Account, accountMissing, openAccount } from "./aws/account.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { openCertificate } from "../infra/keys.ts";
 import type { Progress } from "../infra/progress.ts";
-import type { Job } from "../infra/rollout/deploy.ts";
+import type { Job } from "../infra/rollout/ground.ts";
 import type { Package } from "../infra/rollout/package.ts";
 import { type Account, accountMissing, openAccount } from "./aws/account.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "./checkout.ts";

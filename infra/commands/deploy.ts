@@ -6,7 +6,8 @@ import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOpti
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import type { Watch } from "../rollout/canary.ts";
-import { deploy, type Job, planOf } from "../rollout/deploy.ts";
+import { deploy, planOf } from "../rollout/deploy.ts";
+import type { Job } from "../rollout/ground.ts";
 import { doorIn as doorOf, type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
 
 export default {

@@ -1,0 +1,89 @@
+import { isAsWanted } from "../aws/functions.ts";
+import { Complaint } from "../complaint.ts";
+import { counted, inParallel } from "../progress.ts";
+import { atOnce, type Ground } from "./ground.ts";
+import type { PartPlan } from "./plan.ts";
+import { type Couple, couplesIn, prove, proveTogether } from "./prove.ts";
+import { releasedVersions } from "./releases.ts";
+
+/** Every rule that isn't as wanted gets a version that is, and that passes its cases. Answers the versions of all. */
+export const publishAndProve = async ({ job, plan, releases }: Ground): Promise<Map<string, string>> => {
+  const { functions } = job.stage;
+  const isOpen = ({ known, changes }: PartPlan) => known === undefined || changes.length > 0;
+  const versions = new Map(
+    plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.whole.version] as const] : [])),
+  );
+  const open = plan.parts.filter(isOpen);
+  if (open.length === 0) return versions;
+  await job.progress.step("versions", async (tell) => {
+    let done = 0;
+    let found = 0;
+    await inParallel(atOnce, open, async ({ part: { name, wanted }, known }) => {
+      const released = releasedVersions(releases.all, name);
+      // One that was live before has passed its cases, and is gone back to.
+      const before = known?.versions.findLast((one) => released.includes(one.version) && isAsWanted(one, wanted));
+      if (before) found += 1;
+      versions.set(name, before?.version ?? (await functions.publish(name, wanted)));
+      tell(++done, open.length);
+    });
+    return `${open.length - found} published${found > 0 ? `, ${found} there already` : ""}`;
+  });
+  const unproven = open.filter(
+    ({ part: { name } }) => !releases.all.some(({ rules }) => rules[name]?.version === versions.get(name)),
+  );
+  if (unproven.length === 0) return versions;
+  await job.progress.step("cases", async (tell) => {
+    let [done, cases] = [0, 0];
+    const found = await inParallel(atOnce, unproven, async ({ part }) => {
+      const version = versions.get(part.name) ?? "";
+      const result = await prove(functions, part.listed, version, part);
+      cases += result.cases;
+      tell(++done, unproven.length);
+      return result.faults.map((fault) => `version ${version} of ${fault}`);
+    });
+    const faults = found.flat();
+    if (faults.length > 0)
+      throw new Complaint(
+        `nothing points at the new versions, for they don't do what their cases say:\n${faults.join("\n")}`,
+        1,
+      );
+    return `${cases} passed, of ${counted(unproven.length, "rule")}`;
+  });
+  await proveNeighbours({ job, plan, releases }, versions);
+  return versions;
+};
+
+/** While aliases move, the mutating half of a request may meet one version, and the validating half another. */
+const proveNeighbours = async (
+  { job, plan, releases }: Pick<Ground, "job" | "plan" | "releases">,
+  versions: Map<string, string>,
+) => {
+  const before = new Map(
+    plan.parts.flatMap(({ part: { name }, known }) => {
+      const version = known?.whole.version ?? "";
+      return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
+    }),
+  );
+  const couples = couplesIn(plan.parts.map(({ part }) => part.listed)).filter(
+    ({ mutator, validator }) =>
+      [mutator, validator].every((name) => before.has(name)) &&
+      [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
+  );
+  if (couples.length === 0) return;
+  await job.progress.step("neighbours", async () => {
+    const of = (all: ReadonlyMap<string, string>, { mutator, validator }: Couple) => ({
+      mutator: all.get(mutator) ?? "",
+      validator: all.get(validator) ?? "",
+    });
+    const found = await inParallel(atOnce, couples, (couple) =>
+      proveTogether(job.stage.functions, couple, of(before, couple), of(versions, couple)),
+    );
+    const faults = found.flat();
+    if (faults.length > 0)
+      throw new Complaint(
+        `nothing points at the new versions, for requests could meet an old and a new one together:\n${faults.join("\n")}`,
+        1,
+      );
+    return `${counted(couples.length, "rule")} in which either version takes what the other writes`;
+  });
+};
