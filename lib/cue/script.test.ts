@@ -73,5 +73,7 @@ describe("parted", () => {
     assert.equal(parted(deep).declarations, deep);
     const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;
     assert.equal(parted(wide).imports, 'import "list"');
+    const imports = "import ()\n".repeat(100_000);
+    assert.equal(parted(imports).imports, imports.trim());
   });
 });

@@ -36,10 +36,8 @@ export const parted = (marked: string): Script => {
   const imports: string[] = [];
   while (tokens[at]?.text === "import") {
     const first = tokens[at + 1];
-    const last =
-      first?.text === "("
-        ? tokens.findIndex(({ text }, index) => index > at && text === ")")
-        : at + (isName(first) ? 2 : 1);
+    let last = at + (isName(first) ? 2 : 1);
+    if (first?.text === "(") while (last < tokens.length && tokens[last]?.text !== ")") last++;
     const found = tokens.slice(at, last + 1);
     const paths = found.filter(({ kind }) => kind === "string");
     if (paths.length === 0 && first?.text !== "(") throw new Error("import must be followed by a path");

@@ -160,6 +160,11 @@ describe("patchesOf", () => {
       { op: "remove", path: "/a" },
     ]));
 
+  it("takes no longer for a name that is long", async () => {
+    const script = `_${"u".repeat(500_000)}: [{op: "remove", path: "/a"}]\npatches: _${"u".repeat(500_000)}`;
+    assert.deepEqual(await patchesOf(script, {}, reach), [{ op: "remove", path: "/a" }]);
+  });
+
   for (const none of ["[]", "null", "*null | [...]"])
     it(`takes ${none} for no patches`, async () =>
       assert.deepEqual(await patchesOf(`patches: ${none}`, {}, reach), []));

@@ -71,8 +71,9 @@ interface Wrapped {
 
 const around = (script: string): Wrapped => {
   const { imports, declarations } = parted(script);
-  let name = "_u";
-  while (script.includes(name)) name += "u";
+  // One more than the script has in a row.
+  const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
+  const name = `_${"u".repeat(most)}`;
   return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
 };
 
