@@ -84,6 +84,16 @@ describe("engine", () => {
     assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
   });
 
+  it("lets none fail of what others before it left in memory", async () => {
+    const own = engine(128);
+    const large = [70_000_000, 80_000_000, 75_000_000];
+    const all = large.map((size) => outcome(own, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
+    assert.deepEqual(
+      await Promise.all(all),
+      large.map((size) => `{"a":${size}}`),
+    );
+  });
+
   it("takes an object as large as the API server's largest", async () => {
     const items = Array.from({ length: 9000 }, (_, index) => ({
       name: `item-${index}`,

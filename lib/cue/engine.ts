@@ -40,6 +40,8 @@ interface Job {
 interface Thread {
   worker?: Worker;
   isReady: boolean;
+  /** Whether it holds what an evaluation left. */
+  isUsed: boolean;
 }
 
 /** Bytes of source and characters of value; a megabyte of object takes CUE some 200 MiB. */
@@ -57,7 +59,7 @@ export const engine = (megabytes = 512): Engine => {
   let thread: Thread | undefined;
 
   const start = (): Thread => {
-    const own: Thread = { isReady: false };
+    const own: Thread = { isReady: false, isUsed: false };
     const over = (sentence: string) => lost(own, new Failure(500, sentence));
     place()
       .then(({ worker: file, wasm, glue }) => {
@@ -85,9 +87,10 @@ export const engine = (megabytes = 512): Engine => {
 
   const heard = (from: Thread, { ready, value, error, fatal, memory = 0 }: Message) => {
     if (from !== thread) return;
-    if (fatal !== undefined) return lost(from, new Error(fatal));
+    if (fatal !== undefined) return from.isUsed ? again() : lost(from, new Error(fatal));
     if (ready) from.isReady = true;
     else if (current) {
+      from.isUsed = true;
       const job = finished(current);
       if (value === undefined) job.reject(new Error(error ?? "CUE has no value"));
       else job.resolve(value);
@@ -97,6 +100,14 @@ export const engine = (megabytes = 512): Engine => {
         thread = start();
       }
     }
+    next();
+  };
+
+  /** What others left in a thread may have been too much for it; in a new one, an evaluation fails of itself alone. */
+  const again = () => {
+    drop();
+    if (current) waiting.unshift(current);
+    current = undefined;
     next();
   };
 
