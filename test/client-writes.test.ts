@@ -82,6 +82,17 @@ describe("a write that is judged before it leaves", () => {
     assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
     assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
   });
+  it("leaves as JSON where it doesn't say what it is, also where rules change it", async () => {
+    const { send, writes } = recorder();
+    for (const stamp of [{}, { stamp: "1" }]) {
+      const data = { a: "1", ...stamp };
+      await guard(send, both)(maps, { method: "POST", body: Buffer.from(JSON.stringify(map(data))) });
+    }
+    assert.deepEqual(
+      writes().map(({ headers }) => headers.get("content-type")),
+      ["application/json", null],
+    );
+  });
   it("keeps query and headers", async () => {
     const { send, writes } = recorder();
     await guard(send, both)(`${maps}?fieldManager=me`, sending("POST", map({ a: "1" })));

@@ -3,7 +3,7 @@ import { Failure } from "../failure.ts";
 import type { World } from "../needs.ts";
 import type { KubernetesObject, Request, UserInfo } from "../review.ts";
 import { answer, warned } from "./answers.ts";
-import { isMap } from "./body.ts";
+import { isMap, json } from "./body.ts";
 import { type Around, type Judged, judge, type Told } from "./chain.ts";
 import type { Plan } from "./plans.ts";
 import type { Target } from "./target.ts";
@@ -44,7 +44,11 @@ export const sent = (
 ): Promise<Response> => {
   const own = new Headers(changed);
   for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
-  if (object !== undefined) return send(method, String(url), own, JSON.stringify(object));
+  if (object !== undefined) {
+    // Who sends a text without a type would call it text/plain.
+    if (!own.has("content-type")) own.set("content-type", json);
+    return send(method, String(url), own, JSON.stringify(object));
+  }
   return send(method, String(url), own, body.length === 0 ? undefined : body);
 };
 
