@@ -244,6 +244,15 @@ describe("writes of @kubernetes/client-node", { skip: binaries ? false : missing
     assert.equal((await stored("replaced")).metadata?.labels?.more, "1");
   });
 
+  it("replace what can only be written there, and is read with the rest: a Namespace's finalizers", async () => {
+    const admits: { default: Rule } = await installed("rules/always-admit.js");
+    const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
+    const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
+    const body = { ...namespace, spec: { finalizers: ["example.com/own"] } };
+    const answer = await own.makeApiClient(CoreV1Api).replaceNamespaceFinalize({ name: "finalized", body });
+    assert.deepEqual(answer.spec?.finalizers, ["example.com/own"]);
+  });
+
   const patches: [string, string, unknown][] = [
     ["a JSON patch", PatchStrategy.JsonPatch, [{ op: "replace", path: "/metadata/labels", value: { more: "1" } }]],
     ["a merge", PatchStrategy.MergePatch, { metadata: { labels: { judged: null, more: "1" } } }],

@@ -54,9 +54,12 @@ export const sent = (
 
 /** What is there now, undefined where nothing is; or the answer to a write that is sent though that can't be read. */
 export const current = async (write: Write): Promise<KubernetesObject | undefined | Response> => {
-  const { url, headers, send, setup } = write;
+  const { target, url, headers, send, setup } = write;
   const place = new URL(url);
   place.search = "";
+  // Only written there, and read with the rest of the Namespace.
+  if (target.resource === "namespaces" && target.subResource === "finalize")
+    place.pathname = place.pathname.replace(/\/finalize\/*$/, "");
   const response = await send("GET", String(place), lasting(headers, { accept: "application/json" }));
   if (response.status === 404) {
     await response.body?.cancel();
