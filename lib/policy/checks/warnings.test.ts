@@ -199,6 +199,13 @@ const table: [name: string, policy: unknown, ...warnings: string[]][] = [
     `${reference}.header.authorization ${readable}`,
   ],
   [
+    "names addresses with a password in them, and no others",
+    http({ url: "https://a:b@c/{{kind}}", auth: { authUrl: "https://a@c" } }),
+    `${reference}.url before its @ ${readable}`,
+    `${reference}.auth.authUrl before its @ ${readable}`,
+  ],
+  ["takes no @ further behind for one", http({ url: "https://a:8443/b@c?d=e@f", auth: { authUrl: "https://a/#@" } })],
+  [
     "names what isn't encrypted",
     http({ url: "http://a" }),
     `${reference}.url is not encrypted: whoever is in between can read and change what it says`,

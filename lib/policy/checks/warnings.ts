@@ -184,6 +184,9 @@ const ofReferences = (policy: Policy): string[] =>
       ...Object.keys(header)
         .filter((name) => name.toLowerCase() === "authorization")
         .map((name) => `header.${name}`),
+      ...Object.entries({ url, "auth.authUrl": auth.authUrl ?? "" })
+        .filter(([, address]) => /^https?:\/\/[^/?#\\]+@/i.test(address))
+        .map(([field]) => `${field} before its @`),
     ];
     return [
       ...secrets.map(
