@@ -4,6 +4,7 @@ import { guard } from "#lib/client.ts";
 import type { HttpsRequest, Served, World } from "#lib/needs.ts";
 import { plural, recorded } from "#lib/recorded.ts";
 import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
 import { recorder } from "./client/recorder.ts";
 import { normalised, type PolicyCase, policyCases } from "./policies.ts";
 
@@ -93,6 +94,37 @@ describe("policies that a program applies itself", () => {
       assert.equal(writes.length, response.ok ? 1 : 0);
     });
   }
+
+  it("are applied once, whatever a rule changes after them", async () => {
+    const { send, writes } = recorder();
+    const appending = {
+      apiVersion: "policy.kcloudlabs.io/v1alpha1",
+      kind: "ClusterOverridePolicy" as const,
+      metadata: { name: "p" },
+      spec: {
+        overrideRules: [
+          { overriders: { plaintext: [{ op: "add" as const, path: "/metadata/finalizers/-", value: "b.example/b" }] } },
+        ],
+      },
+    };
+    const stamps = rule<KubernetesObject>({
+      summary: "Stamps.",
+      match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+      mutate(object) {
+        object.metadata = { ...object.metadata, labels: { stamp: "1" } };
+      },
+    });
+    await guard(send, { policies: [appending], rules: { stamps: { rule: stamps } } })(
+      `${server}/api/v1/namespaces/a/configmaps`,
+      {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","finalizers":["a.example/a"]}}',
+      },
+    );
+    const { finalizers, labels } = Object(writes()[0]?.body).metadata;
+    assert.deepEqual([finalizers, labels], [["a.example/a", "b.example/b"], { stamp: "1" }]);
+  });
 
   it("are found each time, where they are said to be found", async () => {
     const { send, writes } = recorder();

@@ -54,7 +54,7 @@ export const judge = async (plans: readonly Plan[], request: Request, around: Ar
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
-/** Whoever spoke before another's change is asked once more, and whoever comes after what changes then. */
+/** Whoever spoke before another's change is asked once more, unless never, and whoever comes after what changes then. */
 const mutate = async (asked: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
   const warnings: string[] = [];
   let { object } = request;
@@ -63,7 +63,7 @@ const mutate = async (asked: readonly Plan[], request: Request, around: Around):
     let latest: number | undefined;
     for (const [index, plan] of asked.entries()) {
       const isNews = index < unaware || latest !== undefined;
-      if (again && (plan.mode !== "enforce" || !isNews)) continue;
+      if (again && (plan.mode !== "enforce" || plan.rule.reinvocationPolicy === "Never" || !isNews)) continue;
       const said = await ask(plan, "mutate", { ...request, object }, around);
       warnings.push(...said.warnings);
       if (said.refusal) return judgedOf(object, false, warnings, said.refusal);

@@ -46,6 +46,8 @@ export const applying = (policies: Policies, references: References = {}): Recor
     "policy-override": {
       rule: rule<KubernetesObject, PolicySettings, typeof needs>({
         ...{ summary: "Applies override policies.", match: every("CREATE", "UPDATE"), timeoutSeconds, settings, needs },
+        // A patch may add to a list, and would each time.
+        reinvocationPolicy: "Never",
         async mutate(object, around) {
           if (!isJudged(around.request)) return;
           await override(bookOf(await find(around.reader)), subjectOf(object, around), reachOf(around));
