@@ -32,6 +32,15 @@ export const secretIn = (planted: string) =>
     `<server><password>${planted}</password></server>`,
     `sent ghp_${planted} there`,
     `https://a:${planted}@b.c/?token=${planted}&d=e`,
+    {
+      kind: "ConfigMap",
+      data: { JWT_SECRET: planted, a: JSON.stringify({ auths: { b: { auth: base64(`c:${planted}`) } } }) },
+    },
+    `env:\n- name: DB_PASSWORD\n  value: ${planted}\nargs:\n- --token\n- ${planted}\n`,
+    `SECRET_KEY_BASE=${planted}\n`,
+    `secret = "${planted}"\npassword: &a ${planted}\n`,
+    `a:${planted}@tcp(b:3306)/c`,
+    { kind: "ExternalSecret", spec: { target: { template: { data: { a: planted } } } } },
   );
 
 /** Wherever it may stand: deep in an object, in a list, in a text of JSON. */

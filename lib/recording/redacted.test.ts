@@ -168,6 +168,57 @@ const table: [string, unknown, unknown][] = [
     { automountServiceAccountToken: false, token: null },
     { automountServiceAccountToken: false, token: null },
   ],
+  [
+    "who logs in to a registry, in a ConfigMap",
+    { kind: "ConfigMap", data: { a: JSON.stringify({ auths: { "ghcr.io": { auth: base64("jane:pass") } } }) } },
+    {
+      kind: "ConfigMap",
+      data: { a: JSON.stringify({ auths: { "ghcr.io": { auth: base64("redacted:redacted") } } }) },
+    },
+  ],
+  ["the same in YAML", `    auth: ${base64("jane:pass")}\n`, `    auth: ${base64("redacted:redacted")}\n`],
+  ["a login", `it sent Basic ${base64("jane:pass")}`, `it sent Basic ${base64("redacted:redacted")}`],
+  ["what is no login stays", "Basic authentication, auth: enabled", "Basic authentication, auth: enabled"],
+  [
+    "what a variable is called, where it is no variable yet",
+    { data: { JWT_SECRET: "a", STRIPE_KEY: "b", LOG_LEVEL: "c" } },
+    { data: { JWT_SECRET: "redacted", STRIPE_KEY: "redacted", LOG_LEVEL: "c" } },
+  ],
+  [
+    "a file of variables",
+    "SECRET_KEY_BASE=a\nexport DB_AUTH='b c'\nLOG=d",
+    "SECRET_KEY_BASE=redacted\nexport DB_AUTH=redacted\nLOG=d",
+  ],
+  [
+    "a variable in YAML",
+    'env:\n- name: DB_PASSWORD\n  value: a b\n- name: "API_KEY"\n  value: "c"\n- name: HOME\n  value: /\n',
+    'env:\n- name: DB_PASSWORD\n  value: redacted\n- name: "API_KEY"\n  value: redacted\n- name: HOME\n  value: /\n',
+  ],
+  ["a variable in JSON among words", 'a {"name":"API_TOKEN","value":"b"}', 'a {"name":"API_TOKEN","value":redacted}'],
+  ["a setting in XML", '<add key="Password" value="a b"/>', '<add key="Password" value=redacted/>'],
+  [
+    "an argument in YAML",
+    "args:\n- --password\n- a\n- --token\n- --verbose\n",
+    "args:\n- --password\n- redacted\n- --token\n- --verbose\n",
+  ],
+  ["an argument in a list in a text", `["--password", "a"] b`, `["--password", redacted] b`],
+  [
+    "a secret in properties and TOML",
+    `app.secret=a\nsecret = 'b'\njwt-secret: c`,
+    "app.secret=redacted\nsecret = redacted\njwt-secret: redacted",
+  ],
+  ["a password with an anchor, or a tag", "password: &p a\ntoken: !!str b", "password: redacted\ntoken: redacted"],
+  ["a password in Ruby and Go", `password => 'a', token := "b"`, "password => redacted, token := redacted"],
+  ["who an address without a scheme names", "jane:pass@tcp(db:3306)/a", "jane:redacted@tcp(db:3306)/a"],
+  ["where Slack is told", "https://hooks.slack.com/services/T0/B0/abc", "https://hooks.slack.com/services/redacted"],
+  [
+    "what an ExternalSecret makes Secrets of",
+    { kind: "ExternalSecret", spec: { target: { template: { data: { b: "c" } } } } },
+    {
+      kind: "ExternalSecret",
+      spec: { target: { template: { data: { b: "cmVkYWN0ZWQ=" } } } },
+    },
+  ],
   ["JSON in a text as it was written, where nothing must go", '{ "a": 1.0 }', '{ "a": 1.0 }'],
 ];
 
@@ -223,6 +274,19 @@ describe("what nobody may read", () => {
       "?sig=",
       "ghp_",
       "a@",
+      ":a@",
+      "A_",
+      "A_ ",
+      "SECRET_",
+      "KEY= &a ",
+      "auth=",
+      "Basic a",
+      "name: ",
+      "name: token\n",
+      "name=token,\nvalue=",
+      "--token,",
+      "--token\n- ",
+      "hooks.slack.com/services/",
     ])
       redacted(part.repeat(Math.floor(500_000 / part.length)));
   });

@@ -1,5 +1,15 @@
 import { isUtf8 } from "node:buffer";
-import { encoded, isSecretName, isSecretOption, isSecretType, isSecretVariable, withoutShapes, word } from "./texts.ts";
+import {
+  encoded,
+  isLogin,
+  isSecretName,
+  isSecretOption,
+  isSecretType,
+  isSecretVariable,
+  loginLess,
+  withoutShapes,
+  word,
+} from "./texts.ts";
 
 type Fields = Record<string, unknown>;
 
@@ -10,6 +20,8 @@ interface Place {
   left: { characters: number };
   /** Whether a Secret is here, or above, that doesn't say so: the kind stands in the request, or in a list. */
   isSecret?: boolean | undefined;
+  /** Whether it is in an object from which somebody makes Secrets, by its template. */
+  makesSecrets?: boolean;
   /** Whether it stands in a text, as a service's answer does. */
   isText?: boolean;
 }
@@ -58,13 +70,20 @@ const map = (value: Fields, { isSecret, ...place }: Place): Fields => {
   const { kind, type, name, value: given } = value;
   const isTemplate = kind === undefined && typeof type === "string" && isSecretType(type);
   const holdsSecret = isSecret || kind === "Secret" || isTemplate;
+  const makesSecrets = place.makesSecrets || (typeof kind === "string" && /.Secret$/.test(kind));
   const isVariable = typeof name === "string" && typeof given === "string" && isSecretVariable(name);
   const members = Object.entries(value).map(([key, one]) => {
     const named = withoutShapes(key);
-    const at = { ...place, isSecret: isSecret || (kind === "SecretList" && key === "items") };
+    const isMadeHere = makesSecrets && key === "template";
+    const at = {
+      ...place,
+      makesSecrets,
+      isSecret: isSecret || isMadeHere || (kind === "SecretList" && key === "items"),
+    };
     if (holdsSecret && key === "data") return [named, held(one, inBase64)];
     if (key === "stringData") return [named, held(one, inText)];
     if (isVariable && key === "value") return [named, word];
+    if (key === "auth" && typeof one === "string" && isLogin(one)) return [named, loginLess];
     if (isSecretName(key) || (place.isText && key === "secret")) return [named, ofSecretName(one, at)];
     return [named, copied(one, at)];
   });
@@ -102,11 +121,9 @@ const dockerConfig = (text: string): string => {
   const config = parsed(text);
   const { auths } = Object(config);
   const emptied = (registries: unknown) =>
-    Object.fromEntries(Object.keys(Object(registries)).map((host) => [withoutShapes(host), { auth }]));
+    Object.fromEntries(Object.keys(Object(registries)).map((host) => [withoutShapes(host), { auth: loginLess }]));
   return JSON.stringify(auths === undefined ? emptied(config) : { auths: emptied(auths) });
 };
-
-const auth = Buffer.from(`${word}:${word}`).toString("base64");
 
 /** A text that is JSON, or has it or another text in base64, is redacted as what it says; it stays as it is where nothing must go. */
 const text = (value: string, place: Place): string => {
