@@ -10,7 +10,8 @@ export const pathIn = (file: string | undefined, root = here()): string | undefi
   if (file === undefined || file === "-") return undefined;
   const path = relative(root, resolve(file));
   // Outside, there is no other name for it than its own.
-  return (path.startsWith("..") || isAbsolute(path) || path === "" ? resolve(file) : path).replaceAll(sep, "/");
+  const isOutside = path === ".." || path.startsWith(`..${sep}`) || isAbsolute(path) || path === "";
+  return (isOutside ? resolve(file) : path).replaceAll(sep, "/");
 };
 
 /** As `pathIn`, as a URI, and whether that is relative. */

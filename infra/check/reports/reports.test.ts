@@ -267,6 +267,16 @@ describe("the SARIF report", () => {
         locations: [{ logicalLocations: [{ fullyQualifiedName: "Pod shop/db", kind: "object" }] }],
       },
     ]));
+  it("has a file for each result, as GitHub wants it, also where there is none", () => {
+    const uris = (one: Checked) =>
+      parsed([one]).results.map(
+        ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
+          locations[0]?.physicalLocation.artifactLocation.uri,
+      );
+    const { file: _, line: __, ...live } = denied;
+    assert.deepEqual(uris({ ...denied, file: "-" }), ["stdin", "stdin"]);
+    assert.deepEqual(uris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
+  });
   it("says that it was ended early, and holds what could not be read", () => {
     const [{ executionSuccessful, toolExecutionNotifications }] = parsed([], {
       ...withUnread([open]),
@@ -301,8 +311,8 @@ describe("the SARIF report", () => {
         const { tool, results } = parsed(all);
         for (const { ruleId, ruleIndex, locations } of results) {
           assert.equal(tool.driver.rules[ruleIndex].id, ruleId);
-          const uri = locations[0].physicalLocation?.artifactLocation.uri;
-          if (uri !== undefined) assert.doesNotThrow(() => new URL(uri, "file:///checkout/"), uri);
+          const { uri } = locations[0].physicalLocation.artifactLocation;
+          assert.doesNotThrow(() => new URL(uri, "file:///checkout/"), uri);
         }
       }),
     ));
@@ -390,5 +400,7 @@ describe("the PolicyReports", () => {
 describe("a file's path in reports", () => {
   it("is relative to the checkout", () => assert.equal(pathIn("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
   it("is its own outside of it", () => assert.equal(pathIn("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
+  it("is in the checkout where it begins with dots", () =>
+    assert.equal(pathIn("/checkout/..data/a.yaml", "/checkout"), "..data/a.yaml"));
   it("isn't there for standard input", () => assert.equal(pathIn("-"), undefined));
 });

@@ -36,7 +36,7 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
     const add = (rule: string, level: "error" | "warning", message: string, denial?: Denial) => {
       const ruleIndex = rules.get(rule) ?? rules.size;
       rules.set(rule, ruleIndex);
-      const locations = locationsOf(one, lineOf(one, denial), denial?.column);
+      const locations = [{ ...placeOf(one, lineOf(one, denial), denial?.column), ...logicalOf(one) }];
       // A finding stays the same one when lines move.
       const identity = [rule, one.apiVersion, one.kind, one.namespace ?? "", one.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
@@ -49,7 +49,10 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
       const text = plain(`${called(one)}: ${sentence}`);
-      spool.put(notifications.add({ level: "warning", message: { text }, locations: locationsOf(one, one.line) }));
+      const place = pathIn(one.file) === undefined ? {} : placeOf(one, one.line);
+      spool.put(
+        notifications.add({ level: "warning", message: { text }, locations: [{ ...place, ...logicalOf(one) }] }),
+      );
     }
     return text;
   };
@@ -70,15 +73,20 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
   };
 };
 
-const locationsOf = (one: Checked, line?: number, column?: number): object[] => {
-  const path = pathIn(one.file);
-  const logicalLocations = [{ fullyQualifiedName: called(one).toWellFormed(), kind: "object" }];
-  if (path === undefined) return [{ logicalLocations }];
-  const { uri, isRelative } = uriOf(path);
+const logicalOf = (one: Checked) => {
+  return { logicalLocations: [{ fullyQualifiedName: called(one).toWellFormed(), kind: "object" }] };
+};
+
+const placeOf = (one: Checked, line?: number, column?: number) => {
+  const { uri, isRelative } = uriOf(pathIn(one.file) ?? standingFor(one));
   const region = line === undefined ? {} : { region: { startLine: line, ...(column && { startColumn: column }) } };
   const artifactLocation = { uri, ...(isRelative && { uriBaseId: "%SRCROOT%" }) };
-  return [{ physicalLocation: { artifactLocation, ...region }, logicalLocations }];
+  return { physicalLocation: { artifactLocation, ...region } };
 };
+
+/** Where no file holds an object. GitHub's code scanning refuses all of a log in which one result has no file. */
+const standingFor = ({ file, apiVersion, kind, namespace = "", name }: Checked): string =>
+  file === undefined ? ["cluster", apiVersion, kind, namespace, name].filter(Boolean).join("/") : "stdin";
 
 /** Text in which nothing is a link: a message is anybody's, and viewers make links of `[…](…)`. */
 const plain = (text: string): string => {
