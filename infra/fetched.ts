@@ -42,6 +42,7 @@ export const fetchRecordings = async (
   const take = async (batch: Kept[]) => {
     const texts = await Promise.all(batch.map(({ key }) => bucket.read(key)));
     for (const text of texts) {
+      if (text === undefined) continue;
       const origin = originOf(text);
       if (origin) await recordings.append(origin.cluster, origin.rule, text);
       else strange += 1;

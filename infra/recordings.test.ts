@@ -176,10 +176,11 @@ describe("recordings in a bucket", () => {
     list: async function* (prefix) {
       for (const [key, { text, modified = at(2), bytes = text.length }] of Object.entries(objects))
         if (key.startsWith(prefix)) yield { key, modified, bytes };
+      if (prefix === "c") yield { key: "c/gone.yaml", modified: at(2), bytes: 100 };
     },
     read: async (key) => {
       read.push(key);
-      return objects[key]?.text ?? "";
+      return objects[key]?.text;
     },
   };
   const fetched = async (prefix: string, since = at(1)) => {
@@ -200,6 +201,12 @@ describe("recordings in a bucket", () => {
     assert.equal((await fetched("a/", at(3))).end, "1 review recorded");
     assert.deepEqual((await fetched("b/")).end, "40 reviews recorded");
     assert.deepEqual((await readdir(join((await fetched("")).to))).sort(), ["prod", "test"]);
+  });
+
+  it("are fetched, but for what a lifecycle rule has taken away meanwhile", async () => {
+    const { strange, end } = await fetched("c");
+    assert.deepEqual([strange, end], [0, "1 review recorded"]);
+    assert.ok(read.includes("c/gone.yaml"));
   });
 
   it("go into a folder of their own", async () => {

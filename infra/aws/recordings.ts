@@ -1,4 +1,4 @@
-import { GetObjectCommand, paginateListObjectsV2, S3Client } from "@aws-sdk/client-s3";
+import { GetObjectCommand, NoSuchKey, paginateListObjectsV2, S3Client } from "@aws-sdk/client-s3";
 
 /** An object that may be a recording. */
 export interface Kept {
@@ -11,7 +11,8 @@ export interface Kept {
 export interface Bucket {
   /** In the order of their names, which is that of their times. */
   list(prefix: string): AsyncIterable<Kept>;
-  read(key: string): Promise<string>;
+  /** Undefined where it is gone: a lifecycle rule goes on while somebody fetches. */
+  read(key: string): Promise<string | undefined>;
 }
 
 export const openBucket = (
@@ -25,7 +26,10 @@ export const openBucket = (
         yield { key: Key, bytes: Size, modified: LastModified };
   },
   read: async (key) => {
-    const { Body } = await client.send(new GetObjectCommand({ Bucket: bucket, Key: key }));
-    return (await Body?.transformToString()) ?? "";
+    const answer = await client.send(new GetObjectCommand({ Bucket: bucket, Key: key })).catch((error) => {
+      if (error instanceof NoSuchKey) return undefined;
+      throw error;
+    });
+    return answer && ((await answer.Body?.transformToString()) ?? "");
   },
 });
