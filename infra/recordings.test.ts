@@ -63,6 +63,17 @@ describe("a folder of recordings", () => {
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- {}\n- {\n- []\n- []\n");
   });
 
+  it("has whole lines where several write there", async () => {
+    const to = await place();
+    const long = (who: string) => `- {"name":"${who.repeat(300_000)}"}\n`;
+    const all = (who: string) => Array.from({ length: 12 }, () => heard(long(who)));
+    await Promise.all(["a", "b", "c"].map((who) => kept(to, all(who))));
+    // Who saw another one's line half written begins with a line that is empty, which nobody minds.
+    const lines = (await readFile(join(to, "prod/limit-it.yaml"), "utf8")).split("\n").filter(Boolean);
+    assert.equal(lines.length, 36);
+    for (const line of lines) assert.ok(["a", "b", "c"].some((who) => `${line}\n` === long(who)));
+  });
+
   it("takes so many of a rule and no more, which it says once", async () => {
     const to = await place();
     const all = [..."12345"].map((digit) => heard(`- ${digit}\n`));

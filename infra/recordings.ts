@@ -143,7 +143,7 @@ const written = async (folder: string, cluster: string, place: string, lines: st
   try {
     const { size } = await file.stat();
     const begun = size > 0 && !(await endsLine(file, size));
-    await file.appendFile(begun ? `\n${lines}` : lines).catch(async (error) => {
+    await appended(file, begun ? `\n${lines}` : lines).catch(async (error) => {
       // What is no plain file can't be cut off; why it wasn't written is what counts.
       await file.truncate(size).catch(() => {});
       throw error;
@@ -151,6 +151,13 @@ const written = async (folder: string, cluster: string, place: string, lines: st
   } finally {
     await file.close();
   }
+};
+
+/** In one go, where `appendFile` takes several: others may write there, too. */
+const appended = async (file: FileHandle, text: string): Promise<void> => {
+  const bytes = Buffer.from(text);
+  // A disk that is full takes a part, and says so when it is asked to take the rest.
+  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten;
 };
 
 /** Whoever wrote before may have been cut off. */
