@@ -362,7 +362,7 @@ warn-notes
     const npm = await checkout.write("bin/npm", "#!/bin/sh\necho nobody is there >&2\nexit 1\n");
     await chmod(npm, 0o755);
     Object.assign(process.env, { TMPDIR: temporary, PATH: `${dirname(npm)}:${process.env.PATH}` });
-    for (const [given, sentence] of wrong) {
+    const refused = async (given: Record<string, string>, sentence: string) => {
       const values: Record<string, string> = { against: "recorded", seconds: "10", most: "20", words: file, ...given };
       if (values.with === "built") values.with = join(checkout.folder, "built");
       const options: Options = {
@@ -376,7 +376,15 @@ warn-notes
         assert.equal(message, sentence);
         return true;
       });
-    }
+    };
+    for (const [given, sentence] of wrong) await refused(given, sentence);
+    const { stdout: last } = await git("rev-parse", "HEAD");
+    const shallow = await checkout.write(".git/shallow", last);
+    await refused(
+      { with: "HEAD~9" },
+      'there is no version "HEAD~9"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder; this clone is shallow, and git fetch --unshallow brings other commits',
+    );
+    await rm(shallow);
     assert.deepEqual(await readdir(temporary), []);
   });
 

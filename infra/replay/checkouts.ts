@@ -31,6 +31,12 @@ export const namesInGit = async (scratch: Scratch): Promise<string[]> => {
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
+/** Whether the commits before the last ones were left where this clone comes from, as pipelines like to. */
+export const isShallow = async (scratch: Scratch): Promise<boolean> => {
+  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: root });
+  return code === 0 && stdout.trim() === "true";
+};
+
 /** Builds a commit, in a folder of its own. Answers where its bundles are. */
 export const buildCommit = async (
   commit: string,

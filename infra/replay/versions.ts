@@ -3,7 +3,16 @@ import { isAbsolute, resolve } from "node:path";
 import type { Stage } from "../aws/stage.ts";
 import { Complaint } from "../complaint.ts";
 import { isBuilt, openBundles } from "./bundles.ts";
-import { buildCheckout, buildCommit, commitOf, isCheckout, namesInGit, root, type Wish } from "./checkouts.ts";
+import {
+  buildCheckout,
+  buildCommit,
+  commitOf,
+  isCheckout,
+  isShallow,
+  namesInGit,
+  root,
+  type Wish,
+} from "./checkouts.ts";
 import { openReleased } from "./released.ts";
 import type { Scratch } from "./scratch.ts";
 import { past, type Side, sideOf } from "./sides.ts";
@@ -56,5 +65,10 @@ const unknown = async (text: string, folder: string, { stage, scratch }: Means):
     names.length > 0 ? `a commit (${names.join(", ")})` : "a commit, where there is git",
     "a folder",
   ];
-  return new Complaint(`there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}`);
+  const more = (await isShallow(scratch))
+    ? "; this clone is shallow, and git fetch --unshallow brings other commits"
+    : "";
+  return new Complaint(
+    `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${more}`,
+  );
 };
