@@ -159,6 +159,12 @@ const table: [string, unknown, unknown][] = [
     "-----BEGIN PRIVATE KEY-----\nredacted\n-----END PRIVATE KEY-----",
   ],
   [
+    "a message about Secrets stays",
+    'secret: spec.volumes[0].secret="a" is no name',
+    'secret: spec.volumes[0].secret="a" is no name',
+  ],
+  ["what only sounds like a key stays", "- name: monkey\n  value: a\n", "- name: monkey\n  value: a\n"],
+  [
     "where a Secret is, stays",
     { secretName: "db", bearer: { secret: "place", region: "eu-west-1" }, imagePullSecrets: [{ name: "a" }] },
     { secretName: "db", bearer: { secret: "place", region: "eu-west-1" }, imagePullSecrets: [{ name: "a" }] },
@@ -281,6 +287,8 @@ describe("what nobody may read", () => {
       "KEY= &a ",
       "auth=",
       "Basic a",
+      "a.",
+      "\nsecret",
       "name: ",
       "name: token\n",
       "name=token,\nvalue=",

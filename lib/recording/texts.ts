@@ -66,9 +66,9 @@ const given = `(?:[&!][\\w!-]{0,64}[ \\t]{1,8})?(?:${[
   `["'\\\\]{0,4}(?:(?:basic|bearer)[ \\t]{1,8})?[^\\s"'\\\\&,;{}[\\]]+`,
 ].join("|")})`;
 const assigned = new RegExp(`((?:${names})${sign})${given}`, "gi");
-/** Only where nothing else can be meant: in messages, it is a kind of volume. */
+/** Only where a line begins, as in TOML and properties: in messages, it is a kind of volume. */
 const secretAssigned = new RegExp(
-  `((?:(?<![\\w-])secret[ \\t]{0,8}=|^[ \\t]{0,256}secret:(?=[ \\t]))[ \\t]{0,8})${given}`,
+  `((?:^[ \\t]{0,64}(?:[\\w-]{1,64}\\.){0,8}secret[ \\t]{0,8}=|\\n[ \\t]{0,256}secret:(?=[ \\t]))[ \\t]{0,8})${given}`,
   "gim",
 );
 const variableAssigned = new RegExp(
@@ -79,7 +79,7 @@ const variableAssigned = new RegExp(
 const namedFirst = new RegExp(
   [
     `((?<![\\w.-])(?:key|name)["'\\\\]{0,4}[ \\t]{0,8}[:=][ \\t]{0,8}["'\\\\]{0,4}[\\w.-]{0,64}`,
-    "(?:pass|pwd|token|secret|credential|_auth(?![\\w.-])|key(?![\\w.-])|authorization|cookie)[\\w.-]{0,64}",
+    "(?:pass|pwd|token|secret|credential|_auth(?![\\w.-])|[_.-]key(?![\\w.-])|apikey|authorization|cookie)[\\w.-]{0,64}",
     `["'\\\\]{0,4},?\\s{0,64}["'\\\\]{0,4}value["'\\\\]{0,4}[ \\t]{0,8}[:=][ \\t]{0,8})(?:\\w[^\\n"'\\\\,{}]*|${given})`,
   ].join(""),
   "gi",
