@@ -84,10 +84,9 @@ describe("a write that is judged before it leaves", () => {
   });
   it("leaves as JSON where it doesn't say what it is, also where rules change it", async () => {
     const { send, writes } = recorder();
-    for (const stamp of [{}, { stamp: "1" }]) {
-      const data = { a: "1", ...stamp };
+    const bodies: Record<string, string>[] = [{ a: "1" }, { a: "1", stamp: "1" }];
+    for (const data of bodies)
       await guard(send, both)(maps, { method: "POST", body: Buffer.from(JSON.stringify(map(data))) });
-    }
     assert.deepEqual(
       writes().map(({ headers }) => headers.get("content-type")),
       ["application/json", null],

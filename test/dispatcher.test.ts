@@ -15,13 +15,15 @@ import { apply, type Herald, herald, remove, until } from "./cluster/postern.ts"
 import { answering, openScripted, type Script } from "./cluster/scripted.ts";
 
 // Generated webhook configurations and writes: who is called by a real API server, in what order, with what, and what the
-// client hears, against what the chain says. How many, and from which seed, can be asked for.
+// client hears, against what the chain says. So few are always the same, among which everything happens; more, and from
+// which seed, can be asked for.
 const binaries = await findBinaries();
 const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
 if (process.env.POSTERN_REQUIRE_ALL && !binaries) throw new Error(missing);
 
-const seed = Number(process.env.POSTERN_SEED ?? 20261121);
-const pairs = Number(process.env.POSTERN_PAIRS ?? 400);
+const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
+const pairs = Number(POSTERN_PAIRS ?? 400);
+const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
 const perSet = 50;
 const atOnce = 12;
 const wordKey = "postern-word";

@@ -12,7 +12,7 @@ export const parted = (marked: string): Script => {
   // CUE lets a file begin with a byte order mark, and nothing else.
   const script = marked.replace(/^\uFEFF/, "");
   const tokens = tokensOf(script);
-  const isName = (token: Token | undefined) => token?.kind === "word";
+  const isName = (token: Token | undefined) => token?.kind === "word" && name.test(token.text);
   let at = 0;
   const cuts: [start: number, end: number][] = [];
   const skip = () => {
@@ -21,10 +21,11 @@ export const parted = (marked: string): Script => {
   const cut = (last: number) => {
     const [start, end] = [tokens[at]?.start ?? 0, tokens[last]?.end ?? script.length];
     const behind = tokens[last + 1];
-    if (behind && behind.text !== "," && !script.slice(end, behind.start).includes("\n"))
+    const between = script.slice(end, behind?.start);
+    if (behind && behind.text !== "," && !between.includes("\n"))
       throw new Error(`a comma or a new line must follow ${script.slice(start, end)}`);
-    // The comma behind it goes along.
-    at = behind?.text === "," ? last + 2 : last + 1;
+    // The comma behind it goes along; behind a comment CUE takes none.
+    at = behind?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
     skip();
   };
@@ -74,6 +75,7 @@ const patterns = {
   attribute: /@[\p{L}\d_$]*(?=\()/uy,
   word: /[\p{L}\d_$#]+/uy,
 };
+const name = /^(?:_?#)?[\p{L}_$][\p{L}\p{Nd}_$]*$/u;
 const closing: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
 
 /** What is open: a bracket, or a string of which an interpolation is. */
