@@ -5,15 +5,21 @@ import { positionOf } from "./positions.ts";
 
 const read = (text: string) => manifestsIn({ name: "a.yaml", text });
 
+const levels = [1, 2, 3, 4, 5, 6];
 const bomb = [
   ...["apiVersion: v1", "kind: Pod", `a0: &a0 [${"x,".repeat(9)}]`],
-  ...[1, 2, 3, 4, 5, 6].map((level) => `a${level}: &a${level} [${`*a${level - 1},`.repeat(9)}]`),
+  ...levels.map((level) => `a${level}: &a${level} [${`*a${level - 1},`.repeat(9)}]`),
+].join("\n");
+const merging = [
+  ...["apiVersion: v1", "kind: Pod", "a0: &a0 { x: 1 }"],
+  ...levels.map((level) => `a${level}: &a${level} { <<: [${`*a${level - 1},`.repeat(9)}] }`),
 ].join("\n");
 
 describe("what a file holds", () => {
   const broken: [name: string, text: string, sentence: RegExp][] = [
     ["no YAML", "a: b: c\n", /^is no YAML: /],
     ["aliases without end", bomb, /^can't be read: Excessive alias count/],
+    ["merges without end", merging, /^can't be read: Excessive alias count/],
     ["what is nested too deeply", `apiVersion: v1\nkind: Pod\nspec: ${"[".repeat(50_000)}`, /nested too deeply/],
     [
       "what is nested deeply",

@@ -120,11 +120,12 @@ const contentOf = (document: Document.Parsed, mayAlias: boolean, mayMerge: boole
 
 /** For kubectl, what is merged into a map comes in the place of what stands there before it; for YAML, of nothing. */
 const mergeInOrder = (document: Document.Parsed): void => {
-  const target = (node: unknown) => (isAlias(node) ? node.resolve(document) : node);
   visit(document, {
     Pair: (_, { key }) => {
       if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
       key.addToJSMap = (context, map, value) => {
+        // In its context, aliases are counted, so that few of them can't make very many.
+        const target = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = target(value);
         // Of several, the first one counts.
         for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
