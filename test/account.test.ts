@@ -790,7 +790,7 @@ describe("the stand-in of an AWS account", { skip: missing ?? false }, () => {
       if (rawPath.endsWith("/rule/broken")) return { body: "no status" };
       return { statusCode: 418, headers: { "content-type": "text/plain" }, body: requestContext.http.method + body.length };
     };`;
-    const template = (TimeoutInMillis: number) => ({
+    const template = (TimeoutInMillis = 30_000) => ({
       Resources: {
         Rule: {
           Type: "AWS::Lambda::Function",
@@ -845,7 +845,7 @@ describe("the stand-in of an AWS account", { skip: missing ?? false }, () => {
     });
 
     it("hands on what a function says, and waits as long as the template has it", async () => {
-      const base = await create("waiting", template(500));
+      const base = await create("waiting", template(3000));
       assert.equal(base, account.baseUrl);
       const asked = async (phase: string) => {
         const { status, body } = await review(base, "rule", "a.b", phase);
@@ -858,8 +858,8 @@ describe("the stand-in of an AWS account", { skip: missing ?? false }, () => {
     });
 
     it("is another for another stack", async () => {
-      const first = await create("first", template(500));
-      const other = template(500);
+      const first = await create("first", template());
+      const other = template();
       other.Resources.Rule.Properties.FunctionName = "postern-other-rule";
       const second = await create("second", other);
       assert.notEqual(first, second);

@@ -14,7 +14,7 @@ import { kubeconfigOf } from "./checkout.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import type { Client } from "./cluster/client.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
-import { noticed, register, serveRules } from "./cluster/postern.ts";
+import { noticed, patient, register, serveRules } from "./cluster/postern.ts";
 import { answering, openScripted } from "./cluster/scripted.ts";
 
 // `npx postern check --live`: what it says of everything in a cluster is what that cluster would say.
@@ -123,7 +123,7 @@ describe("an audit of a cluster", { skip: binaries ? false : missing }, () => {
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
     const served = await serveRules(own, yaml, { certificate, world });
     stops.push(served.stop);
-    await register(admin, served.manifests());
+    await register(admin, patient(served.manifests()));
     const sizes = {
       ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
       metadata: { name: "sizes" },

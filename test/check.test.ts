@@ -113,7 +113,7 @@ const check = (words: string[], stdin = "", cluster = "test"): Promise<Ended> =>
   new Promise((resolve) => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const all = [program, "check", "--config", "postern.yaml", "--cluster", cluster, ...words];
-    const child = execFile(process.execPath, all, { cwd: folder, env, timeout: 60_000 }, (error, stdout, stderr) =>
+    const child = execFile(process.execPath, all, { cwd: folder, env, timeout: 180_000 }, (error, stdout, stderr) =>
       resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
     );
     child.stdin?.on("error", () => {});

@@ -18,7 +18,7 @@ import type { Answer, Client } from "./cluster/client.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
 import { diffOf } from "./cluster/compare.ts";
 import { type Kind, kinds, vocabulary } from "./cluster/generator.ts";
-import { apply, herald, noticed, serveRules } from "./cluster/postern.ts";
+import { apply, herald, noticed, patient, serveRules } from "./cluster/postern.ts";
 import { answering, openScripted, type Script } from "./cluster/scripted.ts";
 import { furnish } from "./cluster/surroundings.ts";
 
@@ -99,7 +99,7 @@ describe("what check says", { skip: binaries ? false : missing }, () => {
     const rules = catalogue.filter(({ name }) => on.includes(name));
     const postern = await serveRules(rules, yaml, { certificate, world });
     stops.push(postern.stop);
-    await apply(admin, postern.manifests(), herald(`${scripted.url}/herald`, certificate.ca));
+    await apply(admin, patient(postern.manifests()), herald(`${scripted.url}/herald`, certificate.ca));
 
     // Whoever comes last sees what all have made of it.
     const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] };

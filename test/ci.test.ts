@@ -23,7 +23,10 @@ before(async () => {
     await writeFile(join(folder, name), `#!/usr/bin/env bash\n${does}\n`);
     await chmod(join(folder, name), 0o755);
   }
-  await mkdir(join(folder, "project/test/runtime"), { recursive: true });
+  for (const place of ["project", "project/test/runtime"]) {
+    await mkdir(join(folder, place, "node_modules"), { recursive: true });
+    await writeFile(join(folder, place, "package-lock.json"), "{}");
+  }
   await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
 });
 after(() => rm(folder, { recursive: true }));

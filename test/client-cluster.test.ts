@@ -160,7 +160,7 @@ describe("writes of @kubernetes/client-node", { skip: binaries ? false : missing
       for (const document of parseAllDocuments(await readFile(new URL(file, folder), "utf8")))
         await made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document.toJS());
     for (const kind of ["clusteroverridepolicies", "overridepolicies", "clustervalidatepolicies"])
-      for (const end = Date.now() + 20_000; Date.now() < end; await wait(100))
+      for (const end = Date.now() + 120_000; Date.now() < end; await wait(100))
         if ((await cluster.admin({ method: "GET", path: `${policyPath}/${kind}` })).code === 200) break;
     await made("/api/v1/namespaces/default/configmaps", {
       metadata: { name: "owners", labels: { of: "teams" } },

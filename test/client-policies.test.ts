@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { guard } from "#lib/client.ts";
+import { evaluate } from "#lib/cue/engine.ts";
 import type { HttpsRequest, Served, World } from "#lib/needs.ts";
 import { plural, recorded } from "#lib/recorded.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -74,6 +75,9 @@ const played = async (one: PolicyCase) => {
 };
 
 describe("policies that a program applies itself", () => {
+  // On a slow machine, CUE takes longer to start than a script may take.
+  before(() => evaluate("1"));
+
   for (const one of policyCases) {
     const { id, operation, expect, object } = one;
     if (operation === "CONNECT" || expect.policy === "rejected" || unheardOf.has(id)) continue;

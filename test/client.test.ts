@@ -77,8 +77,8 @@ const played = async (listed: Listed, entry: Case) => {
     server,
     rules: {
       [listed.name]: {
-        // A case is about one of its phases.
-        rule: { ...bare, ...(variants && { variants }), [phase]: rule[phase] },
+        // A case is about one of its phases, and however long that takes on a machine with much to do.
+        rule: { ...bare, timeoutSeconds: 60, ...(variants && { variants }), [phase]: rule[phase] },
         ...(entry.settings && { settings: entry.settings }),
         ...(entry.variant && { variant: entry.variant }),
       },

@@ -19,7 +19,7 @@ import { comparable, compare, diffOf } from "./cluster/compare.ts";
 import { spoil } from "./cluster/generator.ts";
 import { outcomes } from "./cluster/outcomes.ts";
 import { portsAmong, spoiler } from "./cluster/parity.ts";
-import { noticed, register, servePostern, serveRules } from "./cluster/postern.ts";
+import { noticed, patient, register, servePostern, serveRules } from "./cluster/postern.ts";
 import { scenarios } from "./cluster/scenarios.ts";
 
 // The real API server judges: the same requests to one with the plugins compiled in, and to one without them that
@@ -106,10 +106,11 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
       memoryOf({ entries: 0, bytes: 0 }),
     );
     await fill()(ours.as);
-    for (const [bench] of benches) await register(ours.admin, calledAs(bench, postern.manifests(bench, bench)));
+    for (const [bench] of benches)
+      await register(ours.admin, calledAs(bench, patient(postern.manifests(bench, bench))));
     const spoilt = upstream.get(benchFor("always-pull-images"));
     assert.ok(spoilt);
-    for (const { admin } of [spoilt, ours]) await register(admin, spoilers.manifests({ name: "spoiler" }));
+    for (const { admin } of [spoilt, ours]) await register(admin, patient(spoilers.manifests({ name: "spoiler" })));
 
     const probe = (kind: string, metadata: object, spec: object): Call => {
       const path = `/api/v1/namespaces/default/${kind.toLowerCase()}s?dryRun=All`;
@@ -218,7 +219,7 @@ describe("on a real API server", { skip: binaries ? false : missing }, () => {
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);
     try {
-      await register(ours.admin, guarded.manifests("guarded"));
+      await register(ours.admin, patient(guarded.manifests("guarded")));
       const image = `docker.io/library/${"a".repeat(200)}:1`;
       const many = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
       const pod = (spec: object) => ({ apiVersion: "v1", kind: "Pod", metadata: { name: "large" }, spec });

@@ -8,7 +8,7 @@ import { memoryLedger } from "#lib/ledger.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import type { Call } from "./cluster/client.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
-import { noticed, register, servePostern } from "./cluster/postern.ts";
+import { noticed, patient, register, servePostern } from "./cluster/postern.ts";
 
 // How a real API server goes about deleting pods, one after the other, which no table of single requests can say.
 const binaries = await findBinaries();
@@ -62,7 +62,7 @@ describe("pods that have to clean up, on a real API server", { skip: binaries ? 
     const world = worlds(connections, memoryOf({ entries: 0, bytes: 0 }), memoryLedger());
     const postern = await servePostern(JSON.stringify({ rules }), world);
     stops.push(postern.stop);
-    await register(cluster.admin, postern.manifests());
+    await register(cluster.admin, patient(postern.manifests()));
     await make("probe", guarded);
     await noticed(
       () => remove("probe", "?dryRun=All"),

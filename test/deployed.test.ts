@@ -47,7 +47,7 @@ const stampCases = (stamp = "one") => `
 `;
 const config = (failurePolicy: "Fail" | "Ignore") => `# The one who edits this by machine leaves the rest as it is.
 rules:
-  stamp-notes: { failurePolicy: ${failurePolicy} }
+  stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 15 }
 clusters:
   shop: { keyVersion: 1 }
 `;

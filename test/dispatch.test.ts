@@ -23,6 +23,7 @@ import {
   herald,
   listed,
   type Manifests,
+  patient,
   remove,
   serveRules,
   until,
@@ -102,7 +103,8 @@ describe("a real API server calls Postern", { skip: binaries ? false : missing }
   const serving = async (rules: Listed[], yaml: string, host: Partial<Host> = {}) => {
     const postern = await serveRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
-    const applied = (caller?: Caller, cluster = one) => apply(cluster.admin, postern.manifests(caller), announcer);
+    const applied = (caller?: Caller, cluster = one) =>
+      apply(cluster.admin, patient(postern.manifests(caller)), announcer);
     const stop = async () => {
       await remove(one.admin, postern.manifests(), announcer);
       await postern.stop();
@@ -257,7 +259,7 @@ describe("a real API server calls Postern", { skip: binaries ? false : missing }
     const faults: Record<string, (url: string, name: string) => string | RegExp> = {
       refused: (url) => {
         const { host } = new URL(url);
-        return `${frame} Post "${url}?timeout=3s": dial tcp ${host}: connect: connection refused`;
+        return `${frame} Post "${url}?timeout=30s": dial tcp ${host}: connect: connection refused`;
       },
       slow: (url) => `${frame} Post "${url}?timeout=1s": context deadline exceeded`,
       error: () => `${frame} an error on the server ("unknown") has prevented the request from succeeding`,
@@ -291,7 +293,7 @@ describe("a real API server calls Postern", { skip: binaries ? false : missing }
         const registration = { name: policy.toLowerCase(), address, ca: certificate.ca, harden: false };
         manifests.push(...configurations(rules, cluster, registration));
       }
-      await apply(one.admin, manifests, announcer);
+      await apply(one.admin, patient(manifests), announcer);
     });
     after(() => remove(one.admin, manifests, announcer));
     const address = (name: string) => {

@@ -16,7 +16,7 @@ import { bootCluster, type Cluster } from "./cluster/cluster.ts";
 import { comparable, diffOf } from "./cluster/compare.ts";
 import { sequencesFor } from "./cluster/generator.ts";
 import { clear, play } from "./cluster/player.ts";
-import { apply, type Herald, herald, listed, remove, serveRules } from "./cluster/postern.ts";
+import { apply, type Herald, herald, listed, patient, remove, serveRules } from "./cluster/postern.ts";
 import { answering, openScripted, type Script } from "./cluster/scripted.ts";
 
 // Several mutators behind one entry do what they do one by one, on a real API server.
@@ -61,7 +61,7 @@ describe("a group on a real API server", { skip: binaries ? false : missing }, (
 
   const serving = async (rules: Listed[], yaml: string, cluster: Cluster) => {
     const postern = await serveRules(rules, yaml, { certificate });
-    await apply(cluster.admin, postern.manifests(), announcer);
+    await apply(cluster.admin, patient(postern.manifests()), announcer);
     const stop = async () => {
       await remove(cluster.admin, postern.manifests(), announcer);
       await postern.stop();

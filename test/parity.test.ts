@@ -462,7 +462,7 @@ describe("postern parity", () => {
       execFile(
         process.execPath,
         [fileURLToPath(new URL("../infra/postern.js", import.meta.url)), "parity", ...words],
-        { env: { ...env, ...more }, timeout: 120_000 },
+        { env: { ...env, ...more }, timeout: 300_000 },
         (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
       );
     });

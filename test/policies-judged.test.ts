@@ -23,7 +23,7 @@ import {
   serveKinds,
   writes,
 } from "./cluster/policies.ts";
-import { noticed, register, servePostern } from "./cluster/postern.ts";
+import { noticed, patient, register, servePostern } from "./cluster/postern.ts";
 import { exampleCases, normalised } from "./policies.ts";
 
 // What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.
@@ -66,7 +66,7 @@ describe("policies, judged by a real API server", { skip: binaries ? false : mis
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("admin") } };
     // What was read is forgotten at once: a policy holds as soon as it is there.
     postern = await servePostern(yaml, worlds({ local: connection }, memoryOf({ entries: 0, bytes: 0 })));
-    await register(cluster.admin, postern.manifests());
+    await register(cluster.admin, patient(postern.manifests()));
     const probe = of("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });

@@ -71,7 +71,7 @@ describe("what is recorded behind the gateway", { skip: binaries ? false : missi
       assert.equal((await cluster.admin({ method: "POST", path, body })).code, 201);
     }
     const dry = { method: "POST" as const, path: "/api/v1/namespaces/default/pods?dryRun=All", body: pod("early") };
-    for (let time = 0; time < 100 && !printed.includes("Pod default/early"); time++) {
+    for (let time = 0; time < 1000 && !printed.includes("Pod default/early"); time++) {
       await cluster.admin(dry);
       await wait(100);
     }
@@ -84,7 +84,7 @@ describe("what is recorded behind the gateway", { skip: binaries ? false : missi
 
   const config = () => ["--config", join(folder, "postern.yaml")];
   const said = async (what: RegExp): Promise<string> => {
-    for (let time = 0; time < 300; time++) {
+    for (let time = 0; time < 1000; time++) {
       const [found, part = found] = what.exec(printed) ?? [];
       if (part !== undefined) return part;
       await wait(100);

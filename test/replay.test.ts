@@ -216,7 +216,7 @@ describe("a replay", { skip: withoutGit ?? false }, () => {
     await recorded(recording("leave-notes", "h"), "recordings/all/test/leave-notes.yaml");
     await recorded(recording("warn-notes", "i", refusal("notes are out")), "recordings/all/test/warn-notes.yaml");
     await recorded('- {"name": 1}\n', "recordings/all/test/worn.yaml");
-    const { code, stdout, stderr } = await replay("recordings/all", "--against", "old", "--seconds", "1");
+    const { code, stdout, stderr } = await replay("recordings/all", "--against", "old", "--seconds", "5");
     assert.equal(stderr, "recordings/all/test/worn.yaml:1 is no case: name must be a text\n");
     assert.equal(
       stdout,
@@ -235,7 +235,7 @@ require-owner
     + working-tree: denied: metadata.labels must name an owner (403 Forbidden)
 spin-notes
   is asked about CREATE ConfigMap shop/endless recordings/all/prod/spin-notes.yaml:2
-    could not be replayed by working-tree: it gave no answer within 1 s
+    could not be replayed by working-tree: it gave no answer within 5 s
   is asked about CREATE ConfigMap shop/f recordings/all/prod/spin-notes.yaml:3
     - old: allowed
     + working-tree has it off in test

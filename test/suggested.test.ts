@@ -295,7 +295,7 @@ spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, m
     const options = ["--config", "postern.yaml", "--state", "state.yaml", "--also-pod-templates", "-o", "text"];
     const args = [program, "check", "web.yaml", ...options, ...reports];
     printed = await new Promise((resolve) => {
-      execFile(process.execPath, args, { cwd: folder, timeout: 60_000 }, (_, stdout, stderr) =>
+      execFile(process.execPath, args, { cwd: folder, timeout: 180_000 }, (_, stdout, stderr) =>
         resolve(stdout + stderr),
       );
     });

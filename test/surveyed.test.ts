@@ -13,7 +13,7 @@ import { surveyBy, surveyed } from "../infra/surveys.ts";
 import { configurations } from "../infra/webhooks.ts";
 import { findBinaries } from "./cluster/binaries.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
-import { register, servePostern } from "./cluster/postern.ts";
+import { patient, register, servePostern } from "./cluster/postern.ts";
 
 // Policies in a real cluster: written, checked, found by those who make entries, and applied to what its users write.
 const binaries = await findBinaries();
@@ -91,7 +91,7 @@ describe("policies in a real cluster", { skip: binaries ? false : missing }, () 
     made.flatMap(({ webhooks }) => webhooks.map(({ name }) => name.replace(".postern.dev", "")));
   const post = (path: string, body: object) => cluster.admin({ method: "POST", path, body });
   const until = async (holds: () => Promise<boolean>) => {
-    const end = Date.now() + 20_000;
+    const end = Date.now() + 120_000;
     while (!(await holds())) {
       assert.ok(Date.now() < end, "it does not come to that");
       await wait(200);
@@ -119,7 +119,7 @@ describe("policies in a real cluster", { skip: binaries ? false : missing }, () 
         )
       ).every(({ code }) => code === 200),
     );
-    await register(cluster.admin, served.manifests());
+    await register(cluster.admin, patient(served.manifests()));
     const odd = policy("ClusterOverridePolicy", "odd", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add", path: "a" } } }],
     });
@@ -137,7 +137,7 @@ describe("policies in a real cluster", { skip: binaries ? false : missing }, () 
     const found = await entries();
     assert.deepEqual(names(found), ["policy-admission", "policy-override", "policy-admission", "policy-validate"]);
     assert.deepEqual(found.notes, []);
-    await register(cluster.admin, found.made);
+    await register(cluster.admin, patient(found.made));
     const maps = "/api/v1/namespaces/default/configmaps";
     const map = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", labels: { keep: "yes" } } };
     await until(async () => {

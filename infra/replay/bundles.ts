@@ -6,6 +6,9 @@ import type { Scratch } from "./scratch.ts";
 import { hasMember } from "./shares.ts";
 import type { Part, Version } from "./sides.ts";
 
+/** As long as Lambda gives a function to start, in milliseconds. */
+const starting = 10_000;
+
 /** The version that a folder of bundles is, each review within so many milliseconds. */
 export const openBundles = async (
   name: string,
@@ -17,7 +20,7 @@ export const openBundles = async (
   const player = openPlayer(folder, scratch);
   const parts = new Map<string, ReturnType<typeof load>>();
   const load = async (name: string): Promise<Part | { fault: string }> => {
-    const reply = await player.ask({ function: name, milliseconds });
+    const reply = await player.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
     if (reply.fault !== undefined) return { fault: `it doesn't start: ${reply.fault}` };
     return reply.share === undefined ? { fault: "it holds no settings" } : { name, share: reply.share };
   };

@@ -77,8 +77,8 @@ export const applying = (policies: Policies, references: References = {}): Recor
   };
 };
 
-/** They may ask somebody else. */
-const timeoutSeconds = 5;
+/** They may ask somebody else, and the first script waits for CUE to start: no less than API servers wait, if not told. */
+const timeoutSeconds = 10;
 
 const needs = policyNeeds([...overridePolicies, ...validatePolicies]);
 

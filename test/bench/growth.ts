@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
+import { evaluate } from "#lib/cue/engine.ts";
 import { endpoint } from "#lib/endpoint.ts";
 import { unconnected } from "#lib/needs.ts";
 import type { OverridePolicy, OverrideRule } from "#lib/policy/kinds.ts";
@@ -56,6 +57,8 @@ export const policyGrowth = async (rounds: number): Promise<Growth[]> => {
     return act;
   };
 
+  // The first script would wait for CUE to start.
+  await evaluate("1");
   const results: Growth[] = [];
   const kinds = [
     { name: "a template", overriders: native, times: 100 },

@@ -32,7 +32,7 @@ import { type Comparable, type Comparison, comparable, compare, diffOf } from ".
 import { outcomes } from "./outcomes.ts";
 import { type Port, portsAmong } from "./parity.ts";
 import { serveKinds } from "./policies.ts";
-import { apply, herald, kindOf, type Manifests, noticed, register, remove, serveRules } from "./postern.ts";
+import { apply, herald, kindOf, type Manifests, noticed, patient, register, remove, serveRules } from "./postern.ts";
 import { requestOf } from "./requests.ts";
 import { answering, openScripted } from "./scripted.ts";
 import { atHome, homesOf, openHome, settle, withUid } from "./settled.ts";
@@ -336,10 +336,7 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
       const { name, variant } = setup;
       const whole = setup.phase !== undefined && variant === undefined;
       const halves = served.manifests({ name, cluster: name, whole });
-      return calledAs(
-        name,
-        halves.flatMap((half) => askedAs(setup, half)),
-      );
+      return calledAs(name, patient(halves.flatMap((half) => askedAs(setup, half))));
     };
     const called = new Map<Setup, Manifests>();
     /** From now on it has the entries of these setups alone: with those of all, it would weigh hundreds at each request. */
@@ -362,7 +359,7 @@ const serve = async (setups: Map<string, Setup>, dockets: Docket[], stops: (() =
       );
     };
     // The API server calls by the order of names: what comes here last is what the others have made of it.
-    await register(admin, observer.calledAlways(served.manifests({ name: "z", cluster: "observer" })));
+    await register(admin, observer.calledAlways(patient(served.manifests({ name: "z", cluster: "observer" }))));
 
     const place: Place = { admin, observer };
     const path = "/api/v1/namespaces/default/configmaps?dryRun=All";

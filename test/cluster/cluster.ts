@@ -154,7 +154,7 @@ const ready = async (admin: Client, server: Running) => {
   server.ended.then(() => {
     gone = true;
   });
-  for (const end = Date.now() + 60_000; Date.now() < end && !gone; await wait(100)) {
+  for (const end = Date.now() + 180_000; Date.now() < end && !gone; await wait(100)) {
     const [health, namespace] = await Promise.all(
       ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
     );

@@ -14,7 +14,7 @@ import { type Comparable, type Comparison, comparable, compare, diffOf } from ".
 import { type Sequence, sequencesFor, spoil } from "./generator.ts";
 import { openPair } from "./pair.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
-import { type Host, kindOf, listed, noticed, register, serveRules } from "./postern.ts";
+import { type Host, kindOf, listed, noticed, patient, register, serveRules } from "./postern.ts";
 import { scenes } from "./scenes.ts";
 import { type Stage, stages } from "./stages.ts";
 
@@ -195,9 +195,7 @@ const serve = async (ports: Port[], host: Host, settings: object) => {
   const setups = ports.map(({ name, rule }) => {
     // Whoever must be exempt is somebody who never asks; and nobody else is.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
-    // A machine with much to do may be slow, which says nothing about the rule.
-    const patience = { failurePolicy: "Fail", timeoutSeconds: 10 };
-    return [name, { ...patience, exempt, settings }];
+    return [name, { failurePolicy: "Fail", exempt, settings }];
   });
   const rules = { ...Object.fromEntries(setups), beacon: {}, spoiler: {} };
   const served = await serveRules([beacon, ...ports, spoiler], JSON.stringify({ rules }), host);
@@ -210,7 +208,7 @@ const serve = async (ports: Port[], host: Host, settings: object) => {
     /** Has these webhooks called by a cluster, and none but these. */
     callFrom: async ({ admin }: Cluster) => {
       // Where nobody but the beacon would be called, the beacon may not be reached either.
-      const manifests = served.manifests().filter(({ webhooks }) => webhooks.length > 1);
+      const manifests = patient(served.manifests()).filter(({ webhooks }) => webhooks.length > 1);
       for (const { kind } of manifests)
         await admin({ method: "DELETE", path: `${webhooks}/${kind.toLowerCase()}s/postern` });
       await register(admin, manifests);

@@ -111,6 +111,16 @@ export const kindOf = (phase: Phase | undefined) =>
 export type Manifests = ReturnType<typeof configurations>;
 const collection = "/apis/admissionregistration.k8s.io/v1";
 
+/**
+ * A machine with much to do may be slow, which says nothing about rules: the API server waits longer for each. Who has
+ * a single second is meant to be late.
+ */
+export const patient = (manifests: Manifests): Manifests =>
+  manifests.map(({ webhooks, ...manifest }) => ({
+    ...manifest,
+    webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
+  }));
+
 /** As kubectl apply would; the API server's own validation has its say. */
 export const register = async (admin: Client, manifests: Manifests, query = ""): Promise<void> => {
   for (const body of manifests) {
@@ -173,7 +183,7 @@ export const herald = (url: string, ca: string): Herald => {
       failurePolicy: "Ignore",
       matchPolicy: "Exact",
       sideEffects: "None",
-      timeoutSeconds: 5,
+      timeoutSeconds: 30,
       admissionReviewVersions: ["v1"],
     };
     return { body: { ...manifest, webhooks: [...manifest.webhooks, entry] }, word };
@@ -187,15 +197,18 @@ export const herald = (url: string, ca: string): Herald => {
   return { announce, ask };
 };
 
+/** However slow the machine is, in milliseconds. */
+const patience = 120_000;
+
 /** Until it is so, or the sentence that says it is not. */
 export const until = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
-  for (const end = Date.now() + 20_000; Date.now() < end; await wait(50)) if (await so()) return;
+  for (const end = Date.now() + patience; Date.now() < end; await wait(50)) if (await so()) return;
   throw new Error(otherwise);
 };
 
 /** Until the API server, which takes a second to notice, calls the webhooks for what `probe` does. */
 export const noticed = async (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> => {
-  for (const end = Date.now() + 20_000; Date.now() < end; await wait(200)) {
+  for (const end = Date.now() + patience; Date.now() < end; await wait(200)) {
     await probe();
     if (seen()) return;
   }
