@@ -7,6 +7,7 @@ import { connect as connectPlain } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { endpoint } from "#lib/endpoint.ts";
 import { unconnected } from "#lib/needs.ts";
@@ -53,8 +54,8 @@ const waiting = () => {
   return { handler, started: started.promise, release: () => released.resolve() };
 };
 
-const opened = async (handlers: Record<string, Handler> = {}, sending?: number) => {
-  const gateway = await openGateway(certificate, "127.0.0.1", 0, sending);
+const opened = async (handlers: Record<string, Handler> = {}, patience?: Parameters<typeof openGateway>[3]) => {
+  const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
   gateways.push(gateway);
   gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })));
   return {
@@ -300,19 +301,41 @@ describe("the gateway", () => {
       "in the middle of a chunk",
       "POST /a/judge/validate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
     ],
-    ["before it says a word", ""],
   ];
   for (const [name, text] of hanging)
     it(`gives up a client that hangs ${name}, and serves on`, async () => {
-      const { gateway, port, path } = await opened({}, 200);
+      const { gateway, port, path } = await opened({}, { sending: 200 });
       const { socket, closed } = await raw(port);
       socket.write(text);
       await closed;
       assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     });
 
+  it("waits for the first request of a connection as long as for another one", async () => {
+    const { port, path } = await opened({}, { sending: 100, idle: 30_000 });
+    const { socket, closed, heard } = await raw(port);
+    // Far longer than a request may take.
+    await wait(1000);
+    const body = reviewOf("good");
+    const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
+    socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
+    while (!heard().includes("\r\n\r\n")) await once(socket, "data");
+    assert.match(heard(), /^HTTP\/1\.1 200 /);
+    // And for no request longer than that.
+    socket.write("POST / HTTP/1.1\r\n");
+    await closed;
+    assert.match(heard(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
+  });
+
+  it("gives up a client that says nothing in the end", async () => {
+    const { port } = await opened({}, { sending: 100, idle: 300 });
+    const { closed, heard } = await raw(port);
+    await closed;
+    assert.equal(heard(), "");
+  });
+
   it("gives up a client that never shakes hands", async () => {
-    const { port } = await opened({}, 200);
+    const { port } = await opened({}, { sending: 200 });
     const socket = connectPlain(port, "127.0.0.1");
     socket.on("error", () => {});
     await once(socket, "close");
@@ -368,7 +391,7 @@ describe("the gateway", () => {
     "\u0016\u0003\u0001\u0002\u0000\u0001",
   ])
     it(`outlives ${JSON.stringify(text)} where TLS should be`, async () => {
-      const { gateway, port, path } = await opened({}, 500);
+      const { gateway, port, path } = await opened({}, { sending: 500 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(text));
       socket.on("error", () => {}).resume();
       await once(socket, "close");

@@ -31,21 +31,26 @@ const limits = {
   held: 256 * 1024 * 1024,
   headers: 10_240,
   function: 10_000,
-  /** The API server drops idle connections after 90 s; the one who asks should be the first to close. */
-  idle: 100_000,
   connections: 512,
 };
 
-/**
- * Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. A client that takes more
- * than `sending` milliseconds to shake hands, or to send its request, is given up.
- */
+/** How long clients are waited for, in milliseconds. */
+interface Patience {
+  /** As they shake hands, or send a request. */
+  sending: number;
+  /** Before and between requests. The API server drops idle connections after 90 s; who asks should be the first to close. */
+  idle: number;
+}
+const usual: Patience = { sending: 10_000, idle: 100_000 };
+
+/** Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. */
 export const openGateway = async (
   certificate: ServerCertificate,
   host: string,
   port: number,
-  sending = 10_000,
+  patience: Partial<Patience> = {},
 ): Promise<Gateway> => {
+  const { sending, idle } = { ...usual, ...patience };
   let handlers: ReadonlyMap<string, Handler> = new Map();
   const held = { bytes: 0 };
   const server = createServer(
@@ -58,7 +63,7 @@ export const openGateway = async (
       headersTimeout: sending,
       requestTimeout: sending,
       connectionsCheckingInterval: sending / 10,
-      keepAliveTimeout: limits.idle,
+      keepAliveTimeout: idle,
     },
     (request, response) => {
       answer(request, handlers, held).then(
@@ -69,7 +74,13 @@ export const openGateway = async (
     },
   );
   server.maxConnections = limits.connections;
-  // The API server holds connections in reserve; Node counts those that brought no byte yet among the busy ones.
+  // The API server holds connections in reserve. Node counts those that brought no byte yet among the busy ones, and
+  // would close them as late, perhaps at the very moment that the first request is sent.
+  server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket: TLSSocket) => {
+    if (code === late && isReserve(socket)) return void socket.setTimeout(idle, () => socket.destroy());
+    if (socket.writable) socket.write(`HTTP/1.1 ${faults[code] ?? "400 Bad Request"}\r\nconnection: close\r\n\r\n`);
+    socket.destroy();
+  });
   const connections = new Set<TLSSocket>();
   server.on("secureConnection", (socket) => {
     connections.add(socket);
@@ -86,10 +97,20 @@ export const openGateway = async (
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeIdleConnections();
-        for (const socket of connections) if (socket.bytesRead === 0) socket.destroySoon();
+        for (const socket of connections) if (isReserve(socket)) socket.destroySoon();
         setTimeout(() => server.closeAllConnections(), limits.function).unref();
       }),
   };
+};
+
+const isReserve = ({ bytesRead }: TLSSocket) => bytesRead === 0;
+
+/** What a client is told whose request can't be read, by Node's code for it. */
+const late = "ERR_HTTP_REQUEST_TIMEOUT";
+const faults: Record<string, string> = {
+  [late]: "408 Request Timeout",
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
 };
 
 /** How others name this machine: one that listens everywhere has no name, but addresses. */

@@ -186,7 +186,7 @@ describe("a fleet", { skip: missing ?? false }, () => {
   const assertWell = async () => {
     const all = (await Promise.all(names.map(entriesIn))).flat();
     assert.ok(all.length > 0);
-    for (const { ok, sentence } of await probeAll(all, { tries: 1 })) assert.ok(ok, sentence);
+    for (const { ok, sentence } of await probeAll(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
   };
   let notes = 0;
   const make = (name: Name, data: Record<string, string> = {}) => {

@@ -123,7 +123,8 @@ describe("a deployment that ends midway", { skip: missing ?? false }, () => {
       proofs.some((faults) => faults.length === 0),
       `${when}: version ${version}: ${JSON.stringify(proofs)}`,
     );
-    for (const { ok, sentence } of await probeAll(entries, { tries: 1 })) assert.ok(ok, `${when}: ${sentence}`);
+    for (const { ok, sentence } of await probeAll(entries, { tries: 1, timeoutSeconds: 20 }))
+      assert.ok(ok, `${when}: ${sentence}`);
   };
 
   /**
