@@ -34,7 +34,7 @@ import { findBinaries } from "./cluster/binaries.ts";
 import { bootCluster, type Cluster } from "./cluster/cluster.ts";
 import { openFaulty } from "./cluster/faults.ts";
 import { servePostern, until } from "./cluster/postern.ts";
-import { freePorts } from "./cluster/process.ts";
+import { freePort } from "./cluster/process.ts";
 
 // What a deployment has in a real cluster, whoever else writes there: made, compared, put right and taken away.
 const binaries = await findBinaries();
@@ -680,7 +680,7 @@ describe("what a deployment has in a cluster", { skip: binaries ? false : missin
     });
 
     it("finds nobody at the address", async () => {
-      const [port] = await freePorts(1);
+      const port = await freePort();
       const nobody = await open("deployers", { server: `https://127.0.0.1:${port}` });
       await assert.rejects(
         pointers(nobody, [base]),

@@ -28,7 +28,7 @@ import {
   serveRules,
   until,
 } from "./cluster/postern.ts";
-import { freePorts } from "./cluster/process.ts";
+import { freePort } from "./cluster/process.ts";
 import { answering, openScripted, type Script } from "./cluster/scripted.ts";
 import { signing } from "./signing.ts";
 
@@ -280,7 +280,7 @@ describe("a real API server calls Postern", { skip: binaries ? false : missing }
     const manifests: Manifests = [];
     let nobody: string;
     before(async () => {
-      nobody = `https://127.0.0.1:${(await freePorts(1))[0]}`;
+      nobody = `https://127.0.0.1:${await freePort()}`;
       for (const policy of policies) {
         const chosen = cases.filter((one) => one.policy === policy);
         const rules = chosen.map(({ name, phase, fault }) => {

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { freePorts, run } from "../cluster/process.ts";
+import { freePort, run } from "../cluster/process.ts";
 
 /** AWS's APIs on this machine, without accounts or bills: where they are, and how that ends. */
 export interface Moto {
@@ -20,7 +20,7 @@ export const motoMissing = () =>
 
 /** One for whoever knows its URL. */
 export const launchMoto = async (): Promise<Moto> => {
-  const [port] = await freePorts(1);
+  const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const server = run(command, ["-H", "127.0.0.1", "-p", `${port}`]);
   let over = false;

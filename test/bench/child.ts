@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Manifests } from "../cluster/postern.ts";
-import { freePorts } from "../cluster/process.ts";
+import { freePort } from "../cluster/process.ts";
 
 /** A server in a process of its own, so that the CPU time it uses is nobody else's. */
 export interface Server {
@@ -62,7 +62,7 @@ export const startBare = async (folder: string) => {
 
 /** The webhook in Go, with its URL. */
 export const startGo = async (program: string, folder: string) => {
-  const [port] = await freePorts(1);
+  const port = await freePort();
   const server = await startServer(program, [String(port), folder]);
   return { ...server, url: String(server.said) };
 };

@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { openCertificate } from "../../infra/keys.ts";
 import type { Binaries } from "./binaries.ts";
 import { type Client, clientOf } from "./client.ts";
-import { freePorts, type Running, run } from "./process.ts";
+import { freePort, type Running, run } from "./process.ts";
 
 /** How a cluster differs from one with Kubernetes' defaults. */
 export interface Wishes {
@@ -48,7 +48,7 @@ const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1
 /** Boots in seconds, on ports of its own, with data and certificates of its own; `stop` leaves nothing behind. */
 export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes = {}): Promise<Cluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
-  const [store = 0, peer = 0, port = 0] = await freePorts(3);
+  const [store, peer, port] = [await freePort(), await freePort(), await freePort()];
   const { ca } = await openCertificate(folder, "127.0.0.1");
   const groups: Record<string, readonly string[]> = { ...users, ...wishes.users };
   const tokens = new Map<string, string>();
@@ -154,7 +154,7 @@ const ready = async (admin: Client, server: Running) => {
   server.ended.then(() => {
     gone = true;
   });
-  for (const end = Date.now() + 180_000; Date.now() < end && !gone; await wait(100)) {
+  for (const end = Date.now() + 300_000; Date.now() < end && !gone; await wait(100)) {
     const [health, namespace] = await Promise.all(
       ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
     );

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
@@ -38,15 +37,17 @@ export const run = (program: string, args: string[], env: Record<string, string>
   };
 };
 
-/** Ports that nobody listens on now, below those that a system takes for connections and could take the next moment. */
-export const freePorts = async (count: number): Promise<number[]> => {
-  const ports = new Set<number>();
-  while (ports.size < count) {
-    const port = randomInt(20_000, 32_000);
-    if (await isFree(port)) ports.add(port);
+/**
+ * A port that nobody listens on now, below those that a system takes for connections and could take the next moment.
+ * None is given twice, and each process begins elsewhere: whoever is given one may take a while to listen there.
+ */
+export const freePort = async (): Promise<number> => {
+  for (;;) {
+    const port = 20_000 + (next++ % 12_000);
+    if (await isFree(port)) return port;
   }
-  return [...ports];
 };
+let next = process.pid * 50;
 
 const isFree = (port: number) =>
   new Promise<boolean>((resolve) => {
