@@ -71,7 +71,7 @@ export default {
     const chosen = sections.filter((name) => only === undefined || only === name);
 
     // Loaded here, for the overview of verbs does without what tests are made of.
-    const { findBinaries } = await import("../../test/cluster/binaries.ts");
+    const { requireBinaries } = await import("../../test/cluster/binaries.ts");
     const { findGoWebhook } = await import("../../test/bench/controller-runtime.ts");
     const { findKinitiras } = await import("../../test/bench/kinitiras.ts");
     const { addedLatency } = await import("../../test/bench/added.ts");
@@ -79,9 +79,11 @@ export default {
     const { checkRatios } = await import("../../test/bench/checked.ts");
     const { policyRatios } = await import("../../test/bench/policies.ts");
     const { readLatency } = await import("../../test/bench/reads.ts");
-    const [binaries, goWebhook] = [await findBinaries(), await findGoWebhook()];
-    const missing = "kube-apiserver and etcd are not here: npm run cluster builds them";
-    if (!binaries && withServer.includes(only ?? "")) throw new Complaint(missing, 3);
+    const goWebhook = await findGoWebhook();
+    const binaries = await requireBinaries().catch((error: Error) => {
+      if (withServer.includes(only ?? "")) throw error;
+      return error;
+    });
 
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     const results: Results = { leftOut: [] };
@@ -110,8 +112,8 @@ export default {
         } else if (name === "check") {
           results.check = await checkRatios(folder, times);
           say(ofCheck(results.check));
-        } else if (!binaries) {
-          leaveOut(`${name} is left out, for ${missing}`);
+        } else if (binaries instanceof Error) {
+          leaveOut(`${name} is left out, for ${binaries.message}`);
         } else if (name === "reads") {
           results.reads = await readLatency(binaries, times);
           say(ofReads(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results.reads));

@@ -29,7 +29,7 @@ export default {
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // Only this verb needs what tests are made of.
-    const { findBinaries, pluginsIn } = await import("../../test/cluster/binaries.ts");
+    const { pluginsIn, requireBinaries } = await import("../../test/cluster/binaries.ts");
     const { hearCases } = await import("../../test/cluster/cases.ts");
     const { parityOf, portsAmong } = await import("../../test/cluster/parity.ts");
     const catalogue = await readCatalogue();
@@ -39,8 +39,7 @@ export default {
         throw new Complaint(`there is no rule "${word}"; postern rules lists them`);
     const config = options.text("config");
     const setups = config === undefined ? undefined : chooseCluster(await readConfig(config, catalogue), undefined)[1];
-    const binaries = await findBinaries();
-    if (!binaries) throw new Complaint("kube-apiserver and etcd are not here: npm run cluster builds them", 3);
+    const binaries = await requireBinaries();
 
     const found: Parity[] = [];
     const isChosen = ({ name }: { name: string }) => words.length === 0 || words.includes(name);

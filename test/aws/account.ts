@@ -1,9 +1,7 @@
-import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { openCertificate } from "../../infra/keys.ts";
 import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
 import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
@@ -21,7 +19,8 @@ import {
   serve,
 } from "./exchange.ts";
 import { codePath, type Lambda, openLambdaRoom } from "./lambda.ts";
-import { launchMoto, motoMissing, openStorage, type Storage } from "./moto.ts";
+import { launchMoto, openStorage, type Storage } from "./moto.ts";
+import { runtimeClient } from "./tools.ts";
 
 // An AWS account on this machine, for every client that AWS_ENDPOINT_URL can be told of. Lambda, CloudFormation and
 // CloudWatch's metrics are ours, as strict as their documentation; the rest is moto's. All that is asked can be heard,
@@ -70,17 +69,8 @@ export interface Account extends Ear {
   stop(): Promise<void>;
 }
 
-/** Lambda's runtime client, once it is installed. */
-const runtime = join(fileURLToPath(new URL("../runtime/", import.meta.url)), "node_modules/aws-lambda-ric");
-
-/** Why a test that needs an account is skipped; nothing where all is there. */
-export const accountMissing = (): string | undefined =>
-  existsSync(join(runtime, "rapid-client.node"))
-    ? motoMissing()
-    : "aws-lambda-ric is not installed: npm ci in test/runtime";
-
 export const openAccount = async (options: AccountOptions = {}): Promise<Account> => {
-  const { region = "eu-west-1", client = join(runtime, "index.mjs"), ...sizes } = options;
+  const { region = "eu-west-1", client = join(runtimeClient, "index.mjs"), ...sizes } = options;
   const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
   const [moto, certificate] = await Promise.all([launchMoto(), openCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);

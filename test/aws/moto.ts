@@ -1,7 +1,6 @@
-import { spawnSync } from "node:child_process";
-import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { freePort, run } from "../cluster/process.ts";
+import { findMoto } from "./tools.ts";
 
 /** AWS's APIs on this machine, without accounts or bills: where they are, and how that ends. */
 export interface Moto {
@@ -11,18 +10,14 @@ export interface Moto {
   stop(): Promise<void>;
 }
 
-const venv = process.env.POSTERN_MOTO;
-const command = venv === undefined ? "moto_server" : join(venv, "bin/moto_server");
-
-/** Why a test that needs it is skipped; nothing where it is there. */
-export const motoMissing = () =>
-  spawnSync(command, ["--help"]).status === 0 ? undefined : "moto is not installed: .ci/run installs it";
-
 /** One for whoever knows its URL. */
 export const launchMoto = async (): Promise<Moto> => {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
-  const server = run(command, ["-H", "127.0.0.1", "-p", `${port}`]);
+  const tool = findMoto();
+  if ("missing" in tool) throw new Error(tool.missing);
+  const [command = "", ...words] = tool.command;
+  const server = run(command, [...words, "-H", "127.0.0.1", "-p", `${port}`]);
   let over = false;
   server.ended.then(() => {
     over = true;

@@ -4,6 +4,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Complaint } from "../../infra/complaint.ts";
 
 /** The API server that judges, and what it keeps its objects in. */
 export interface Binaries {
@@ -28,20 +29,28 @@ export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".
 
 const cacheOf = (version: string) => join(cacheFolder, `kubernetes-${version}`);
 
-/** The binaries that are there: where KUBEBUILDER_ASSETS says, or built before. */
-export const findBinaries = async (): Promise<Binaries | undefined> => {
+/**
+ * Returns the binaries in the folder that KUBEBUILDER_ASSETS names, or else those that were built before. Throws a
+ * sentence if they are missing or not of the version that go.mod names.
+ */
+export const requireBinaries = async (): Promise<Binaries> => {
   const version = await versionOf();
-  const folder = process.env.KUBEBUILDER_ASSETS ?? cacheOf(version);
-  const [apiserver, etcd] = [join(folder, "kube-apiserver"), join(folder, "etcd")];
-  const there = await Promise.all(
-    [apiserver, etcd].map((file) =>
-      access(file).then(
-        () => true,
-        () => false,
-      ),
-    ),
+  const { KUBEBUILDER_ASSETS: given } = process.env;
+  const folder = given ?? cacheOf(version);
+  const binaries = { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
+  const isThere = await Promise.all([binaries.apiserver, binaries.etcd].map((file) => access(file))).then(
+    () => true,
+    () => false,
   );
-  return there.every(Boolean) ? { version, apiserver, etcd } : undefined;
+  if (!isThere) throw new Complaint(`kube-apiserver and etcd ${version} are not here: npm run cluster builds them`, 3);
+  if (given === undefined) return binaries;
+  const { stdout } = await promisify(execFile)(binaries.apiserver, ["--version"]);
+  const found = stdout.trim().replace(/^Kubernetes /, "");
+  if (found === version) return binaries;
+  throw new Complaint(
+    `KUBEBUILDER_ASSETS has kube-apiserver ${found}, and ${version} is wanted: unset it, and npm run cluster builds that`,
+    3,
+  );
 };
 
 /** The plugins without which nothing of ours is called. */
@@ -86,6 +95,6 @@ export const buildBinaries = async (): Promise<Binaries> => {
 };
 
 if (import.meta.main) {
-  const { version, apiserver } = (await findBinaries()) ?? (await buildBinaries());
+  const { version, apiserver } = await requireBinaries().catch(buildBinaries);
   process.stdout.write(`kube-apiserver ${version} is at ${apiserver}\n`);
 }

@@ -1,0 +1,978 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { request } from "node:https";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import {
+  CloudFormationClient,
+  CreateStackCommand,
+  DeleteStackCommand,
+  DescribeStackEventsCommand,
+  DescribeStacksCommand,
+  GetTemplateCommand,
+  paginateListStackResources,
+  UpdateStackCommand,
+} from "@aws-sdk/client-cloudformation";
+import { CloudWatchClient, GetMetricDataCommand } from "@aws-sdk/client-cloudwatch";
+import {
+  AddPermissionCommand,
+  CreateAliasCommand,
+  CreateFunctionCommand,
+  DeleteAliasCommand,
+  DeleteFunctionCommand,
+  DeleteFunctionConcurrencyCommand,
+  GetAliasCommand,
+  GetFunctionCommand,
+  GetFunctionConfigurationCommand,
+  GetPolicyCommand,
+  InvokeCommand,
+  LambdaClient,
+  ListAliasesCommand,
+  ListVersionsByFunctionCommand,
+  PublishVersionCommand,
+  PutFunctionConcurrencyCommand,
+  paginateListFunctions,
+  paginateListVersionsByFunction,
+  RemovePermissionCommand,
+  UpdateAliasCommand,
+  UpdateFunctionCodeCommand,
+  UpdateFunctionConfigurationCommand,
+  waitUntilFunctionActiveV2,
+  waitUntilFunctionUpdatedV2,
+} from "@aws-sdk/client-lambda";
+import {
+  GetObjectCommand,
+  ListBucketsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+} from "@aws-sdk/client-s3";
+import { GetParameterCommand, PutParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
+import { type Bundle, bundle } from "../../infra/bundle.ts";
+import { writeDeployment } from "../../infra/endpoints.ts";
+import { readRule } from "../../infra/registry.ts";
+import { zip } from "../../infra/zip.ts";
+import { needs } from "../parts.ts";
+import { signing } from "../signing.ts";
+import { type Account, openAccount } from "./account.ts";
+
+// The account that stands in for AWS: what AWS documents, and a deployment relies on.
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
+const one = signing(1);
+
+/** A function of this source; it answers, throws or ends as its event says. */
+const codeOf = (mark: string) =>
+  zip({
+    "index.cjs": Buffer.from(`exports.handler = async ({ throws, ends, waits, says, names }) => {
+      if (says) process.stdout.write(says + "\\n");
+      if (throws) throw new TypeError(throws);
+      if (ends) process.exit(3);
+      if (waits) await new Promise((resolve) => setTimeout(resolve, waits));
+      if (names) return process.pid;
+      return { mark: ${JSON.stringify(mark)}, version: process.env.AWS_LAMBDA_FUNCTION_VERSION };
+    };`),
+  });
+
+describe("the stand-in of an AWS account", await needs("moto", "runtime client"), () => {
+  let account: Account;
+  before(async () => {
+    account = await openAccount({ pageSize: 3 });
+  });
+  after(() => account?.stop());
+  beforeEach(() => {
+    account.lambda.functions.clear();
+    account.heard.length = 0;
+    Object.assign(account, { fault: undefined, allow: undefined });
+    Object.assign(account.lambda, { updating: 5, random: Math.random });
+  });
+
+  const lambda = (caller = "somebody") => new LambdaClient({ ...account.as(caller), maxAttempts: 1 });
+  const formation = (caller = "somebody") => new CloudFormationClient({ ...account.as(caller), maxAttempts: 1 });
+  const s3 = () => new S3Client({ ...account.as("somebody"), maxAttempts: 1 });
+  const ssm = () => new SSMClient({ ...account.as("somebody"), maxAttempts: 1 });
+  const called = (name: string) => (error: Error) =>
+    error.name === name || assert.fail(`${error.name}: ${error.message}`);
+  /** As an API server calls. */
+  const review = (base: string, rule: string, segment = one.segment("local"), phase = "validate") =>
+    new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
+      const headers = { "content-type": "application/json" };
+      const target = `${base.replace(/\/$/, "")}/${segment}/${rule}/${phase}?timeout=3s`;
+      const asking = request(target, { method: "POST", headers, ca: account.ca, agent: false }, async (response) => {
+        const chunks: Buffer[] = [];
+        for await (const chunk of response) chunks.push(chunk);
+        resolve({ status: response.statusCode, body: String(Buffer.concat(chunks)) });
+      });
+      asking.on("error", reject);
+      asking.end(JSON.stringify(question));
+    });
+  const FunctionName = "postern-test-rule";
+  const function_ = { FunctionName };
+  const alias = { FunctionName, Name: "live" };
+
+  /** A function with two versions, of which the first is live. */
+  const twoVersions = () => {
+    account.lambda.create(FunctionName, codeOf("one"), { POSTERN_STAGE: "test" });
+    const found = account.lambda.functions.get(FunctionName);
+    assert.ok(found);
+    found.latest = { ...found.latest, code: codeOf("two"), revision: "second" };
+    found.versions.set("2", { ...found.latest });
+    found.published = 2;
+  };
+  const invoke = async (event: object = {}, Qualifier?: string) => {
+    const request = { FunctionName, Qualifier, LogType: "Tail" as const, Payload: JSON.stringify(event) };
+    const answer = await lambda().send(new InvokeCommand(request));
+    const payload: unknown = JSON.parse(answer.Payload?.transformToString() || "null");
+    const log = Buffer.from(answer.LogResult ?? "", "base64").toString();
+    return { payload, log, version: answer.ExecutedVersion, fault: answer.FunctionError };
+  };
+  const live = () => lambda().send(new GetAliasCommand(alias));
+  const latest = () => lambda().send(new GetFunctionConfigurationCommand(function_));
+  const updated = async () => {
+    await waitUntilFunctionUpdatedV2({ client: lambda(), maxWaitTime: 5, minDelay: 0.01, maxDelay: 0.05 }, function_);
+    return latest();
+  };
+
+  describe("has functions that", () => {
+    beforeEach(twoVersions);
+
+    it("are changed only by who has seen them as they are", async () => {
+      const { RevisionId } = await latest();
+      const change = { FunctionName, ZipFile: codeOf("three"), RevisionId };
+      await lambda().send(new UpdateFunctionCodeCommand(change));
+      await updated();
+      const stale = [
+        () => lambda().send(new UpdateFunctionCodeCommand(change)),
+        () => lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, RevisionId, MemorySize: 512 })),
+        () => lambda().send(new PublishVersionCommand({ FunctionName, RevisionId })),
+        () => lambda().send(new UpdateAliasCommand({ ...alias, RevisionId, FunctionVersion: "2" })),
+      ];
+      for (const act of stale) await assert.rejects(act, called("PreconditionFailedException"));
+      const moved = await lambda().send(
+        new UpdateAliasCommand({ ...alias, RevisionId: (await live()).RevisionId, FunctionVersion: "2" }),
+      );
+      assert.notEqual(moved.RevisionId, RevisionId);
+      assert.equal(moved.FunctionVersion, "2");
+    });
+
+    it("are changed by one at a time", async () => {
+      account.lambda.updating = 60_000;
+      await lambda().send(new UpdateFunctionCodeCommand({ FunctionName, ZipFile: codeOf("three") }));
+      assert.equal((await latest()).LastUpdateStatus, "InProgress");
+      const conflict = called("ResourceConflictException");
+      await assert.rejects(
+        lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, Timeout: 5 })),
+        conflict,
+      );
+      await assert.rejects(lambda().send(new PublishVersionCommand(function_)), conflict);
+    });
+
+    it("aren't changed by a dry run", async () => {
+      const before = await latest();
+      const dry = { FunctionName, ZipFile: codeOf("three"), DryRun: true };
+      const told = await lambda().send(new UpdateFunctionCodeCommand(dry));
+      assert.notEqual(told.CodeSha256, before.CodeSha256);
+      assert.deepEqual((await latest()).CodeSha256, before.CodeSha256);
+      const stale = new UpdateFunctionCodeCommand({ ...dry, RevisionId: "another" });
+      await assert.rejects(lambda().send(stale), called("PreconditionFailedException"));
+      const broken = new UpdateFunctionCodeCommand({ ...dry, ZipFile: Buffer.from("no zip") });
+      await assert.rejects(lambda().send(broken), called("InvalidParameterValueException"));
+    });
+
+    it("take code from a bucket", async () => {
+      await account.storage.make("artefacts");
+      await s3().send(new PutObjectCommand({ Bucket: "artefacts", Key: "a/rule.zip", Body: codeOf("three") }));
+      const place = { FunctionName, S3Bucket: "artefacts" };
+      await lambda().send(new UpdateFunctionCodeCommand({ ...place, S3Key: "a/rule.zip" }));
+      await updated();
+      assert.deepEqual((await invoke()).payload, { mark: "three", version: "$LATEST" });
+      const none = new UpdateFunctionCodeCommand({ ...place, S3Key: "none.zip" });
+      await assert.rejects(lambda().send(none), called("InvalidParameterValueException"));
+    });
+
+    it("are published if the code is what the publisher thinks, and once", async () => {
+      const publish = (more: object = {}) => lambda().send(new PublishVersionCommand({ FunctionName, ...more }));
+      await assert.rejects(publish({ CodeSha256: "another" }), called("PreconditionFailedException"));
+      assert.equal((await publish()).Version, "2");
+      const changes = [
+        { MemorySize: 512 },
+        { Timeout: 7 },
+        { Description: "third" },
+        { Environment: { Variables: { A: "b" } } },
+      ];
+      for (const [index, change] of changes.entries()) {
+        await lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, ...change }));
+        const { CodeSha256 } = await updated();
+        const { Version } = await publish({ CodeSha256, Description: `change ${index}` });
+        assert.equal(Version, String(index + 3), JSON.stringify(change));
+        assert.equal((await publish({ Description: "another" })).Version, Version);
+      }
+      const { MemorySize, Timeout, Description } = await lambda().send(
+        new GetFunctionConfigurationCommand({ FunctionName, Qualifier: "5" }),
+      );
+      assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
+    });
+
+    it("hand out the code that they had when they were asked", async () => {
+      const { Code } = await lambda().send(new GetFunctionCommand(function_));
+      await lambda().send(new UpdateFunctionCodeCommand({ FunctionName, ZipFile: codeOf("three") }));
+      const response = await fetch(Code?.Location ?? "");
+      assert.deepEqual(Buffer.from(await response.arrayBuffer()), codeOf("two"));
+    });
+
+    it("keep the versions that an alias points at, or tries", async () => {
+      const remove = (Qualifier: string) => lambda().send(new DeleteFunctionCommand({ FunctionName, Qualifier }));
+      await assert.rejects(remove("1"), called("ResourceConflictException"));
+      const RoutingConfig = { AdditionalVersionWeights: { 2: 0.1 } };
+      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig }));
+      await assert.rejects(remove("2"), called("ResourceConflictException"));
+      await assert.rejects(remove("$LATEST"), called("InvalidParameterValueException"));
+      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig: { AdditionalVersionWeights: {} } }));
+      await remove("2");
+      await assert.rejects(remove("2"), called("ResourceNotFoundException"));
+      await assert.rejects(invoke({}, "2"), called("ResourceNotFoundException"));
+    });
+
+    it("are made, and gone with all that is theirs", async () => {
+      const made = { FunctionName: "other", Role: "arn:aws:iam::123456789012:role/a", Runtime: "nodejs24.x" as const };
+      const create = () =>
+        lambda().send(new CreateFunctionCommand({ ...made, Handler: "index.handler", Code: { ZipFile: codeOf("a") } }));
+      assert.equal((await create()).State, "Pending");
+      await waitUntilFunctionActiveV2(
+        { client: lambda(), maxWaitTime: 5, minDelay: 0.01, maxDelay: 0.05 },
+        { FunctionName: "other" },
+      );
+      await assert.rejects(create(), called("ResourceConflictException"));
+      await lambda().send(new DeleteFunctionCommand({ FunctionName: "other" }));
+      await assert.rejects(
+        lambda().send(new GetFunctionCommand({ FunctionName: "other" })),
+        called("ResourceNotFoundException"),
+      );
+    });
+
+    it("are listed by pages, to the last", async () => {
+      for (const number of [3, 4, 5, 6]) {
+        account.lambda.functions.get(FunctionName)?.versions.set(String(number), { ...usualOf() });
+        account.lambda.create(`other-${number}`, codeOf("other"), {});
+      }
+      const versions: (string | undefined)[] = [];
+      let pages = 0;
+      for await (const { Versions = [] } of paginateListVersionsByFunction({ client: lambda() }, { FunctionName })) {
+        versions.push(...Versions.map(({ Version }) => Version));
+        pages += 1;
+      }
+      assert.deepEqual([versions, pages], [["$LATEST", "1", "2", "3", "4", "5", "6"], 3]);
+      const first = await lambda().send(new ListVersionsByFunctionCommand(function_));
+      assert.ok(first.NextMarker);
+      const names: (string | undefined)[] = [];
+      for await (const { Functions = [] } of paginateListFunctions({ client: lambda() }, {}))
+        names.push(...Functions.map((one) => one.FunctionName));
+      assert.deepEqual(names, [FunctionName, "other-3", "other-4", "other-5", "other-6"]);
+    });
+    const usualOf = () => {
+      const found = account.lambda.functions.get(FunctionName);
+      assert.ok(found);
+      return found.latest;
+    };
+
+    it("say who may invoke them, by alias", async () => {
+      const permission = {
+        ...{ FunctionName, Qualifier: "live", StatementId: "gateway", Action: "lambda:InvokeFunction" },
+        ...{ Principal: "apigateway.amazonaws.com", SourceArn: "arn:aws:execute-api:eu-west-1:123456789012:api/*" },
+      };
+      await lambda().send(new AddPermissionCommand(permission));
+      await assert.rejects(lambda().send(new AddPermissionCommand(permission)), called("ResourceConflictException"));
+      const policy = new GetPolicyCommand({ FunctionName, Qualifier: "live" });
+      const { Policy = "", RevisionId } = await lambda().send(policy);
+      assert.equal(JSON.parse(Policy).Statement[0].Sid, "gateway");
+      assert.ok(RevisionId);
+      await assert.rejects(lambda().send(new GetPolicyCommand(function_)), called("ResourceNotFoundException"));
+      await lambda().send(new RemovePermissionCommand({ FunctionName, Qualifier: "live", StatementId: "gateway" }));
+      await assert.rejects(lambda().send(policy), called("ResourceNotFoundException"));
+    });
+  });
+
+  describe("has aliases that", () => {
+    beforeEach(twoVersions);
+    const move = (change: object) => lambda().send(new UpdateAliasCommand({ ...alias, ...change }));
+
+    it("take published versions alone", async () => {
+      const wrong: [object, string][] = [
+        [{ FunctionVersion: "$LATEST" }, "InvalidParameterValueException"],
+        [{ FunctionVersion: "9" }, "ResourceNotFoundException"],
+        [weights({ 9: 0.1 }), "ResourceNotFoundException"],
+        [weights({ $LATEST: 0.1 }), "InvalidParameterValueException"],
+        [weights({ 1: 0.1 }), "InvalidParameterValueException"],
+        [weights({ 2: 1.1 }), "InvalidParameterValueException"],
+        [weights({ 2: -0.1 }), "InvalidParameterValueException"],
+      ];
+      for (const [change, error] of wrong) await assert.rejects(move(change), called(error), JSON.stringify(change));
+      account.lambda.functions.get(FunctionName)?.versions.set("3", usualVersion());
+      await assert.rejects(move(weights({ 2: 0.1, 3: 0.1 })), called("InvalidParameterValueException"));
+      assert.equal((await live()).FunctionVersion, "1");
+    });
+    const weights = (AdditionalVersionWeights: Record<string, number>) => ({
+      RoutingConfig: { AdditionalVersionWeights },
+    });
+    const usualVersion = () => {
+      const found = account.lambda.functions.get(FunctionName)?.versions.get("2");
+      assert.ok(found);
+      return found;
+    };
+
+    it("send a share elsewhere, until an empty map takes it away", async () => {
+      await move(weights({ 2: 0.1 }));
+      account.lambda.random = () => 0.09;
+      assert.equal((await invoke({}, "live")).version, "2");
+      account.lambda.random = () => 0.1;
+      assert.equal((await invoke({}, "live")).version, "1");
+      await move({ Description: "still weighted" });
+      assert.deepEqual((await live()).RoutingConfig?.AdditionalVersionWeights, { 2: 0.1 });
+      await move(weights({}));
+      assert.equal((await live()).RoutingConfig, undefined);
+      account.lambda.random = () => 0;
+      assert.equal((await invoke({}, "live")).version, "1");
+    });
+
+    it("are made, listed and removed", async () => {
+      const created = { FunctionName, Name: "next", FunctionVersion: "2" };
+      await lambda().send(new CreateAliasCommand(created));
+      await assert.rejects(lambda().send(new CreateAliasCommand(created)), called("ResourceConflictException"));
+      const { Aliases = [] } = await lambda().send(new ListAliasesCommand({ FunctionName, FunctionVersion: "2" }));
+      assert.deepEqual(
+        Aliases.map(({ Name }) => Name),
+        ["next"],
+      );
+      await lambda().send(new DeleteAliasCommand({ FunctionName, Name: "next" }));
+      await assert.rejects(
+        lambda().send(new GetAliasCommand({ FunctionName, Name: "next" })),
+        called("ResourceNotFoundException"),
+      );
+    });
+  });
+
+  describe("runs functions, and", () => {
+    beforeEach(twoVersions);
+
+    it("says which version that was, and what it wrote", async () => {
+      assert.deepEqual((await invoke({}, "2")).payload, { mark: "two", version: "2" });
+      const { log, version, fault } = await invoke({ says: "a line of its own" }, "live");
+      assert.deepEqual([version, fault], ["1", undefined]);
+      assert.match(log, /^START RequestId: \S+ Version: 1\na line of its own\nEND RequestId: /);
+      const { log: long } = await invoke({ says: "x".repeat(9000) }, "1");
+      assert.equal(Buffer.byteLength(long), 4096);
+    });
+
+    it("tells what threw, and goes on", async () => {
+      const { payload, fault, log } = await invoke({ throws: "no such thing" }, "live");
+      assert.equal(fault, "Unhandled");
+      assert.equal(Object(payload).errorType, "TypeError");
+      assert.equal(Object(payload).errorMessage, "no such thing");
+      assert.match(log, /no such thing/);
+      assert.equal((await invoke({}, "live")).fault, undefined);
+    });
+
+    it("starts one anew that ended", async () => {
+      assert.equal((await invoke({ ends: true }, "live")).fault, "Unhandled");
+      assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
+    });
+
+    it("waits no longer than the function's time", async () => {
+      await lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, Timeout: 1 }));
+      await updated();
+      const { payload, fault } = await invoke({ waits: 60_000 });
+      assert.equal(fault, "Unhandled");
+      assert.match(Object(payload).errorMessage, /Task timed out after 1.00 seconds/);
+      assert.equal((await invoke({})).fault, undefined);
+    });
+
+    it("runs two of one version side by side, and has the third wait", async () => {
+      const busy = { waits: 300, names: true };
+      const answers = await Promise.all([busy, busy, busy].map((event) => invoke(event, "live")));
+      const pids = answers.map(({ payload }) => payload);
+      assert.equal(pids.filter((pid) => typeof pid === "number").length, 3);
+      assert.equal(new Set(pids).size, 2);
+    });
+
+    it("throttles what may not run", async () => {
+      const reserved = { FunctionName, ReservedConcurrentExecutions: 0 };
+      await lambda().send(new PutFunctionConcurrencyCommand(reserved));
+      await assert.rejects(invoke({}, "live"), called("TooManyRequestsException"));
+      await lambda().send(new DeleteFunctionConcurrencyCommand(function_));
+      assert.equal((await invoke({}, "live")).fault, undefined);
+    });
+  });
+
+  describe("counts", () => {
+    beforeEach(twoVersions);
+    const ask = async (Namespace: string, MetricName: string, dimensions: Record<string, string>, Stat = "Sum") => {
+      const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
+      const Metric = { Namespace, MetricName, Dimensions };
+      const now = Date.now();
+      const client = new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 });
+      const { MetricDataResults = [] } = await client.send(
+        new GetMetricDataCommand({
+          ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
+          MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
+        }),
+      );
+      return (MetricDataResults[0]?.Values ?? []).reduce((sum, value) => sum + value, 0);
+    };
+
+    it("what Lambda runs, by the version that an alias chose", async () => {
+      const Resource = `${FunctionName}:live`;
+      const dimensions = (version: string) => ({ FunctionName, Resource, ExecutedVersion: version });
+      const counts = async () => [
+        await ask("AWS/Lambda", "Invocations", { FunctionName }),
+        await ask("AWS/Lambda", "Invocations", { FunctionName, Resource }),
+        await ask("AWS/Lambda", "Errors", { FunctionName, Resource }),
+        await ask("AWS/Lambda", "Invocations", dimensions("1")),
+        await ask("AWS/Lambda", "Errors", dimensions("1")),
+        await ask("AWS/Lambda", "Invocations", dimensions("2")),
+        await ask("AWS/Lambda", "Errors", dimensions("2")),
+      ];
+      const before = await counts();
+      const RoutingConfig = { AdditionalVersionWeights: { 2: 0.5 } };
+      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig }));
+      account.lambda.random = () => 0.9;
+      await invoke({}, "live");
+      account.lambda.random = () => 0.1;
+      await invoke({ throws: "a" }, "live");
+      await invoke({}, "live");
+      await invoke({}, "2");
+      const after = await counts();
+      assert.deepEqual(
+        after.map((count, index) => count - (before[index] ?? 0)),
+        [4, 3, 1, 1, 0, 2, 1],
+      );
+      assert.ok((await ask("AWS/Lambda", "Duration", dimensions("2"), "p99")) > 0);
+    });
+
+    it("what functions write in the embedded metric format", async () => {
+      const written = (reviews: number, stage: string) =>
+        JSON.stringify({
+          _aws: {
+            Timestamp: Date.now(),
+            CloudWatchMetrics: [
+              {
+                Namespace: "Postern",
+                Dimensions: [["Stage"], ["Function", "Version"]],
+                Metrics: [
+                  { Name: "Reviews", Unit: "Count" },
+                  { Name: "Latency", Unit: "Milliseconds" },
+                ],
+              },
+            ],
+          },
+          ...{ Stage: stage, Function: FunctionName, Version: "1", Reviews: reviews, Latency: reviews * 10 },
+        });
+      await invoke({ says: written(1, "counted") }, "live");
+      await invoke({ says: written(3, "counted") }, "live");
+      await invoke({ says: `before it ${written(5, "counted")}` }, "live");
+      assert.equal(await ask("Postern", "Reviews", { Stage: "counted" }), 4);
+      assert.equal(await ask("Postern", "Reviews", { Function: FunctionName, Version: "1" }), 4);
+      assert.equal(await ask("Postern", "Reviews", { Stage: "another" }), 0);
+      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "Average"), 20);
+      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "p50"), 10);
+      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "p99"), 30);
+      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "SampleCount"), 2);
+    });
+  });
+
+  describe("hears every call, and", () => {
+    beforeEach(twoVersions);
+
+    it("knows what it was about, and whose", async () => {
+      await account.storage.make("heard");
+      const bucket = { Bucket: "heard" };
+      await lambda("pipeline").send(new GetAliasCommand(alias));
+      await invoke({}, "live");
+      await s3().send(new PutObjectCommand({ ...bucket, Key: "a/b.json", Body: "{}" }));
+      await s3().send(new GetObjectCommand({ ...bucket, Key: "a/b.json" }));
+      await s3().send(new ListObjectsV2Command(bucket));
+      await ssm().send(
+        new PutParameterCommand({ Name: "/postern/a", Value: "b", Type: "SecureString", Overwrite: true }),
+      );
+      await formation().send(new DescribeStacksCommand({}));
+      assert.deepEqual(
+        account.heard.map(({ service, action, name, caller }) => [service, action, name, caller].join(" ")),
+        [
+          `lambda lambda:GetAlias ${FunctionName} pipeline`,
+          `lambda lambda:InvokeFunction ${FunctionName} somebody`,
+          "s3 s3:PutObject heard/a/b.json somebody",
+          "s3 s3:GetObject heard/a/b.json somebody",
+          "s3 s3:ListBucket heard somebody",
+          "ssm ssm:PutParameter /postern/a somebody",
+          "cloudformation cloudformation:DescribeStacks  somebody",
+        ],
+      );
+      const { Parameter } = await ssm().send(new GetParameterCommand({ Name: "/postern/a", WithDecryption: true }));
+      assert.equal(Parameter?.Value, "b");
+    });
+
+    it("refuses who has no right, in each service's words", async () => {
+      account.allow = ({ action }) => action === "lambda:GetAlias";
+      await live();
+      const denied: [() => Promise<unknown>, string][] = [
+        [latest, "AccessDeniedException"],
+        [() => s3().send(new ListObjectsV2Command({ Bucket: "heard" })), "AccessDenied"],
+        [() => ssm().send(new GetParameterCommand({ Name: "/postern/a" })), "AccessDeniedException"],
+        [() => formation().send(new DescribeStacksCommand({})), "AccessDenied"],
+        [metricsAsked, "AccessDeniedException"],
+      ];
+      for (const [call, error] of denied)
+        await assert.rejects(call, (one: Error) => {
+          assert.equal(one.name, error);
+          assert.equal(Object(one).$metadata.httpStatusCode, 403);
+          return true;
+        });
+    });
+    const metricsAsked = () =>
+      new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 }).send(
+        new GetMetricDataCommand({ StartTime: new Date(0), EndTime: new Date(1), MetricDataQueries: [] }),
+      );
+
+    it("breaks what it should, before it is done or after", async () => {
+      const move = () => lambda().send(new UpdateAliasCommand({ ...alias, FunctionVersion: "2" }));
+      account.fault = (_, when) => (when === "before" ? { status: 429, error: "TooManyRequestsException" } : undefined);
+      await assert.rejects(move(), called("TooManyRequestsException"));
+      account.fault = (_, when) => (when === "before" ? "cut" : undefined);
+      await assert.rejects(move());
+      account.fault = undefined;
+      assert.equal((await live()).FunctionVersion, "1");
+      account.fault = ({ action }, when) => (action === "lambda:UpdateAlias" && when === "after" ? "cut" : undefined);
+      await assert.rejects(move());
+      account.fault = undefined;
+      assert.equal((await live()).FunctionVersion, "2");
+      const put = (Value: string) =>
+        ssm().send(new PutParameterCommand({ Name: "/postern/cut", Value, Type: "String", Overwrite: true }));
+      await put("before");
+      account.fault = ({ service }, when) => (service === "ssm" && when === "after" ? "cut" : undefined);
+      await assert.rejects(put("after"));
+      account.fault = undefined;
+      const { Parameter } = await ssm().send(new GetParameterCommand({ Name: "/postern/cut" }));
+      assert.equal(Parameter?.Value, "after");
+    });
+  });
+
+  describe("has stacks that", () => {
+    const StackName = "postern-test";
+    const place = { S3Bucket: "templates", S3Key: "rule.zip" };
+    const template = (change: { code?: string; version?: unknown; memory?: number; more?: object } = {}) => ({
+      Resources: {
+        Live: {
+          Type: "AWS::Lambda::Alias",
+          Properties: {
+            ...{ Name: "live", FunctionName: { Ref: "Rule" } },
+            FunctionVersion: change.version ?? { "Fn::GetAtt": ["First", "Version"] },
+          },
+        },
+        First: { Type: "AWS::Lambda::Version", Properties: { FunctionName: { Ref: "Rule" } } },
+        Role: { Type: "AWS::IAM::Role", Properties: { AssumeRolePolicyDocument: {} } },
+        Rule: {
+          Type: "AWS::Lambda::Function",
+          DependsOn: ["Log"],
+          Properties: {
+            ...{ FunctionName, Handler: "index.handler", Runtime: "nodejs24.x", Timeout: 10 },
+            ...{ MemorySize: change.memory ?? 128, Role: { "Fn::Sub": `$\{Role.Arn}` } },
+            Code: { ...place, S3Key: change.code ?? place.S3Key },
+          },
+        },
+        Log: { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName: `/aws/lambda/${FunctionName}` } },
+        ...change.more,
+      },
+      Outputs: {
+        Alias: { Value: { Ref: "Live" } },
+        Stage: { Value: { "Fn::Join": ["-", [{ Ref: "AWS::Region" }, "a"]] } },
+      },
+    });
+    const bodyOf = (made: object) => ({
+      ...{ StackName, TemplateBody: JSON.stringify(made) },
+      Capabilities: ["CAPABILITY_IAM" as const],
+    });
+    const create = async (made: object) => {
+      await formation().send(new CreateStackCommand(bodyOf(made)));
+      return settled();
+    };
+    const update = async (made: object) => {
+      await formation().send(new UpdateStackCommand(bodyOf(made)));
+      return settled();
+    };
+    const settled = async () => {
+      await account.cloudformation.settled();
+      const { Stacks = [] } = await formation().send(new DescribeStacksCommand({ StackName }));
+      return Stacks[0];
+    };
+    const remove = async () => {
+      await formation().send(new DeleteStackCommand({ StackName }));
+      await account.cloudformation.settled();
+    };
+    const actions = (caller: string) =>
+      account.heard.filter((one) => one.caller === caller).map(({ action }) => action.replace("lambda:", ""));
+
+    before(async () => {
+      await account.storage.make("templates");
+      for (const [Key, mark] of [
+        ["rule.zip", "one"],
+        ["next.zip", "two"],
+      ] as const)
+        await s3().send(new PutObjectCommand({ Bucket: "templates", Key, Body: codeOf(mark) }));
+    });
+    beforeEach(() => {
+      account.cloudformation.stacks.clear();
+    });
+
+    it("are made in the order of what they refer to, and say what they have", async () => {
+      const made = await create(template());
+      assert.equal(made?.StackStatus, "CREATE_COMPLETE");
+      assert.deepEqual(
+        made?.Outputs?.map(({ OutputValue }) => OutputValue),
+        [`arn:aws:lambda:eu-west-1:123456789012:function:${FunctionName}:live`, "eu-west-1-a"],
+      );
+      assert.deepEqual(actions("cloudformation"), [
+        ...["CreateFunction", "GetFunctionConfiguration", "PublishVersion", "CreateAlias"],
+      ]);
+      assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
+      const { TemplateBody } = await formation().send(new GetTemplateCommand({ StackName }));
+      assert.equal(TemplateBody, JSON.stringify(template()));
+    });
+
+    it("touch nothing that is as the template says: the alias is where it was moved to", async () => {
+      await create(template());
+      await assert.rejects(update(template()), /No updates are to be performed/);
+      await lambda().send(new UpdateFunctionCodeCommand({ FunctionName, ZipFile: codeOf("elsewhere") }));
+      await updated();
+      await lambda().send(new PublishVersionCommand(function_));
+      const RoutingConfig = { AdditionalVersionWeights: { 1: 0.2 } };
+      await lambda().send(new UpdateAliasCommand({ ...alias, FunctionVersion: "2", RoutingConfig }));
+      account.heard.length = 0;
+      assert.equal((await update(template({ code: "next.zip" })))?.StackStatus, "UPDATE_COMPLETE");
+      assert.deepEqual(actions("cloudformation"), ["UpdateFunctionCode", "GetFunctionConfiguration"]);
+      const { FunctionVersion, RoutingConfig: kept } = await live();
+      assert.deepEqual([FunctionVersion, kept], ["2", RoutingConfig]);
+      account.heard.length = 0;
+      await update(template({ code: "next.zip", memory: 256 }));
+      assert.deepEqual(actions("cloudformation"), ["UpdateFunctionConfiguration", "GetFunctionConfiguration"]);
+    });
+
+    it("say exactly where an alias points once the template says something else, without weights", async () => {
+      await create(template());
+      const second = {
+        Type: "AWS::Lambda::Version",
+        Properties: { FunctionName: { Ref: "Rule" }, Description: "second" },
+      };
+      await update(template({ code: "next.zip", more: { Second: second } }));
+      const RoutingConfig = { AdditionalVersionWeights: { 2: 0.2 } };
+      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig }));
+      const version = { "Fn::GetAtt": ["Second", "Version"] };
+      await update(template({ code: "next.zip", version, more: { Second: second } }));
+      const { FunctionVersion, RoutingConfig: left } = await live();
+      assert.deepEqual([FunctionVersion, left], ["2", undefined]);
+    });
+
+    it("refuse a version that differs in nothing, and go back to what they were", async () => {
+      await create(template());
+      const more = { Second: { Type: "AWS::Lambda::Version", Properties: { FunctionName: { Ref: "Rule" } } } };
+      const failed = await update(template({ memory: 128, more }));
+      assert.equal(failed?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
+      const { StackEvents = [] } = await formation().send(new DescribeStackEventsCommand({ StackName }));
+      const reason = StackEvents.find(({ ResourceStatus }) => ResourceStatus === "CREATE_FAILED")?.ResourceStatusReason;
+      assert.match(String(reason), /A version for this Lambda function exists \( 1 \)/);
+    });
+
+    it("go back whole where a step fails, and can be updated then", async () => {
+      await create(template());
+      account.fault = ({ action, caller }, when) =>
+        caller === "cloudformation" && action === "lambda:UpdateFunctionConfiguration" && when === "before"
+          ? { status: 500, error: "ServiceException" }
+          : undefined;
+      const change = template({ code: "next.zip", memory: 256 });
+      assert.equal((await update(change))?.StackStatus, "UPDATE_ROLLBACK_FAILED");
+      account.cloudformation.stacks.clear();
+      account.lambda.functions.clear();
+      await create(template({ code: "rule.zip" }));
+      let failures = 1;
+      account.fault = ({ action, caller }, when) =>
+        caller === "cloudformation" &&
+        action === "lambda:UpdateFunctionConfiguration" &&
+        when === "before" &&
+        failures-- > 0
+          ? { status: 500, error: "ServiceException" }
+          : undefined;
+      assert.equal((await update(change))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
+      assert.deepEqual((await invoke()).payload, { mark: "one", version: "$LATEST" });
+      assert.equal((await latest()).MemorySize, 128);
+      assert.equal((await update(change))?.StackStatus, "UPDATE_COMPLETE");
+      assert.equal((await latest()).MemorySize, 256);
+    });
+
+    it("leave nothing where they can't be made", async () => {
+      const failed = await create(template({ code: "none.zip" }));
+      assert.equal(failed?.StackStatus, "ROLLBACK_COMPLETE");
+      assert.equal(account.lambda.functions.size, 0);
+      await assert.rejects(update(template()), /is in ROLLBACK_COMPLETE state and can not be updated/);
+      await remove();
+      assert.equal((await create(template()))?.StackStatus, "CREATE_COMPLETE");
+    });
+
+    it("remove what the template has no more, but what is to be retained", async () => {
+      const kept = { Type: "AWS::S3::Bucket", DeletionPolicy: "Retain", Properties: { BucketName: "kept-bucket" } };
+      const lost = { Type: "AWS::S3::Bucket", Properties: { BucketName: "lost-bucket" } };
+      await create(template({ more: { Kept: kept, Lost: lost } }));
+      assert.equal((await update(template({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
+      const { Contents, KeyCount } = await s3().send(new ListObjectsV2Command({ Bucket: "kept-bucket" }));
+      assert.deepEqual([Contents, KeyCount], [undefined, 0]);
+      await assert.rejects(s3().send(new ListObjectsV2Command({ Bucket: "lost-bucket" })), called("NoSuchBucket"));
+    });
+
+    it("aren't gone before their buckets are empty", async () => {
+      await create(
+        template({ more: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } } }),
+      );
+      await s3().send(new PutObjectCommand({ Bucket: "full-bucket", Key: "a", Body: "b" }));
+      await remove();
+      const stack = account.cloudformation.stack(StackName);
+      assert.equal(stack?.status, "DELETE_FAILED");
+      assert.match(String(stack?.reason), /\[Full\]/);
+      assert.equal(account.lambda.functions.size, 0);
+    });
+
+    it("are refused where the template is wrong", async () => {
+      const wrong: [object, RegExp][] = [
+        [{ Resources: {} }, /At least one Resources member must be defined/],
+        [
+          template({ more: { A: { Type: "AWS::Logs::LogGroup", DependsOn: "None" } } }),
+          /Unresolved resource dependencies \[None\]/,
+        ],
+        [
+          template({
+            more: {
+              A: { Type: "AWS::Logs::LogGroup", DependsOn: "B" },
+              B: { Type: "AWS::Logs::LogGroup", DependsOn: "A" },
+            },
+          }),
+          /Circular dependency/,
+        ],
+      ];
+      for (const [made, sentence] of wrong) await assert.rejects(create(made), sentence);
+      const { Capabilities: _, ...without } = bodyOf(template());
+      await assert.rejects(
+        formation().send(new CreateStackCommand(without)),
+        called("InsufficientCapabilitiesException"),
+      );
+      await assert.rejects(formation().send(new DescribeStacksCommand({ StackName })), /does not exist/);
+    });
+
+    it("are listed by pages", async () => {
+      const groups = Array.from({ length: 120 }, (_, index) => [`Group${index}`, { Type: "AWS::Logs::LogGroup" }]);
+      await create({ Resources: Object.fromEntries(groups) });
+      const pages: number[] = [];
+      for await (const { StackResourceSummaries = [] } of paginateListStackResources(
+        { client: formation() },
+        { StackName },
+      ))
+        pages.push(StackResourceSummaries.length);
+      assert.deepEqual(pages, [100, 20]);
+    });
+  });
+
+  describe("has a gateway that", () => {
+    const source = `exports.handler = async ({ rawPath, requestContext, body }) => {
+      if (rawPath.endsWith("/rule/slow")) await new Promise((resolve) => setTimeout(resolve, 60_000));
+      if (rawPath.endsWith("/rule/broken")) return { body: "no status" };
+      return { statusCode: 418, headers: { "content-type": "text/plain" }, body: requestContext.http.method + body.length };
+    };`;
+    const template = (TimeoutInMillis = 30_000) => ({
+      Resources: {
+        Rule: {
+          Type: "AWS::Lambda::Function",
+          Properties: { FunctionName, Code: { S3Bucket: "gateway", S3Key: "rule.zip" }, Timeout: 30 },
+        },
+        First: { Type: "AWS::Lambda::Version", Properties: { FunctionName: { Ref: "Rule" } } },
+        Live: {
+          Type: "AWS::Lambda::Alias",
+          Properties: {
+            ...{ Name: "live", FunctionName: { Ref: "Rule" } },
+            FunctionVersion: { "Fn::GetAtt": ["First", "Version"] },
+          },
+        },
+        Api: { Type: "AWS::ApiGatewayV2::Api", Properties: { Name: "api", ProtocolType: "HTTP" } },
+        Integration: {
+          Type: "AWS::ApiGatewayV2::Integration",
+          Properties: { ApiId: { Ref: "Api" }, IntegrationUri: { Ref: "Live" }, TimeoutInMillis },
+        },
+        Route: {
+          Type: "AWS::ApiGatewayV2::Route",
+          Properties: {
+            ...{ ApiId: { Ref: "Api" }, RouteKey: "POST /{cluster}/rule/{phase+}" },
+            Target: { "Fn::Join": ["/", ["integrations", { Ref: "Integration" }]] },
+          },
+        },
+        Permission: {
+          Type: "AWS::Lambda::Permission",
+          Properties: {
+            ...{ FunctionName: { Ref: "Live" }, Action: "lambda:InvokeFunction" },
+            Principal: "apigateway.amazonaws.com",
+            SourceArn: { "Fn::Sub": `arn:aws:execute-api:\${AWS::Region}:\${AWS::AccountId}:\${Api}/*` },
+          },
+        },
+      },
+      Outputs: { BaseUrl: { Value: { "Fn::GetAtt": ["Api", "ApiEndpoint"] } } },
+    });
+    const create = async (StackName: string, made: object) => {
+      await formation().send(new CreateStackCommand({ StackName, TemplateBody: JSON.stringify(made) }));
+      await account.cloudformation.settled();
+      const stack = account.cloudformation.stack(StackName);
+      assert.equal(stack?.status, "CREATE_COMPLETE", stack?.reason);
+      return String(stack?.outputs.BaseUrl?.value);
+    };
+    const remove = async (StackName: string) => {
+      await formation().send(new DeleteStackCommand({ StackName }));
+      await account.cloudformation.settled();
+    };
+    before(async () => {
+      await account.storage.make("gateway");
+      const Body = zip({ "index.cjs": Buffer.from(source) });
+      await s3().send(new PutObjectCommand({ Bucket: "gateway", Key: "rule.zip", Body }));
+    });
+
+    it("hands on what a function says, and waits as long as the template has it", async () => {
+      const base = await create("waiting", template(3000));
+      assert.equal(base, account.baseUrl);
+      const asked = async (phase: string) => {
+        const { status, body } = await review(base, "rule", "a.b", phase);
+        return [status, body];
+      };
+      assert.deepEqual(await asked("mutate"), [418, `POST${JSON.stringify(question).length}`]);
+      assert.deepEqual(await asked("broken"), [502, '{"message":"Internal Server Error"}']);
+      assert.deepEqual(await asked("slow"), [503, '{"message":"Service Unavailable"}']);
+      await remove("waiting");
+    });
+
+    it("is another for another stack", async () => {
+      const first = await create("first", template());
+      const other = template();
+      other.Resources.Rule.Properties.FunctionName = "postern-other-rule";
+      const second = await create("second", other);
+      assert.notEqual(first, second);
+      account.lambda.functions.delete(FunctionName);
+      assert.deepEqual([(await review(first, "rule")).status, (await review(second, "rule")).status], [500, 418]);
+      await remove("first");
+      await remove("second");
+      assert.equal((await review(second, "rule")).status, 404);
+    });
+  });
+
+  describe("is deployed to by osls", () => {
+    const rules = ["always-deny", "always-admit"];
+    let folder: string;
+    before(async () => {
+      folder = await mkdtemp(join(tmpdir(), "postern-account-test-"));
+      for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
+      await cp(join(root, "package.json"), join(folder, "package.json"));
+      const service = await readFile(join(root, "serverless.yml"), "utf8");
+      const individually = /^package:/m.test(service) ? "" : "\npackage:\n  individually: true\n";
+      await writeFile(join(folder, "serverless.yml"), `${service}${individually}`);
+    });
+    after(() => rm(folder, { recursive: true, force: true }));
+    beforeEach(() => account.reset());
+
+    const build = async (word: string) => {
+      const made: Bundle[] = [];
+      for (const name of rules) {
+        const home = join(folder, "functions", name);
+        await mkdir(home, { recursive: true });
+        const verdict = name === "always-deny" ? JSON.stringify(word) : "undefined";
+        const source = `import { rule } from "#lib/rule.ts";
+          export default rule({
+            summary: "Says ${word}.",
+            match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+            validate() { return ${verdict}; },
+          });`;
+        for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
+          await writeFile(join(home, file), text);
+        const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
+        made.push(await bundle(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), 30_000));
+      }
+      await writeDeployment(made, one.publicKey, join(folder, "dist"));
+    };
+    const deploy = (...words: string[]) => {
+      const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...account.env };
+      return run(process.execPath, [osls, ...words, "--stage", "test"], { cwd: folder, env });
+    };
+    const verdict = async (base: string, rule: string) => {
+      const { status, body } = await review(base, rule);
+      assert.equal(status, 200, body);
+      return JSON.parse(body).response;
+    };
+    const outputs = () => account.cloudformation.stack("postern-test")?.outputs ?? {};
+
+    it("as AWS is: made, changed and removed, behind a gateway", async () => {
+      await build("no");
+      await deploy("deploy");
+      assert.equal(outputs().BaseUrl?.value, account.baseUrl);
+      assert.equal((await verdict(account.baseUrl, "always-deny")).status.message, "no");
+      assert.equal((await verdict(account.baseUrl, "always-admit")).allowed, true);
+      assert.equal((await review(account.baseUrl, "none")).status, 404);
+      assert.equal((await review(account.baseUrl, "always-deny", one.segment("stranger"))).status, 404);
+
+      await build("never");
+      await deploy("package");
+      await deploy("deploy", "--package", ".serverless", "--force");
+      assert.equal((await verdict(account.baseUrl, "always-deny")).status.message, "no", "live isn't moved");
+      const denying = account.lambda.functions.get("postern-test-always-deny");
+      assert.ok(denying);
+      const [policies, held] = [denying.policies, denying.policies.get("live")];
+      assert.ok(held);
+      policies.delete("live");
+      assert.equal((await review(account.baseUrl, "always-deny")).status, 500);
+      policies.set("live", held);
+      denying.reserved = 0;
+      assert.equal((await review(account.baseUrl, "always-deny")).status, 503);
+      denying.reserved = undefined;
+      denying.versions.set("1", {
+        ...denying.latest,
+        code: zip({ "index.cjs": Buffer.from("throw new Error('no');") }),
+      });
+      assert.equal((await review(account.baseUrl, "always-deny")).status, 502);
+
+      await account.down();
+      await assert.rejects(review(account.baseUrl, "always-admit"), { code: "ECONNREFUSED" });
+      await account.up();
+      assert.equal((await verdict(account.baseUrl, "always-admit")).allowed, true);
+
+      await deploy("remove");
+      assert.equal(account.cloudformation.stack("postern-test"), undefined);
+      assert.equal(account.lambda.functions.size, 0);
+      assert.equal((await review(account.baseUrl, "always-admit")).status, 404);
+    });
+
+    it("with a URL for each function", async () => {
+      await build("no");
+      await deploy("deploy", "--param=door=url");
+      assert.equal(Object(await s3().send(new ListBucketsCommand({}))).Buckets.length, 1, "nothing is left of before");
+      const { AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl } = Object(outputs());
+      const [deny, admit] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((one) => String(Object(one).value));
+      assert.equal((await verdict(String(deny), "always-deny")).allowed, false);
+      assert.equal((await verdict(String(admit), "always-admit")).allowed, true);
+    });
+  });
+});
+
+const question = {
+  ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+  request: {
+    uid: "705ab4f5-6393-11e8-b7cc-42010a800002",
+    kind: { group: "", version: "v1", kind: "Pod" },
+    resource: { group: "", version: "v1", resource: "pods" },
+    ...{ name: "a", namespace: "default", operation: "CREATE", userInfo: { username: "jane" } },
+    object: { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "default" }, spec: {} },
+    ...{ oldObject: null, dryRun: false, options: null },
+  },
+};

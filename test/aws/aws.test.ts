@@ -1,0 +1,411 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { LambdaClient } from "@aws-sdk/client-lambda";
+import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
+import { shareOf } from "../../infra/bench/handler.ts";
+import { bundle } from "../../infra/bundle.ts";
+import { readRule } from "../../infra/registry.ts";
+import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/emergency.ts";
+import { prove } from "../../infra/rollout/prove.ts";
+import { zip } from "../../infra/zip.ts";
+import { needs } from "../parts.ts";
+import { signing } from "../signing.ts";
+import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
+import { runtimeClient } from "./tools.ts";
+
+// What a stage's functions go through, on a stand-in that is as strict as Lambda and runs what is published.
+const rule = "always-deny";
+const name = `postern-test-${rule}`;
+const one = signing(1);
+const run = promisify(execFile);
+
+describe("the functions of a stage", await needs("runtime client"), () => {
+  let folder: string;
+  let service: LambdaService;
+  let functions: Functions;
+  let good: Buffer;
+  const crashing = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
+  const environment = { POSTERN_KEYS: one.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
+    const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+    await bundle(listed, shareOf(listed), folder);
+    good = await readFile(join(folder, `${rule}.zip`));
+    service = await openLambda(join(runtimeClient, "index.mjs"));
+    functions = as("somebody");
+  });
+  after(async () => {
+    await service?.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+  beforeEach(() => {
+    service.functions.clear();
+    service.heard.length = 0;
+    service.fault = undefined;
+    service.updating = 30;
+    service.create(name, good, environment);
+  });
+
+  const as = (accessKeyId: string): Functions => {
+    const credentials = { accessKeyId, secretAccessKey: "secret" };
+    const maxAttempts = accessKeyId === "somebody" ? 5 : 1;
+    const client = new LambdaClient({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
+    return openFunctions("test", client, 1);
+  };
+
+  /** As a deployment leaves it. */
+  const deploy = (code: Buffer, further: Record<string, string> = {}) => {
+    const found = service.functions.get(name);
+    assert.ok(found);
+    found.latest = { ...found.latest, code, environment: { ...found.latest.environment, ...further } };
+    found.published += 1;
+    found.versions.set(String(found.published), { ...found.latest, description: `release ${found.published}` });
+    Object.assign(found.aliases.get("live") ?? {}, { version: String(found.published), weights: {} });
+  };
+  const live = () => service.functions.get(name)?.aliases.get("live");
+  const latest = () => service.functions.get(name)?.latest;
+  const event = (phase: string) => ({
+    ...{
+      version: "2.0",
+      routeKey: "$default",
+      rawPath: `/${one.segment("bench")}/${rule}/${phase}`,
+      rawQueryString: "",
+    },
+    headers: { "content-type": "application/json" },
+    requestContext: { http: { method: "POST" } },
+    ...{ body: JSON.stringify(review), isBase64Encoded: false },
+  });
+  /** What a caller of the live version hears. */
+  const asked = async () => {
+    const { payload, fault } = await functions.invoke(rule, "live", event("mutate"));
+    const { body } = Object(payload);
+    return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
+  };
+
+  it("are listed by stage", async () => {
+    service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
+    service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
+    service.create("unrelated", good, {});
+    assert.deepEqual(await functions.rules(), [rule]);
+  });
+
+  describe("that are disarmed", () => {
+    const soon = () => new Date(Date.now() + 60_000);
+
+    it("let everything by, say so, and decide again when the time is over", async () => {
+      assert.equal((await asked()).response.allowed, false);
+      const until = new Date(Date.now() + 12_000);
+      await disarm(functions, rule, until);
+      const time = until.toISOString();
+      assert.deepEqual((await asked()).response, {
+        uid: review.request.uid,
+        allowed: true,
+        warnings: [`${rule} is disarmed until ${time}`],
+        auditAnnotations: { "disarmed-until": time },
+      });
+      assert.deepEqual((await standingOf(functions, rule)).disarmed, { until, version: "1" });
+      await wait(until.getTime() - Date.now() + 50);
+      assert.equal((await asked()).response.allowed, false);
+    });
+
+    it("say so to nobody else, and take what is no review for none", async () => {
+      await disarm(functions, rule, soon());
+      const statusOf = async (change: object) => {
+        const { payload, fault } = await functions.invoke(rule, "live", { ...event("mutate"), ...change });
+        assert.equal(fault, undefined, JSON.stringify(change));
+        return Object(payload).statusCode;
+      };
+      const path = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
+      for (const segment of [`bench.${"A".repeat(86)}`, one.segment("other", 2), one.segment("stranger"), "bench", ""])
+        assert.equal(await statusOf(path(segment)), 404, segment);
+      assert.equal(await statusOf({ rawPath: undefined }), 404);
+      for (const body of [undefined, "hello", "{}", '{"request":null}', "[]"])
+        assert.equal(await statusOf({ body }), 400, body);
+      assert.equal(
+        await statusOf({ body: Buffer.from(JSON.stringify(review)).toString("base64"), isBase64Encoded: true }),
+        200,
+      );
+      assert.equal(await statusOf(path(one.segment("other"))), 200);
+      assert.equal(await statusOf({ rawPath: `${path(one.segment("bench")).rawPath}/variant` }), 200);
+      const probe = { rawPath: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" }, body: "" };
+      assert.equal(await statusOf(probe), 200);
+    });
+
+    it("do so though their own code doesn't start", async () => {
+      deploy(crashing);
+      assert.match(String(await asked()), /it does not start|the runtime ended/);
+      await disarm(functions, rule, soon());
+      assert.equal((await asked()).response.allowed, true);
+    });
+
+    it("leave for the next deployment what was there for it", async () => {
+      const before = latest();
+      await disarm(functions, rule, soon());
+      assert.deepEqual([latest()?.code, latest()?.environment], [before?.code, before?.environment]);
+    });
+
+    it("decide again as the version they were, at once, when they are armed", async () => {
+      deploy(good);
+      await disarm(functions, rule, soon());
+      await disarm(functions, rule, soon());
+      assert.equal(live()?.version, "4");
+      assert.equal(await arm(functions, rule), "2");
+      assert.equal(await arm(functions, rule), "2");
+      assert.equal((await asked()).response.allowed, false);
+    });
+
+    it("come through a stop at any step: either as before or disarmed, and a second try ends it", async () => {
+      service.updating = 0;
+      let step = 0;
+      for (let stopped = true; stopped; step++) {
+        service.functions.clear();
+        service.create(name, good, environment);
+        let calls = 0;
+        const [who, cut] = [`stopped-${step}`, step];
+        service.fault = ({ caller }, when): Fault | undefined =>
+          when === "before" && caller === who && calls++ >= cut ? "cut" : undefined;
+        stopped = await disarm(as(who), rule, soon()).then(
+          () => false,
+          () => true,
+        );
+        const { allowed, warnings } = (await asked()).response;
+        assert.ok(allowed === (warnings?.length === 1), `after ${step} calls`);
+        await disarm(functions, rule, soon());
+        assert.equal((await asked()).response.allowed, true, `after ${step} calls`);
+        await arm(functions, rule);
+        assert.equal((await asked()).response.allowed, false, `after ${step} calls`);
+        assert.deepEqual([latest()?.code, latest()?.environment], [good, environment], `after ${step} calls`);
+      }
+      assert.ok(step > 8, `${step} steps`);
+    });
+  });
+
+  describe("that get a new version", () => {
+    const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
+    const wanted = (code: Buffer, further: Record<string, string> = {}): Wanted => ({
+      zip: code,
+      codeSha256: createHash("sha256").update(code).digest("base64"),
+      ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
+    });
+
+    it("have it published once, whatever has to change for it, and nothing points at it", async () => {
+      const versions: string[] = [];
+      for (const one of [wanted(other), wanted(other), wanted(other, { MORE: "x" }), { ...wanted(other), timeout: 20 }])
+        versions.push(await functions.publish(rule, one));
+      assert.deepEqual(versions, ["2", "2", "3", "4"]);
+      assert.equal(live()?.version, "1");
+      const found = await functions.versions(rule);
+      assert.deepEqual(
+        found.map(({ version, timeout, environment: { MORE } }) => [version, timeout, MORE]),
+        [
+          ["1", found[0]?.timeout, undefined],
+          ["2", 10, undefined],
+          ["3", 10, "x"],
+          ["4", 20, undefined],
+        ],
+      );
+    });
+
+    it("wait for an update that is under way, and try again what Lambda was too busy for", async () => {
+      const faults: Fault[] = [
+        { status: 409, error: "ResourceConflictException" },
+        { status: 429, error: "TooManyRequestsException" },
+        { status: 500, error: "ServiceException" },
+        "cut",
+      ];
+      service.fault = ({ action }, when) =>
+        when === "before" && /UpdateFunctionCode|PublishVersion/.test(action) ? faults.shift() : undefined;
+      assert.equal(await functions.publish(rule, wanted(other)), "2");
+      assert.deepEqual(faults, []);
+    });
+
+    it("have none where somebody else changes them at the same time, at whatever point", async () => {
+      for (const [action, when] of [
+        ["UpdateFunctionCode", "before"],
+        ["UpdateFunctionCode", "after"],
+        ["PublishVersion", "before"],
+      ] as const) {
+        service.functions.clear();
+        service.create(name, good, environment);
+        let isDone = false;
+        service.fault = (heard, at) => {
+          if (isDone || !heard.action.endsWith(action) || at !== when) return undefined;
+          isDone = true;
+          const found = service.functions.get(name);
+          assert.ok(found);
+          found.latest = { ...found.latest, code: crashing, revision: "theirs" };
+          return undefined;
+        };
+        await assert.rejects(
+          functions.publish(rule, wanted(other)),
+          /somebody else changes always-deny at the same time/,
+        );
+        assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
+      }
+    });
+
+    it("say so where the account has no room for it", async () => {
+      service.fault = ({ action }, when) =>
+        when === "before" && action.endsWith("UpdateFunctionCode")
+          ? { status: 400, error: "CodeStorageExceededException" }
+          : undefined;
+      await assert.rejects(functions.publish(rule, wanted(other)), /no room for more code in Lambda/);
+    });
+
+    it("lose old ones, but none that something points at", async () => {
+      await functions.publish(rule, wanted(other));
+      await functions.prune(rule, "1");
+      await functions.prune(rule, "2");
+      await functions.prune(rule, "7");
+      assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
+    });
+
+    it("are proven by their cases, with the end of the log of what fails", async () => {
+      const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+      assert.deepEqual((await prove(functions, listed, "1")).faults, []);
+      const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
+      for (const [code, sentence] of [
+        [crashing, /^always-deny, ".*": it fails: .*it does not start/],
+        [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
+        [other, /it answers no review: {"other":true}/],
+      ] as const) {
+        const { faults } = await prove(functions, listed, await functions.publish(rule, wanted(code)));
+        assert.match(faults[0] ?? "", sentence);
+      }
+    });
+  });
+
+  describe("that are rolled back", () => {
+    it("are what they were before, and alone", async () => {
+      deploy(crashing);
+      assert.equal(await rollBack(functions, rule), "1");
+      assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
+      assert.equal((await asked()).response.allowed, false);
+    });
+
+    it("end a trial, if there is one: what is live was before it, too", async () => {
+      deploy(good);
+      deploy(crashing);
+      Object.assign(live() ?? {}, { version: "2", weights: { 3: 0.1 } });
+      assert.equal(await rollBack(functions, rule), "2");
+      assert.deepEqual([live()?.version, live()?.weights], ["2", {}]);
+      assert.equal(await rollBack(functions, rule), "1");
+    });
+
+    it("take any version that is there, but a disarmed one", async () => {
+      deploy(good);
+      deploy(good);
+      assert.equal(await rollBack(functions, rule, "1"), "1");
+      assert.equal(await rollBack(functions, rule, "3"), "3");
+      await disarm(functions, rule, new Date(Date.now() + 60_000));
+      await assert.rejects(rollBack(functions, rule, "4"), /version 4 of always-deny is a disarmed one/);
+      assert.equal(await rollBack(functions, rule), "2");
+    });
+
+    it("have one before them", async () => {
+      await assert.rejects(rollBack(functions, rule), /always-deny has no version before version 1/);
+      await assert.rejects(rollBack(functions, rule, "7"), /always-deny has no version 7; it has 1/);
+      await assert.rejects(rollBack(functions, "none"), /stage test has no function for none/);
+    });
+
+    it("don't forget the keys in use", async () => {
+      deploy(good, { POSTERN_KEYS: `${one.publicKey},second` });
+      await assert.rejects(rollBack(functions, rule), /version 1 of always-deny doesn't accept the keys in use/);
+      deploy(good, { POSTERN_KEYS: one.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
+      await assert.rejects(rollBack(functions, rule, "1"), /doesn't accept the clusters and key versions in use/);
+    });
+
+    it("are not moved over somebody else's move", async () => {
+      deploy(good);
+      const before = await functions.live(rule);
+      await functions.move(rule, "1", before);
+      await assert.rejects(functions.move(rule, "2", before), /somebody else has just moved always-deny/);
+    });
+
+    it("are asked for once more where Lambda is busy", async () => {
+      deploy(good);
+      let refusals = 2;
+      service.fault = ({ action }, when) =>
+        action === "lambda:UpdateAlias" && when === "before" && refusals-- > 0
+          ? { status: 429, error: "TooManyRequestsException" }
+          : undefined;
+      assert.equal(await rollBack(functions, rule), "1");
+    });
+  });
+
+  describe("on the command line", () => {
+    const postern = async (...words: string[]) => {
+      const env = {
+        ...process.env,
+        AWS_ENDPOINT_URL_LAMBDA: service.url,
+        AWS_REGION: "eu-west-1",
+        AWS_ACCESS_KEY_ID: "a",
+        AWS_SECRET_ACCESS_KEY: "b",
+      };
+      const file = fileURLToPath(new URL("../../infra/command.ts", import.meta.url));
+      return run(process.execPath, [file, ...words], { env }).then(
+        ({ stdout }) => ({ code: 0, said: stdout }),
+        ({ code, stdout, stderr }) => ({ code: Number(code), said: `${stdout}${stderr}` }),
+      );
+    };
+
+    it("show how they stand", async () => {
+      deploy(good);
+      Object.assign(live() ?? {}, { weights: { 1: 0.1 } });
+      const { said } = await postern("status", "--stage", "test");
+      // Without a stack, nobody knows what was released; what Lambda knows is told all the same.
+      assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
+      const { said: json, code } = await postern("status", "--stage", "test", "-o", "json");
+      assert.equal(code, 3);
+      assert.match(json, /"previous": "1".*what was released can't be read: /s);
+    });
+
+    it("go back, are disarmed and armed", async () => {
+      deploy(good);
+      assert.equal((await postern("rollback", rule, "--stage", "test")).said, "always-deny is at version 1\n");
+      const { said } = await postern("disarm", rule, "--for", "30m", "--stage", "test");
+      assert.match(said, /^always-deny lets everything by until \S+Z, as version 3\n$/);
+      assert.match((await postern("status", "--stage", "test")).said, /disarmed until/);
+      assert.equal((await postern("arm", rule, "--stage", "test")).said, "always-deny decides again, as version 1\n");
+    });
+
+    it("say what is wrong in a sentence", async () => {
+      const wrong: [string[], number, RegExp][] = [
+        [["status"], 2, /^--stage must name the stage/],
+        [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
+        [["rollback", "--stage", "test"], 2, /^postern rollback takes one rule/],
+        [["rollback", rule, "--stage", "test"], 1, /has no version before version 1/],
+        [["disarm", rule, "--stage", "test", "--for", "5s"], 2, /^--for takes a time from 1m to 24h.*not "5s"/],
+        [["disarm", rule, "--stage", "test"], 2, /^--for takes a time from 1m to 24h/],
+        [["disarm", rule, "--stage", "test", "--for", "25h"], 2, /^--for takes a time from 1m to 24h.*not "25h"/],
+        [["disarm", "none", "--stage", "test", "--for", "5m"], 1, /^stage test has no function for none/],
+      ];
+      for (const [words, code, sentence] of wrong) {
+        const answer = await postern(...words);
+        assert.match(answer.said, sentence);
+        assert.equal(answer.code, code, words.join(" "));
+      }
+    });
+  });
+});
+
+const review = {
+  ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+  request: {
+    uid: "705ab4f5-6393-11e8-b7cc-42010a800002",
+    kind: { group: "", version: "v1", kind: "ConfigMap" },
+    resource: { group: "", version: "v1", resource: "configmaps" },
+    ...{ name: "a", namespace: "default", operation: "CREATE", userInfo: { username: "jane" } },
+    object: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "default" } },
+    ...{ oldObject: null, dryRun: false, options: null },
+  },
+};

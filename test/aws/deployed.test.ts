@@ -1,0 +1,406 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import type { Progress } from "../../infra/progress.ts";
+import type { Job } from "../../infra/rollout/ground.ts";
+import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { requireBinaries } from "../cluster/binaries.ts";
+import { clientOf } from "../cluster/client.ts";
+import { bootCluster, type Cluster } from "../cluster/cluster.ts";
+import { until } from "../cluster/postern.ts";
+import { needs } from "../parts.ts";
+import { type Account, openAccount } from "./account.ts";
+
+// A stage from its first deployment to its last day, with a real API server whose users work on all the time.
+/** A rule that stamps notes, and refuses those without a stamp; the rest is what a version has of its own. */
+const stampNotes = ({ stamp = "one", head = "", validate = "" } = {}) => `
+import { rule } from "#lib/rule.ts";
+${head}
+type Note = { metadata?: { name?: string; generateName?: string }; data?: Record<string, string> };
+export default rule({
+  summary: "Stamps notes.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+  mutate(note: Note) {
+    note.data = { ...note.data, stamp: "${stamp}" };
+  },
+  validate(note: Note) {
+    ${validate}
+    if (!note.data?.stamp) return "data.stamp must be set";
+  },
+});
+`;
+const stampCases = (stamp = "one") => `
+- name: stamps a note
+  mutate: { metadata: { name: a }, data: { text: hello } }
+  becomes: { metadata: { name: a }, data: { text: hello, stamp: ${stamp} } }
+- name: takes a note that is stamped
+  validate: { metadata: { name: a }, data: { stamp: two } }
+  admitted: true
+- name: refuses a note that is not
+  validate: { metadata: { name: a }, data: {} }
+  refused: data.stamp must be set
+`;
+const config = (failurePolicy: "Fail" | "Ignore") => `# The one who edits this by machine leaves the rest as it is.
+rules:
+  stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 15 }
+clusters:
+  shop: { keyVersion: 1 }
+`;
+
+/** What a client's writes came to. */
+interface Tally {
+  made: number;
+  stamps: Record<string, number>;
+  failures: string[];
+}
+
+describe("a stage", await needs("moto", "runtime client", "API server"), () => {
+  let account: Account;
+  let cluster: Cluster;
+  let checkout: Checkout;
+  let way: string[];
+  const fn = "postern-test-stamp-notes";
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
+    await release(stampNotes(), stampCases());
+    await checkout.write("postern.yaml", config("Fail"));
+    const kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
+    const ca = await checkout.write("ca.pem", account.ca);
+    way = ["--stage", "test", "--kubeconfig", kubeconfig, "--ca", ca];
+    Object.assign(process.env, account.as("deployer").env);
+  });
+  after(async () => {
+    await Promise.all([account?.stop(), cluster?.stop()]);
+    await checkout?.remove();
+  });
+
+  /** As somebody at the command line. */
+  const postern = (...words: string[]) => checkout.postern(account.as("pipeline").env, ...words);
+  const reaching = () => way.slice(0, 4);
+  let catalogues = 0;
+  /** The working tree has another version of the rule from now on. */
+  const release = async (rule: string, cases: string) => {
+    catalogues += 1;
+    // Whoever is in this process reads a module once: each gets a folder of its own, too.
+    for (const folder of ["functions", `catalogues/${catalogues}`])
+      await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
+  };
+  /** As the command line does it, but with times that no option takes. Answers what was said. */
+  const deployWithin = async (watch: { share: number; milliseconds: number; every: number } | undefined) => {
+    const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const { said, job } = await jobHere();
+    const ended = await deploy({ ...job, canary: watch }, async () => {}).catch((error: Error) => error.message);
+    return [...said, ended].join("\n");
+  };
+  const jobHere = async () => {
+    const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
+    const { readCatalogue } = await checkout.load<typeof import("../../infra/registry.ts")>("infra/registry.ts");
+    const { readConfig } = await checkout.load<typeof import("../../infra/config.ts")>("infra/config.ts");
+    const said: string[] = [];
+    const file = join(checkout.folder, "postern.yaml");
+    const catalogue = await readCatalogue(join(checkout.folder, "catalogues", String(catalogues)));
+    const progress: Progress = {
+      say: (line) => void said.push(line),
+      step: async (_, act) => void said.push(await act(() => {})),
+    };
+    const job: Job = {
+      ...{ stage: openStage("test"), config: await readConfig(file, catalogue), catalogue, file, clusters: ["shop"] },
+      ...{ deployer: { kubeconfig: join(checkout.folder, "kubeconfig") }, ca: account.ca, harden: false, wave: 1 },
+      progress,
+    };
+    return { said, job };
+  };
+  const live = () => account.lambda.functions.get(fn)?.aliases.get("live");
+
+  /** So many clients make notes without a pause while something is done. */
+  const meanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<Tally> => {
+    const tally: Tally = { made: 0, stamps: {}, failures: [] };
+    let over = false;
+    const own = Array.from({ length: clients }, () => clientOf(cluster.server, cluster.ca, cluster.tokenOf("jane")));
+    const work = own.map(async ({ client, close }) => {
+      const path = "/api/v1/namespaces/default/configmaps";
+      while (!over) {
+        const body = { metadata: { generateName: "note-" }, data: { by: "client" } };
+        const answer = await client({ method: "POST", path, body });
+        if (answer.code === 201) {
+          tally.made += 1;
+          const stamp = String(Object(answer.body.data).stamp);
+          tally.stamps[stamp] = (tally.stamps[stamp] ?? 0) + 1;
+        } else tally.failures.push(String(answer.body.message));
+        await wait(5);
+      }
+      close();
+    });
+    // Who works before and after sees every moment of it.
+    await wait(500);
+    try {
+      await act();
+      await wait(500);
+    } finally {
+      over = true;
+      await Promise.all(work);
+    }
+    return tally;
+  };
+  const urlsIn = async () => {
+    const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
+    const { body } = await cluster.admin({ method: "GET", path });
+    return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
+  };
+  const make = async (name: string) => {
+    const path = "/api/v1/namespaces/default/configmaps";
+    return cluster.admin({ method: "POST", path, body: { metadata: { name }, data: {} } });
+  };
+  const stampOf = async (name: string) => Object((await make(name)).body.data).stamp;
+  it("shows what it would do, and does nothing", async () => {
+    const { code, stdout } = await postern("deploy", ...way, "--plan-only", "-o", "json");
+    assert.equal(code, 0, stdout);
+    const plan = JSON.parse(stdout);
+    assert.deepEqual(plan.rules, [
+      { rule: "stamp-notes", changes: ["new"], settings: [], live: null, disarmedUntil: null },
+    ]);
+    assert.equal(plan.stack.isNew, true);
+    assert.equal(plan.clusters[0].differences.length, 2);
+    assert.equal(account.lambda.functions.size, 0);
+  });
+
+  it("is there after one command, and the next one has nothing to do", async () => {
+    const first = await postern("deploy", ...way);
+    assert.equal(first.code, 0, first.stdout + first.stderr);
+    assert.match(first.stderr, /release r1 is live in shop/);
+    await until("notes are not stamped", async () => (await stampOf(`first-${Date.now()}`)) === "one");
+    const before = account.heard.length;
+    const second = await postern("deploy", ...way);
+    assert.match(second.stderr, /nothing to do: release r1 is live/);
+    const changing = account.heard.slice(before).filter(({ action }) => /:(Update|Publish|Create)/.test(action));
+    assert.deepEqual(changing, []);
+  });
+
+  it("is well", async () => {
+    const { code, stdout } = await postern("status", ...way.slice(0, 4));
+    assert.equal(code, 0, stdout);
+    assert.match(stdout, /^release r1 of/);
+    assert.match(stdout, /cluster shop, told \S+: 2 entries, all answer/);
+    const key = (await postern("key", "shop", "--stage", "test")).stdout.trim();
+    const [url] = await urlsIn();
+    assert.equal(url, `${account.baseUrl}/${key}/stamp-notes/mutate`);
+    assert.ok((await postern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
+  });
+
+  it("points nothing at a version that fails its cases, whoever works meanwhile", async () => {
+    for (const [broken, reason] of [
+      [stampNotes({ head: 'if (process.env.POSTERN_STAGE) throw new Error("not here");' }), /it fails: .*not here/s],
+      [stampNotes({ validate: 'return "nothing is good enough";' }), /the refusal is/],
+    ] as const) {
+      await release(broken, stampCases());
+      const tally = await meanwhile(async () => {
+        const { code, stdout, stderr } = await postern("deploy", ...way);
+        assert.notEqual(code, 0, stdout);
+        assert.match(stderr, reason);
+      });
+      assert.deepEqual(tally.failures, []);
+      assert.deepEqual(Object.keys(tally.stamps), ["one"]);
+      assert.equal(live()?.version, "1");
+    }
+  });
+
+  it("refuses versions that could not work beside the one before", async () => {
+    const strict = stampNotes({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
+    await release(strict, stampCases("two"));
+    const { code, stderr } = await postern("deploy", ...way);
+    assert.equal(code, 1);
+    assert.match(stderr, /stamp-notes, "stamps a note": version \d+ refuses what version 1 writes: one is out/);
+    assert.equal(live()?.version, "1");
+  });
+
+  const watch = { share: 0.1, milliseconds: 8000, every: 500 };
+
+  for (const [what, validate, sentence, reason] of [
+    ["denies", 'if (note.data?.by === "client") return "no clients";', /no clients/, /it denies \d+% of its reviews/],
+    ["fails", 'if (note.data?.by === "client") throw new Error("boom");', /boom/, /it fails \d+% of its reviews/],
+  ] as const)
+    it(`takes back by itself what ${what} only in traffic, after a share of it`, async () => {
+      await release(stampNotes({ validate }), stampCases());
+      let said = "";
+      const tally = await meanwhile(async () => {
+        said = await deployWithin(watch);
+      });
+      assert.match(said, reason);
+      assert.match(said, /clusters keep their entries, for not every new version stood its trial: stamp-notes/);
+      assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
+      assert.ok(tally.failures.length > 0 && tally.failures.length < 0.2 * tally.made, `${tally.failures.length}`);
+      for (const failure of tally.failures) assert.match(failure, sentence);
+    });
+
+  it("promotes what stands its trial, and nobody notices", async () => {
+    await release(stampNotes({ stamp: "two" }), stampCases("two"));
+    let said = "";
+    const tally = await meanwhile(async () => {
+      said = await deployWithin(watch);
+    });
+    assert.match(said, /1 of 1 promoted/);
+    assert.match(said, /release r\d+ is live in shop/);
+    assert.deepEqual(tally.failures, []);
+    assert.ok((tally.stamps.one ?? 0) > 0 && (tally.stamps.two ?? 0) > 0, JSON.stringify(tally.stamps));
+    assert.equal(await stampOf("after-trial"), "two");
+  });
+
+  it("never promotes on silence", async () => {
+    await release(stampNotes({ stamp: "three" }), stampCases("three"));
+    const said = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
+    assert.match(said, /taken back undecided: it had \d+ reviews, and 50 are needed/);
+    assert.equal(await stampOf("after-silence"), "two");
+  });
+
+  it("goes back and forth, one rule or all, and nobody notices", async () => {
+    const tally = await meanwhile(async () => {
+      assert.match(
+        (await postern("rollback", "stamp-notes", "--stage", "test")).stdout,
+        /stamp-notes is at version 1\n/,
+      );
+      assert.equal(await stampOf("rolled-back"), "one");
+      await release(stampNotes({ stamp: "four" }), stampCases("four"));
+      assert.match((await postern("deploy", ...way)).stderr, /release r\d+ is live/);
+      assert.equal(await stampOf("four"), "four");
+      const { stdout, stderr } = await postern("rollback", "--all", "--to", "r1", ...reaching());
+      assert.match(stdout, /all rules are as in release r1/, stderr);
+      assert.equal(await stampOf("all-back"), "one");
+    });
+    assert.deepEqual(tally.failures, []);
+  });
+
+  describe("whose key is replaced", () => {
+    /** Minutes pass faster here: what CloudWatch knows of the past is forgotten. */
+    const hurried = async <T>(act: () => Promise<T>): Promise<T> => {
+      const timer = setInterval(() => account.cloudwatch.clear(), 1500);
+      return act().finally(() => clearInterval(timer));
+    };
+    let former: number;
+    const retirement = { unused: 2000, patience: 60_000, every: 300 };
+    it("has both for a while, and then the new one alone", async () => {
+      await release(stampNotes(), stampCases());
+      await postern("deploy", ...way);
+      former = JSON.parse((await postern("status", "-o", "json", ...reaching())).stdout).release.id;
+      const { rotate } = await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
+      const { probe } = await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
+      const [before] = await urlsIn();
+      const { job } = await jobHere();
+      const tally = await meanwhile(() => hurried(() => rotate(job, retirement)));
+      assert.deepEqual(tally.failures, []);
+      const [now] = await urlsIn();
+      assert.notEqual(now, before);
+      assert.equal((await probe(now, account.ca)).ok, true);
+      assert.match((await probe(before, account.ca)).sentence, /doesn't know this cluster's key/);
+    });
+
+    it("of one cluster, by its version in postern.yaml, of which nothing else changes", async () => {
+      const { rotateCluster } =
+        await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
+      const [before] = await urlsIn();
+      const { job } = await jobHere();
+      const tally = await meanwhile(() => hurried(() => rotateCluster(job, "shop", retirement)));
+      assert.deepEqual(tally.failures, []);
+      assert.notDeepEqual(await urlsIn(), [before]);
+      const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
+      assert.equal(text, config("Fail").replace("keyVersion: 1", "keyVersion: 2"));
+      assert.equal((await postern("status", ...reaching())).code, 0);
+    });
+
+    it("does not go back to versions that know only the old one", async () => {
+      const { code, stderr } = await postern("rollback", "--all", "--to", `r${former}`, ...reaching());
+      assert.equal(code, 1, stderr);
+      assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys in use/);
+    });
+  });
+
+  describe("in an emergency", () => {
+    it("is freed of a rule that fails, in seconds", async (test) => {
+      await release(stampNotes({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), stampCases());
+      await postern("deploy", ...way);
+      let freed = 0;
+      const tally = await meanwhile(async () => {
+        const start = performance.now();
+        assert.equal((await postern("disarm", "stamp-notes", "--for", "5m", "--stage", "test")).code, 0);
+        freed = performance.now() - start;
+      });
+      test.diagnostic(`disarm took ${(freed / 1000).toFixed(1)} s`);
+      assert.ok(tally.failures.length > 0 && tally.made > 0);
+      assert.deepEqual((await meanwhile(() => wait(500))).failures, []);
+      assert.match((await postern("status", ...reaching())).stdout, /disarmed until/);
+      await postern("rollback", "stamp-notes", "--stage", "test");
+      assert.deepEqual((await meanwhile(() => wait(500))).failures, []);
+    });
+
+    it("is freed of a region that is down, in seconds, though AWS can't be asked either", async (test) => {
+      await account.down();
+      let freed = 0;
+      const tally = await meanwhile(async () => {
+        const start = performance.now();
+        const dead = { AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
+        const words = ["destroy", "--configs-only", "--yes", ...reaching()];
+        const { code, stderr } = await checkout.postern({ ...account.as("pipeline").env, ...dead }, ...words);
+        assert.equal(code, 0, stderr);
+        freed = performance.now() - start;
+      });
+      test.diagnostic(`destroy --configs-only took ${(freed / 1000).toFixed(1)} s`);
+      assert.ok(tally.failures.length > 0);
+      for (const failure of tally.failures) assert.match(failure, /failed calling webhook "stamp-notes.postern.dev"/);
+      assert.deepEqual((await meanwhile(() => wait(500))).failures, []);
+      await account.up();
+    });
+
+    it("lets clients work while the region is down, where it fails open", async () => {
+      await release(stampNotes(), stampCases());
+      await checkout.write("postern.yaml", config("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
+      const { code, stdout, stderr } = await postern("deploy", ...way);
+      assert.equal(code, 0, stdout + stderr);
+      await until("notes are not stamped", async () => (await stampOf(`again-${Date.now()}`)) === "one");
+      await account.down();
+      const tally = await meanwhile(() => wait(500));
+      assert.deepEqual(tally.failures, []);
+      assert.deepEqual(Object.keys(tally.stamps), ["undefined"]);
+      await account.up();
+    });
+  });
+
+  it("is not taken away from under a cluster that still points at it", async () => {
+    const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    const { body } = await cluster.admin({ method: "GET", path: `${path}/postern` });
+    const { webhooks } = Object(body);
+    await cluster.admin({ method: "POST", path, body: { metadata: { name: "by-hand" }, webhooks } });
+    const { code, stderr } = await postern("destroy", "--yes", ...reaching());
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /cluster shop still points here: stamp-notes.postern.dev of the \w+ by-hand; remove that first/,
+    );
+    assert.equal(account.lambda.functions.size, 1);
+    await cluster.admin({ method: "DELETE", path: `${path}/by-hand` });
+  });
+
+  it("is gone after one command, and nobody notices", async () => {
+    const { code, stderr } = await postern("deploy", ...way);
+    assert.equal(code, 0, stderr);
+    const tally = await meanwhile(async () => {
+      const { code, stderr } = await postern("destroy", "--yes", ...reaching());
+      assert.equal(code, 0, stderr);
+    });
+    assert.deepEqual(tally.failures, []);
+    assert.equal(account.lambda.functions.size, 0);
+    assert.deepEqual(
+      [...account.cloudformation.stacks.values()].map(({ status }) => status),
+      ["DELETE_COMPLETE"],
+    );
+  });
+
+  it("can be deployed once more after that", async () => {
+    const { code, stderr } = await postern("deploy", ...way);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /release r1 is live in shop/);
+    await until("notes are not stamped", async () => (await stampOf(`anew-${Date.now()}`)) === "one");
+  });
+});

@@ -1,0 +1,636 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { probeAll } from "../../infra/clusters/probe.ts";
+import type { Progress } from "../../infra/progress.ts";
+import type { Job } from "../../infra/rollout/ground.ts";
+import type { Plan } from "../../infra/rollout/plan.ts";
+import type { Webhook } from "../../infra/webhooks.ts";
+import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { requireBinaries } from "../cluster/binaries.ts";
+import { bootCluster, type Cluster } from "../cluster/cluster.ts";
+import { until } from "../cluster/postern.ts";
+import { needs } from "../parts.ts";
+import { type Account, openAccount } from "./account.ts";
+
+// One stage and two clusters, each with a real API server: who is told what, when, and in which order.
+const ruleOf = (fields: string, head = "const needs = {};") => `
+import { rule } from "#lib/rule.ts";
+type Note = { metadata?: { name?: string }; data?: Record<string, string> };
+${head}
+export default rule<Note, { isSick: boolean; names: string[] }, typeof needs>({
+  summary: "Looks at notes.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+  settings: { isSick: false, names: ["plain"] },
+  ${fields}
+});
+`;
+const taking = (more = "") => `
+- name: takes a note
+  ${more}
+  validate: { metadata: { name: a } }
+  admitted: true
+`;
+const marking = (mark: string) => `
+- name: marks a note
+  mutate: { metadata: { name: a }, data: { text: hello } }
+  becomes: { metadata: { name: a }, data: { text: hello, ${mark}: yes } }
+`;
+const mark = (mark: string) => ruleOf(`mutate(note) { note.data = { ...note.data, ${mark}: "yes" }; },`);
+const isProbe = 'note.metadata?.name === "postern-probe"';
+const catalogue: Record<string, [rule: string, cases: string]> = {
+  "look-at-notes": [
+    ruleOf(`validate(note, { settings }) { if (settings.isSick && ${isProbe}) throw new Error("it is sick"); },`),
+    taking(),
+  ],
+  "guard-notes": [
+    ruleOf(`guards: true,
+      validate(note) { if (note.data?.boom) throw new Error("boom"); if (note.data?.bad) return "it is bad"; },`),
+    taking(),
+  ],
+  "mark-left": [mark("left"), marking("left")],
+  "mark-right": [mark("right"), marking("right")],
+  "sort-notes": [
+    ruleOf("variants: ({ names }) => names.map((name) => ({ name })), validate() {},"),
+    taking("variant: plain"),
+  ],
+  "ask-about-notes": [
+    ruleOf(
+      `needs, async validate(note, { namespaces }) { if (!(${isProbe})) await namespaces("default"); },`,
+      'import { get } from "#lib/needs.ts"; const needs = { namespaces: get("namespaces") };',
+    ),
+    taking("needs: { objects: [{ apiVersion: v1, kind: Namespace, metadata: { name: default } }] }"),
+  ],
+};
+const stamp = (how: string): [rule: string, cases: string] => [ruleOf(`${how} validate() {},`), taking()];
+/** The same rules later on: one of them, which did both, only validates any more. */
+const trees: Record<string, typeof catalogue> = {
+  "trees/both": {
+    "stamp-notes": stamp('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
+    "keep-notes": [ruleOf("guards: true, validate(note) { if (note.data?.crash) process.exit(1); },"), taking()],
+  },
+  "trees/half": { "stamp-notes": stamp("") },
+};
+for (const tree of Object.values(trees)) {
+  const { "sort-notes": sort } = catalogue;
+  if (sort) tree["sort-notes"] = sort;
+}
+/** As it stands in a URL. */
+const key = /\.[\w-]{86}\//;
+const names = ["east", "west"] as const;
+type Name = (typeof names)[number];
+
+describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
+  let account: Account;
+  let clusters: Record<Name, Cluster>;
+  let checkout: Checkout;
+  let kubeconfig: string;
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    const [opened, place, east, west] = await Promise.all([
+      openAccount(),
+      openCheckout(),
+      bootCluster(binaries),
+      bootCluster(binaries),
+    ]);
+    [account, checkout, clusters] = [opened, place, { east, west }];
+    account.lambda.updating = 0;
+    for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
+    for (const [tree, rules] of Object.entries(trees))
+      for (const [name, [rule, cases]] of Object.entries(rules)) await checkout.rule(name, rule, cases, tree);
+    kubeconfig = await checkout.write("kubeconfig", kubeconfigOf(clusters));
+    Object.assign(process.env, account.as("deployer").env);
+  });
+  after(async () => {
+    await Promise.all([account?.stop(), ...Object.values(clusters ?? {}).map(({ stop }) => stop())]);
+    await checkout?.remove();
+  });
+
+  /** What postern.yaml says of rules, and of them in each cluster. */
+  interface Said {
+    rules: string;
+    east?: string;
+    west?: string;
+    groups?: string;
+    /** Where the catalogue is. */
+    tree?: string;
+    /** The clusters that it has. */
+    only?: readonly Name[];
+    stage?: string;
+  }
+  const jobOf = async (said: Said, how: Partial<Job> = {}) => {
+    const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
+    const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
+    const { readCatalogue } = await checkout.load<typeof import("../../infra/registry.ts")>("infra/registry.ts");
+    const { parseConfig } = await checkout.load<typeof import("../../infra/config.ts")>("infra/config.ts");
+    const listed = await readCatalogue(join(checkout.folder, tree));
+    const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
+    const config = parseConfig(`rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`, listed);
+    const steps: string[] = [];
+    const progress: Progress = {
+      say: (line) => void steps.push(line),
+      step: async (name, act) => {
+        steps.push(name);
+        await act(() => {});
+      },
+    };
+    const job: Job = {
+      ...{ stage: openStage(stage), config, catalogue: listed, file: join(checkout.folder, "postern.yaml") },
+      ...{ clusters: [...only], deployer: { kubeconfig }, ca: account.ca, harden: false, wave: 1, progress },
+      ...how,
+    };
+    return { job, steps };
+  };
+  /** Answers the sentence that it ends with, whatever it is, what was done and what was planned. */
+  const deploy = async (said: Said, how: Partial<Job> = {}) => {
+    const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const { job, steps } = await jobOf(said, how);
+    const plans: Plan[] = [];
+    const ended = await deploy(job, async (one) => void plans.push(one)).catch((error: Error) => error.message);
+    return { ended, steps, notes: plans.flatMap((one) => one.clusters.flatMap(({ notes }) => notes)) };
+  };
+  const rollBackAll = async (said: Said, how: Partial<Job> = {}) => {
+    const { rollBackAll } =
+      await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
+    const { job, steps } = await jobOf(said, how);
+    await rollBackAll(job, undefined);
+    return steps;
+  };
+  const newest = async () => {
+    const { openReleases } =
+      await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
+    const { job } = await jobOf({ rules: "{}" });
+    const { all } = await openReleases(job.stage.records);
+    assert.ok(all[0]);
+    return all[0];
+  };
+
+  const entriesIn = async (name: Name): Promise<Webhook[]> => {
+    const found = ["mutating", "validating"].map(async (kind) => {
+      const path = `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
+      const { code, body } = await clusters[name].admin({ method: "GET", path });
+      return code === 200 ? Object(body).webhooks : [];
+    });
+    return (await Promise.all(found)).flat();
+  };
+  /** An entry by its rule, and what it says. */
+  const policiesIn = async (name: Name) =>
+    Object.fromEntries((await entriesIn(name)).map((one) => [one.name.replace(".postern.dev", ""), one.failurePolicy]));
+  const rulesIn = async (name: Name) => Object.keys(await policiesIn(name));
+  /** Whatever a cluster calls answers it. */
+  const assertWell = async () => {
+    const all = (await Promise.all(names.map(entriesIn))).flat();
+    assert.ok(all.length > 0);
+    for (const { ok, sentence } of await probeAll(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
+  };
+  let notes = 0;
+  const make = (name: Name, data: Record<string, string> = {}) => {
+    notes += 1;
+    const body = { metadata: { name: `note-${notes}` }, data };
+    return clusters[name].admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
+  };
+  const functions = () => [...account.lambda.functions.keys()].map((one) => one.replace("postern-fleet-", ""));
+
+  describe("of which one is sick", () => {
+    const sick: Said = {
+      rules: "{ look-at-notes: }",
+      east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
+    };
+
+    it("is told no further than to that one", async () => {
+      const { ended } = await deploy(sick);
+      assert.match(ended, /^cluster east keeps the entries it has, .*\nlook-at-notes.postern.dev: .*it is sick/);
+      assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], []]);
+      assert.equal((await newest()).complete, false);
+    });
+
+    it("is told by waves: those of one don't wait for each other", async () => {
+      const { ended } = await deploy(sick, { wave: 2 });
+      assert.match(ended, /^cluster east keeps the entries it has/);
+      assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], ["look-at-notes"]]);
+      const { complete, clusters } = await newest();
+      assert.deepEqual([complete, Object.keys(clusters)], [false, ["west"]]);
+    });
+
+    it("is told the rest once that one is well", async () => {
+      const { ended } = await deploy({ rules: "{ look-at-notes: }" });
+      assert.equal(ended, "release r1 is live in east, west");
+      assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [["look-at-notes"], ["look-at-notes"]]);
+      assert.equal((await newest()).complete, true);
+      await assertWell();
+    });
+  });
+
+  it("has one cluster's entries renewed alone, and its functions serve both", async () => {
+    const said: Said = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
+    await deploy(said, { clusters: ["east"] });
+    const timeouts = async () =>
+      Promise.all(names.map(async (name) => (await entriesIn(name)).map(({ timeoutSeconds }) => timeoutSeconds)));
+    assert.deepEqual(await timeouts(), [[5], [3]]);
+    await assertWell();
+    assert.match((await deploy(said)).ended, /is live in east, west/);
+    assert.deepEqual(await timeouts(), [[5], [5]]);
+    assert.match((await deploy(said)).ended, /^nothing to do/);
+  });
+
+  describe("with a guard", () => {
+    const said: Said = { rules: "{ look-at-notes: , guard-notes: }" };
+    const guard = async (name: Name) => (await policiesIn(name))["guard-notes"];
+
+    it("has it fail open at first", async () => {
+      const { notes } = await deploy(said, { harden: 30 });
+      assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Ignore"]);
+      assert.deepEqual(notes, Array(2).fill("guard-notes fails open as yet: 0 of 30 reviews without a failure"));
+      for (const name of names)
+        await until(`${name} doesn't call it`, async () => (await make(name, { bad: "yes" })).code !== 201);
+    });
+
+    it("has it fail closed where so many reviews came without a failure, and nowhere else", async () => {
+      for (const name of names) for (let count = 0; count < 30; count++) await make(name);
+      assert.equal((await make("west", { boom: "yes" })).code, 201);
+      const { notes } = await deploy(said, { harden: 30 });
+      assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
+      assert.match(notes.join(), /^guard-notes fails open as yet/);
+      await until("east lets it by", async () => (await make("east", { boom: "yes" })).code === 500);
+      assert.equal((await make("west", { boom: "yes" })).code, 201);
+    });
+
+    it("leaves it so from then on, whatever number is asked for", async () => {
+      await deploy({ rules: "{ look-at-notes: , guard-notes: { timeoutSeconds: 4 } }" }, { harden: 100_000 });
+      assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
+    });
+
+    it("does as postern.yaml says, where it says so", async () => {
+      const explicit: Said = { ...said, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
+      await deploy(explicit, { harden: true });
+      assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Fail"]);
+      await assertWell();
+    });
+  });
+
+  it("is written down for whoever applies it: without a key, and no cluster is touched", async () => {
+    const said: Said = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
+    const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
+    const told = await Promise.all(names.map(entriesIn));
+    const folder = join(checkout.folder, "written");
+    const { ended } = await deploy({ ...said, east: connect, west: connect }, { write: folder, deployer: {} });
+    assert.match(ended, /is live in east, west/);
+    assert.deepEqual(await Promise.all(names.map(entriesIn)), told);
+    for (const name of names) {
+      const [roles, entries] = await Promise.all(
+        ["roles", "entries"].map((what) => readFile(join(folder, `${name}.${what}.yaml`), "utf8")),
+      );
+      assert.match(roles ?? "", /kind: ClusterRole\n[\s\S]*name: postern:ask-about-notes/);
+      assert.match(entries ?? "", new RegExp(`/${name}\\.{key}/look-at-notes/validate\n`));
+      assert.doesNotMatch(`${roles}${entries}`, key);
+    }
+    assert.doesNotMatch(JSON.stringify(await newest()), key);
+    for (const { clientConfig } of told.flat()) assert.match(clientConfig.url, key);
+  });
+
+  describe("with a rule that is turned off", () => {
+    const on: Said = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
+    const off: Said = { rules: "{ look-at-notes: }" };
+    const isMarked = async (name: Name) => Object((await make(name)).body.data).left === "yes";
+
+    it("serves it for one release more, and can go back", async () => {
+      await deploy(on);
+      await deploy(off);
+      assert.deepEqual(await rulesIn("east"), ["look-at-notes"]);
+      assert.ok(functions().includes("mark-left"));
+      assert.match((await deploy(off)).ended, /^nothing to do/);
+      assert.ok(functions().includes("mark-left"));
+      await rollBackAll(off);
+      assert.deepEqual(await rulesIn("west"), ["mark-left", "look-at-notes"]);
+      for (const name of names) await until(`${name} has no marks`, () => isMarked(name));
+      await assertWell();
+    });
+
+    it("serves it as long as an entry of another cluster speaks of it", async () => {
+      for (const timeoutSeconds of [4, 5])
+        await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
+      assert.deepEqual(await rulesIn("east"), ["look-at-notes"]);
+      await until("west has no marks", () => isMarked("west"));
+      assert.equal((await make("east")).code, 201);
+      await assertWell();
+    });
+
+    it("is rid of it with the release after that", async () => {
+      await deploy(off);
+      assert.ok(functions().includes("mark-left"));
+      await deploy({ rules: "{ look-at-notes: { timeoutSeconds: 4 } }" });
+      assert.deepEqual(functions(), ["look-at-notes"]);
+      await assertWell();
+    });
+  });
+
+  describe("with a group, and a rule of several entries", () => {
+    const said = (names: string, groups: string): Said => ({
+      rules: `{ mark-left: , mark-right: , sort-notes: { failurePolicy: Fail, settings: { names: ${names} } } }`,
+      groups,
+    });
+    const [one, other] = [said("[plain]", "{}"), said("[plain, fancy]", "{ marks: [mark-left, mark-right] }")];
+    const marked = async (name: Name) => {
+      const { left, right } = Object((await make(name)).body.data);
+      return left === "yes" && right === "yes";
+    };
+
+    it("has the group called once, in its members' place", async () => {
+      await deploy(one);
+      assert.deepEqual(await rulesIn("east"), ["mark-left", "mark-right", "plain.sort-notes"]);
+      await deploy(other);
+      for (const name of names) {
+        assert.deepEqual(await rulesIn(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
+        await until(`${name} has no marks`, () => marked(name));
+      }
+      await assertWell();
+    });
+
+    it("goes back before one of the entries: what calls it goes first, then what knows it", async () => {
+      const steps = await rollBackAll(other);
+      assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
+      assert.equal(steps.at(-1), "aliases");
+      for (const name of names) {
+        assert.deepEqual(await rulesIn(name), ["mark-left", "mark-right", "plain.sort-notes"]);
+        await until(`${name} has no marks`, () => marked(name));
+      }
+      await assertWell();
+    });
+  });
+
+  it("finds an EKS cluster by its name alone, and says what lacks where it doesn't know us", async () => {
+    account.clusters.set("prod-west", clusters.west);
+    const rules = "{ sort-notes: , ask-about-notes: }";
+    const how: Partial<Job> = { clusters: ["west"], deployer: {} };
+    const before = await entriesIn("west");
+    const first = account.heard.length;
+    const { ended } = await deploy(
+      {
+        rules,
+        east: "{ rules: { ask-about-notes: { mode: off } } }",
+        west: "{ connect: { eks: prod-west, region: eu-west-1 } }",
+      },
+      how,
+    );
+    assert.match(
+      ended,
+      /^cluster west: its API server doesn't know us \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
+    );
+    const bundle = await readFile(join(checkout.folder, "dist/ask-about-notes/index.cjs"), "utf8");
+    assert.ok(bundle.includes(clusters.west.server));
+    const heard = account.heard.slice(first).map(({ action }) => action);
+    assert.ok(heard.includes("eks:DescribeCluster"));
+    assert.deepEqual(
+      heard.filter((action) => /lambda:(Update|Publish)|cloudformation:Create/.test(action)),
+      [],
+    );
+    assert.deepEqual(await entriesIn("west"), before);
+  });
+
+  describe("whose entries would get no answer", () => {
+    const entry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
+    const of = (tree: "both" | "half", names: string, more = ""): Said => ({
+      rules: `{ stamp-notes: { failurePolicy: Fail }, ${entry(names)}${more} }`,
+      tree: `trees/${tree}`,
+    });
+    const guarded = of("both", "[plain, fancy]", ", keep-notes: ");
+    const [wide, narrow] = [of("both", "[plain, fancy]"), of("half", "[plain]")];
+    const load = {
+      deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
+      destroy: () => checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts"),
+      rollback: () => checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts"),
+    };
+    const rollBackOne = async (rule: string) => {
+      const { job } = await jobOf(narrow);
+      return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
+    };
+    const planned = async (said: Said, how: Partial<Job>) => {
+      const { job } = await jobOf(said, how);
+      return (await (await load.deploy()).planOf(job)).clusters;
+    };
+    const destroy = async (said: Said, more: object = {}) => {
+      const { job } = await jobOf(said);
+      const demolition = { ...job, forgotten: [], noticing: 0, ...more };
+      return (await load.destroy()).destroy(demolition).catch((error: Error) => error.message);
+    };
+    const aliases = async () => {
+      const { job } = await jobOf(narrow);
+      const rules = ["sort-notes", "stamp-notes"];
+      const found = await Promise.all(rules.map((rule) => job.stage.functions.live(rule)));
+      return Object.fromEntries(rules.map((rule, index) => [rule, found[index]?.version]));
+    };
+    const recorded = async () => {
+      const { rules } = await newest();
+      return Object.fromEntries(["sort-notes", "stamp-notes"].map((rule) => [rule, rules[rule]?.version]));
+    };
+    const told = () => Promise.all(names.map(entriesIn));
+    /** What the act refuses, having moved and told nothing. */
+    const refusedBy = async (act: () => Promise<unknown>) => {
+      const before = [await aliases(), await told()];
+      const said = await act();
+      assert.deepEqual([await aliases(), await told()], before, String(said));
+      return String(said);
+    };
+    /** Without its lock: the term of whoever was killed would be over some time. */
+    const unlock = async () => (await jobOf(narrow)).job.stage.parameters.remove("lock");
+
+    it("counts neither probes nor a function that crashed for its guards", async () => {
+      assert.match((await deploy(guarded)).ended, /is live in east, west/);
+      const how: Partial<Job> = { clusters: ["east"], harden: 1 };
+      const notesOf = async () => (await planned(guarded, how)).flatMap(({ notes }) => notes);
+      assert.deepEqual(await notesOf(), ["keep-notes fails open as yet: 0 of 1 reviews without a failure"]);
+      for (let count = 0; count < 5; count++) assert.equal((await make("east")).code, 201);
+      assert.deepEqual(await notesOf(), []);
+      assert.equal((await make("east", { crash: "yes" })).code, 201);
+      assert.deepEqual(await notesOf(), ["keep-notes fails open as yet: 0 of 1 reviews without a failure"]);
+    });
+
+    it("takes no number of reviews that is none", async () => {
+      await checkout.write("postern.yaml", "rules: { look-at-notes: }\nclusters: { east: {} }\n");
+      const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage=fleet", "--harden-after=0");
+      assert.deepEqual([code, /--harden-after takes a number from 1 on/.test(stderr)], [2, true], stderr);
+    });
+
+    it("keeps a key that was changed by hand", async () => {
+      const said = await refusedBy(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
+      assert.match(said, /^cluster west calls .* doesn't take its key of version 1; postern rotate --cluster west /);
+    });
+
+    it("keeps a variant that a cluster calls which isn't told", async () => {
+      const said = await refusedBy(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
+      assert.match(said, /^cluster west calls .*; its entry must go first: deploy to west, too/);
+    });
+
+    it("has variants and halves of rules that go taken out first, and nobody notices", async () => {
+      const steps: string[] = [];
+      const created: [step: string, code: number][] = [];
+      const create = async (step: string) => {
+        for (const name of names) created.push([`${step}, ${name}`, (await make(name)).code]);
+      };
+      const progress: Progress = {
+        say: () => {},
+        step: async (name, act) => {
+          steps.push(name);
+          await create(`before ${name}`);
+          await act(() => {});
+          await create(`after ${name}`);
+        },
+      };
+      assert.match((await deploy(narrow, { progress })).ended, /is live in east, west/);
+      const moved = steps.indexOf("aliases");
+      assert.deepEqual(steps.slice(moved - 2, moved), [
+        "cluster east: entries that end",
+        "cluster west: entries that end",
+      ]);
+      assert.deepEqual(
+        created.filter(([, code]) => code !== 201),
+        [],
+      );
+      for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
+      await assertWell();
+    });
+
+    it("has no rule go back alone to a version that lacks what is called", async () => {
+      assert.match((await deploy(wide)).ended, /is live in east, west/);
+      for (const [rule, why] of [
+        ["sort-notes", /has no variant fancy, and cluster east calls fancy.sort-notes; postern rollback --all/],
+        ["stamp-notes", /doesn't mutate, and cluster east calls stamp-notes; postern rollback --all/],
+      ] as const)
+        assert.match(await refusedBy(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
+    });
+
+    it("goes back nowhere as long as a cluster that calls it can't be reached", async () => {
+      const dead = { ...clusters.west, server: "https://127.0.0.1:9" };
+      const other = await checkout.write("dead", kubeconfigOf({ east: clusters.east, west: dead }));
+      const before = [await aliases(), await entriesIn("west")];
+      await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
+        assert.match(error.message, /^nothing was moved, for entries that would get no answer could not go first:\n/);
+        assert.match(error.message, /west/);
+        return Reflect.get(error, "exitCode") === 1;
+      });
+      assert.deepEqual([await aliases(), await entriesIn("west")], before);
+      await assertWell();
+    });
+
+    it("goes back as a whole while it is being deployed, which stops the deployment", async () => {
+      const { progress: usual } = (await jobOf(wide)).job;
+      let stopped: Record<string, string | undefined> = {};
+      const progress: Progress = {
+        ...usual,
+        step: async (name, act) => {
+          await usual.step(name, act);
+          if (name !== "cases") return;
+          await rollBackAll(narrow);
+          stopped = await aliases();
+        },
+      };
+      const fresh = "settings: { isSick: true, names: [plain, fancy] }";
+      const { ended } = await deploy(
+        { ...wide, rules: `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${fresh} } }` },
+        { progress },
+      );
+      assert.match(ended, /^somebody took away the lock of this stage/);
+      assert.deepEqual([await aliases(), await recorded()], [stopped, stopped]);
+      for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
+      await assertWell();
+    });
+
+    it("is as before where only one of two aliases could be moved", async () => {
+      let moves = 0;
+      account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
+      const said = await refusedBy(async () => (await deploy(wide)).ended);
+      account.allow = undefined;
+      assert.match(said, /; what was moved is moved back$/);
+      assert.equal(moves, 3);
+    });
+
+    it("goes back to what was live where somebody was killed between two moves", async () => {
+      const before = await aliases();
+      let moves = 0;
+      account.allow = ({ action }) => {
+        if (action === "lambda:UpdateAlias") moves += 1;
+        return moves < 2;
+      };
+      const { ended } = await deploy(wide);
+      account.allow = undefined;
+      assert.match(ended, / could not be moved back$/);
+      assert.notDeepEqual(await aliases(), before);
+      await rollBackAll(wide);
+      assert.deepEqual([await aliases(), await recorded()], [before, before]);
+      await unlock();
+      await assertWell();
+    });
+
+    it("ends a trial at the version that is live", async () => {
+      const { functions } = (await jobOf(narrow)).job.stage;
+      const before = await functions.live("sort-notes");
+      const other = (await functions.versions("sort-notes")).find(({ version }) => version !== before.version);
+      await functions.move("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
+      assert.equal(await rollBackOne("sort-notes"), before.version);
+      const { version, weights } = await functions.live("sort-notes");
+      assert.deepEqual([version, weights], [before.version, {}]);
+    });
+
+    it("is not back at what was rolled back from, whatever is undone later", async () => {
+      const sick = (seconds: number, isSick: boolean): Said => ({
+        rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
+        tree: "trees/half",
+      });
+      const { "sort-notes": good } = await aliases();
+      assert.match((await deploy(sick(3, true))).ended, /is live/);
+      const { "sort-notes": bad } = await aliases();
+      assert.notEqual(bad, good);
+      assert.equal(await rollBackOne("sort-notes"), good);
+      assert.match((await deploy(sick(5, false))).ended, /is live/);
+      for (let count = 0; count < 2; count++) {
+        await rollBackAll(narrow);
+        assert.notEqual((await aliases())["sort-notes"], bad);
+      }
+      await assertWell();
+    });
+
+    it("keeps a cluster that postern.yaml has no more, until it is freed or forgotten", async () => {
+      const without = (name: Name): Said => ({ ...narrow, only: names.filter((one) => one !== name) });
+      const said = await refusedBy(async () => (await deploy(without("west"))).ended);
+      assert.match(said, /^cluster west was told of these rules, and postern.yaml has it no more: .*--forget west/);
+      assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west calls no rule of ours any more/);
+      assert.deepEqual([await rulesIn("west"), Object.keys((await newest()).clusters)], [[], ["east"]]);
+      assert.match((await deploy(without("west"))).ended, /is live in east$/);
+      const { ended } = await deploy(without("east"), {
+        forgotten: ["east"],
+        deployer: { kubeconfig },
+      });
+      assert.match(ended, /is live in west$/);
+      assert.deepEqual(Object.keys((await newest()).clusters), ["west"]);
+    });
+
+    describe("beside another stage", () => {
+      const other: Said = { rules: "{ look-at-notes: }", stage: "other" };
+
+      it("is untouched by one that never was", async () => {
+        assert.match(await refusedBy(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
+      });
+
+      it("keeps its entries, whatever becomes of that", async () => {
+        const owned = /^cluster east has its entries from stage fleet, not other; /;
+        assert.match(await refusedBy(async () => (await deploy(other)).ended), owned);
+        assert.match(await refusedBy(() => destroy(other)), owned);
+      });
+
+      it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {
+        let changes = 0;
+        account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action) || ++changes === 1;
+        const { ended } = await deploy(other, { clusters: [] });
+        account.allow = undefined;
+        assert.match(ended, /^osls deploy fails: .*not authorized/);
+        const { stack, functions } = (await jobOf(other)).job.stage;
+        assert.ok(await stack.bucket());
+        assert.deepEqual(await functions.rules(), []);
+        assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+      });
+    });
+  });
+});

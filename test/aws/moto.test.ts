@@ -1,0 +1,269 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { CreateAliasCommand, GetFunctionCommand, LambdaClient } from "@aws-sdk/client-lambda";
+import { ListObjectsV2Command, S3Client } from "@aws-sdk/client-s3";
+import { GetParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
+import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
+import { openParameters } from "../../infra/aws/parameters.ts";
+import { emptyBucket, openRecords, type Records } from "../../infra/aws/records.ts";
+import type { Stack, Template } from "../../infra/aws/stack.ts";
+import { parseConfig } from "../../infra/config.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { rollBack, standingOf } from "../../infra/rollout/emergency.ts";
+import type { Package } from "../../infra/rollout/package.ts";
+import { zip } from "../../infra/zip.ts";
+import { needs } from "../parts.ts";
+import { signing } from "../signing.ts";
+import { launchMoto, type Moto } from "./moto.ts";
+
+// What we ask of AWS, asked of an implementation of it that isn't ours. The account that stands in for AWS is asked what
+// moto can't tell:
+// - aliases, gateways and outputs of a stack: moto makes none of them;
+// - moves and uploads over somebody else's: moto compares no revision and no hash;
+// - invocations: moto runs no code, and gives back what it was sent;
+// - disarm and arm: moto says that code lies at Amazon, where nobody answers us.
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const stage = "moto";
+const [rule, other] = ["always-deny", "always-pull-images"] as const;
+
+describe("a stage on moto", await needs("moto"), () => {
+  let moto: Moto;
+  let folder: string;
+  let catalogue: Listed[];
+  let stack: Stack;
+  let functions: Functions;
+  let first: Package;
+  let begun: Date;
+
+  before(async () => {
+    // Small pages, for lists that have several.
+    process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
+    moto = await launchMoto();
+    const here = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
+    const quick = { SLS_AWS_MONITORING_FREQUENCY: "100" };
+    Object.assign(process.env, { ...here, ...quick, AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" });
+    const settings = JSON.stringify({ lambda: { use_docker: false } });
+    await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
+    folder = await checkout();
+    catalogue = await readCatalogue(join(folder, "functions"));
+    [stack, functions] = [(await rooms()).openStack(stage), openFunctions(stage, undefined, 5)];
+    assert.deepEqual([await stack.template(), await stack.outputs(), await stack.bucket()], [undefined, {}, undefined]);
+    begun = new Date(Math.floor(Date.now() / 1000) * 1000);
+    first = await deployed();
+    for (const name of [rule, other]) {
+      const alias = { FunctionName: functions.nameOf(name), Name: "live", FunctionVersion: "1" };
+      await new LambdaClient().send(new CreateAliasCommand(alias));
+    }
+  });
+  after(async () => {
+    await moto?.stop();
+    if (folder) await rm(folder, { recursive: true });
+  });
+
+  const ofCheckout = (file: string) => import(pathToFileURL(join(folder, "infra", file)).href);
+  const rooms = async (): Promise<
+    typeof import("../../infra/aws/stack.ts") & typeof import("../../infra/rollout/package.ts")
+  > => {
+    return { ...(await ofCheckout("aws/stack.ts")), ...(await ofCheckout("rollout/package.ts")) };
+  };
+
+  /** Packs the checkout and has osls deploy it. */
+  const deployed = async (): Promise<Package> => {
+    const { pack, repackage } = await rooms();
+    const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
+    const file = join(folder, "postern.yaml");
+    const made = await pack(stage, parseConfig(text, catalogue), catalogue, file, signing(1).publicKey);
+    await repackage(reduced(made.template));
+    await stack.deploy();
+    return made;
+  };
+  const wantedOf = ({ parts }: Package): Wanted => {
+    const found = parts.find(({ name }) => name === rule);
+    assert.ok(found);
+    return found.wanted;
+  };
+  const FunctionName = `postern-${stage}-${rule}`;
+  const hanging = async () => {
+    const { version, weights } = await functions.live(rule);
+    return { version, weights };
+  };
+
+  it("has a stack, as its template says, in a bucket of its own", async () => {
+    const { Resources } = (await stack.template()) ?? {};
+    assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduced(first.template).Resources)));
+    assert.match(String(await stack.bucket()), /^postern-moto-serverlessdeploymentbucket/);
+    const total = Object.keys(Resources ?? {}).length;
+    assert.deepEqual([await stack.done(begun), await stack.done(new Date())], [total, 0]);
+  });
+
+  describe("has functions that", () => {
+    it("are listed, each with the version that the stack made", async () => {
+      assert.deepEqual(await functions.rules(), [rule, other]);
+      assert.deepEqual(await openFunctions("other").rules(), []);
+      const { codeSha256, environment, memorySize, timeout } = wantedOf(first);
+      const [version, ...more] = await functions.versions(rule);
+      assert.ok(version);
+      const { description, modified, ...substance } = version;
+      assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout });
+      assert.deepEqual(
+        [description, more],
+        ["Refuses every change, except those without which the cluster would die.", []],
+      );
+      assert.ok(modified >= begun, modified.toISOString());
+      assert.deepEqual(await functions.unpublished(rule), environment);
+      assert.deepEqual(await hanging(), { version: "1", weights: {} });
+    });
+
+    it("aren't there for rules that have none", async () => {
+      const sentence = /^Error: stage moto has no function for none, or none that is live$/;
+      for (const ask of [functions.live, functions.versions]) await assert.rejects(ask("none"), sentence);
+    });
+
+    it("get versions, of other code, surroundings or both, that nothing points at yet", async () => {
+      const { environment, ...same } = wantedOf(first);
+      const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
+      const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
+      const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${signing(2).publicKey}` };
+      const steps: [string, Wanted][] = [
+        ["2", { ...other, environment, description: "code" }],
+        ["3", { ...other, environment: keys, description: "surroundings" }],
+        ["4", { ...same, environment, description: "both" }],
+      ];
+      for (const [version, wanted] of steps) {
+        assert.equal(await functions.publish(rule, wanted), version);
+        const { zip: _, ...substance } = wanted;
+        const { modified: __, ...made } = (await functions.versions(rule)).at(-1) ?? {};
+        assert.deepEqual(made, { ...substance, version });
+      }
+      assert.deepEqual(await hanging(), { version: "1", weights: {} });
+    });
+
+    it("are where they were moved to: in shares, alone, and back", async () => {
+      await functions.move(rule, "1", await functions.live(rule), { 2: 0.1 });
+      assert.deepEqual(await hanging(), { version: "1", weights: { 2: 0.1 } });
+      await functions.move(rule, "2", await functions.live(rule));
+      assert.deepEqual(await hanging(), { version: "2", weights: {} });
+      assert.equal((await standingOf(functions, rule)).previous, "1");
+      assert.equal(await rollBack(functions, rule), "1");
+      assert.deepEqual(await hanging(), { version: "1", weights: {} });
+    });
+
+    it("have the code of another deployment there, and point at what they pointed at", async () => {
+      await functions.move(rule, "2", await functions.live(rule), { 4: 0.2 });
+      const file = join(folder, "functions", rule, "rule.ts");
+      const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
+      assert.ok(text.includes(sentence));
+      await writeFile(file, text.replace(sentence, "denying them all"));
+      const again = await deployed();
+      const { codeSha256 } = wantedOf(again);
+      assert.notEqual(codeSha256, wantedOf(first).codeSha256);
+      const { Configuration } = await new LambdaClient().send(new GetFunctionCommand({ FunctionName }));
+      assert.equal(Configuration?.CodeSha256, codeSha256);
+      assert.deepEqual(await hanging(), { version: "2", weights: { 4: 0.2 } });
+      assert.equal(await functions.publish(rule, wantedOf(again)), "5");
+      assert.equal((await functions.versions(rule)).at(-1)?.codeSha256, codeSha256);
+      assert.deepEqual(await functions.rules(), [rule, other]);
+    });
+
+    it("lose versions that are pruned, once", async () => {
+      for (let time = 0; time < 2; time++) await functions.prune(rule, "3");
+      assert.deepEqual(
+        (await functions.versions(rule)).map(({ version }) => version),
+        ["1", "2", "4", "5"],
+      );
+    });
+  });
+
+  describe("keeps parameters that", () => {
+    const parameters = openParameters(stage, new SSMClient());
+
+    it("are made once, written over and removed", async () => {
+      assert.equal(await parameters.read("one"), undefined);
+      assert.equal(await parameters.create("one", "first"), true);
+      assert.equal(await parameters.create("one", "second"), false);
+      assert.equal(await parameters.read("one"), "first");
+      await parameters.write("one", "third");
+      assert.equal(await parameters.read("one"), "third");
+      for (let time = 0; time < 2; time++) await parameters.remove("one");
+      assert.equal(await parameters.read("one"), undefined);
+      await parameters.write("one", "fourth");
+      assert.equal(await parameters.create("one", "fifth"), false);
+    });
+
+    it("are secret, and the stage's own", async () => {
+      await parameters.write("two", "a secret");
+      assert.equal(await openParameters("other").read("two"), undefined);
+      const { Parameter } = await new SSMClient().send(new GetParameterCommand({ Name: "/postern/moto/two" }));
+      assert.equal(Parameter?.Type, "SecureString");
+      assert.notEqual(Parameter?.Value, "a secret");
+    });
+
+    it("are made by one of two who do it at once", async () => {
+      const made = await Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
+      assert.equal(made.filter(Boolean).length, 1);
+      assert.equal(await parameters.read("raced"), ["a", "b", "c"][made.indexOf(true)]);
+    });
+  });
+
+  describe("keeps records that", () => {
+    let records: Records;
+    before(async () => {
+      records = openRecords(String(await stack.bucket()));
+    });
+
+    it("are none at first, whatever else is in the bucket", async () => {
+      assert.deepEqual(await records.names(), []);
+    });
+
+    it("are made once, written over and listed in their order", async () => {
+      const names = ["000010", "000002", "000001"];
+      for (const name of names) assert.equal(await records.create(name, { name }), true);
+      assert.equal(await records.create("000002", { name: "another" }), false);
+      assert.deepEqual(await records.names(), [...names].sort());
+      assert.deepEqual(await records.read("000002"), { name: "000002" });
+      await records.write("000002", { name: "changed", list: [1, null, "ü"] });
+      assert.deepEqual(await records.read("000002"), { name: "changed", list: [1, null, "ü"] });
+      await records.write("000011", {});
+      assert.equal(await records.create("000011", {}), false);
+    });
+
+    it("are more than a page", async () => {
+      const names = ["a", "b", "c", "d"].map((letter) => `many-${letter}`);
+      for (const name of names) await records.write(name, {});
+      const page = await new S3Client().send(new ListObjectsV2Command({ Bucket: String(await stack.bucket()) }));
+      assert.equal(page.KeyCount, 3);
+      assert.deepEqual((await records.names()).slice(-names.length), names);
+    });
+  });
+
+  it("is gone when its bucket is empty", async () => {
+    await emptyBucket(String(await stack.bucket()));
+    await stack.remove();
+    assert.deepEqual([await stack.template(), await stack.outputs(), await stack.bucket()], [undefined, {}, undefined]);
+    assert.deepEqual(await functions.rules(), []);
+  });
+});
+
+/** Two rules of the catalogue, and all that makes functions of them. */
+const checkout = async (): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-moto-"));
+  for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
+  for (const copied of ["infra", "package.json", "serverless.yml", ...[rule, other].map((name) => `functions/${name}`)])
+    await cp(join(root, copied), join(folder, copied), { recursive: true });
+  return folder;
+};
+
+/** Without aliases and what refers to them, and without dependencies: moto takes one that says nothing new for a fault. */
+const omitted = ["Lambda::Alias", "Lambda::Permission", "ApiGatewayV2::Integration", "ApiGatewayV2::Route"];
+const reduced = (template: Template): Template => {
+  const kept = Object.entries(template.Resources).filter(
+    ([, { Type }]) => !omitted.includes(Type.replace(/^AWS::/, "")),
+  );
+  const resources = kept.map(([id, { DependsOn: _, ...resource }]) => [id, resource] as const);
+  return { ...template, Resources: Object.fromEntries(resources) };
+};

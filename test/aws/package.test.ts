@@ -1,0 +1,272 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { type Bundle, bundle } from "../../infra/bundle.ts";
+import { writeDeployment } from "../../infra/endpoints.ts";
+import { openSigner } from "../../infra/keys.ts";
+import { readRule } from "../../infra/registry.ts";
+import { needs } from "../parts.ts";
+import { lint } from "./tools.ts";
+
+// Packages a catalogue of 55 rules with the real osls, and reads what CloudFormation would get.
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const names = Array.from({ length: 55 }, (_, index) => `limit-something-or-other-${index + 1}`);
+
+interface Resource {
+  Type: string;
+  Properties: Record<string, unknown>;
+}
+interface Packaged {
+  resources: [string, Resource][];
+  /** The templates and the state file. */
+  text: string;
+  zips: Map<string, Buffer>;
+  /** Where the template is kept. */
+  template: string;
+}
+
+const folders: string[] = [];
+const temporary = async () => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-package-"));
+  folders.push(folder);
+  return folder;
+};
+
+/** A checkout with rules of our own; every other one has both phases. */
+const checkout = async (): Promise<string> => {
+  const folder = await temporary();
+  for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
+  for (const file of ["package.json", "serverless.yml"]) await cp(join(root, file), join(folder, file));
+  for (const [index, name] of names.entries()) {
+    const home = join(folder, "functions", name);
+    await mkdir(home, { recursive: true });
+    const second = index % 2 === 0 ? "" : `validate() { return "no ${index}"; },`;
+    const rule = `import { rule } from "#lib/rule.ts";
+      export default rule({
+        summary: "Limits something or other.",
+        match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+        mutate(object) { object.metadata = { labels: { touched: "${index}" } }; }, ${second}
+      });`;
+    for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "[]", "README.md": "" }))
+      await writeFile(join(home, file), text);
+  }
+  return folder;
+};
+
+const bundles = async (folder: string, publicKey: string): Promise<Bundle[]> => {
+  const made: Bundle[] = [];
+  for (const name of names) {
+    const listed = await readRule(join(folder, "functions", name), name);
+    const share = { rule: name, clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
+    made.push(await bundle(listed, share, join(folder, "dist"), 30_000));
+  }
+  await writeDeployment(made, publicKey, join(folder, "dist"));
+  return made;
+};
+
+const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
+
+const pack = async (folder: string, ...options: string[]): Promise<Packaged> => {
+  const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_REGION: "eu-west-1" };
+  const env = { PATH: process.env.PATH, HOME: folder, ...aws };
+  await run(process.execPath, [osls, "package", ...options], { cwd: folder, env });
+  const read = (file: string) => readFile(join(folder, ".serverless", file), "utf8");
+  const state = await read("serverless-state.json");
+  const template = await read("cloudformation-template-update-stack.json");
+  const copy = join(folder, `template${options.length}.json`);
+  await writeFile(copy, template);
+  const functions: Record<string, { package: { artifact: string } }> = JSON.parse(state).service.functions;
+  const zips = Object.entries(functions).map(
+    async ([name, { package: one }]) => [name, await readFile(join(folder, one.artifact))] as const,
+  );
+  return {
+    resources: Object.entries(JSON.parse(template).Resources),
+    text: state + template + (await read("cloudformation-template-create-stack.json")),
+    zips: new Map(await Promise.all(zips)),
+    template: copy,
+  };
+};
+
+const idOf = (name: string) => `L${name.slice(1).replaceAll("-", "Dash")}`;
+
+const cfnLint = await needs("cfn-lint");
+
+describe("a package of 55 rules", () => {
+  let http: Packaged;
+  let url: Packaged;
+  let again: Packaged;
+  let keys: { publicKey: string; segment: string };
+
+  before(async () => {
+    const folder = await checkout();
+    const signer = await openSigner(join(folder, ".postern"));
+    keys = { publicKey: signer.publicKey, segment: signer.segment("local", 1) };
+    await bundles(folder, keys.publicKey);
+    http = await pack(folder);
+    url = await pack(folder, "--param=door=url");
+    const elsewhere = await checkout();
+    await bundles(elsewhere, keys.publicKey);
+    again = await pack(elsewhere);
+  });
+  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+
+  const doors = () => [http, url];
+  const of = ({ resources }: Packaged, type: string) =>
+    resources.filter(([, resource]) => resource.Type === `AWS::${type}`);
+
+  it("has fewer than 450 resources, at most 8 a rule", () => {
+    for (const { resources } of doors()) {
+      assert.ok(resources.length < 450, `${resources.length} resources`);
+      for (const name of names) {
+        const own = resources.filter(([id]) => new RegExp(`^${idOf(name)}(?!\\d)`).test(id));
+        assert.equal(own.length, 8, `${name}: ${own.map(([id]) => id).join(", ")}`);
+      }
+    }
+  });
+
+  it("has one zip for each rule, which holds exactly the bundle", async () => {
+    for (const { zips } of doors()) {
+      assert.deepEqual([...zips.keys()], names);
+      for (const [name, zip] of zips) {
+        const code = await readFile(join(folders[0] ?? "", "dist", name, "index.cjs"));
+        assert.deepEqual(entries(zip), ["index.cjs"]);
+        assert.ok(zip.includes(code), name);
+        assert.ok(zip.length < code.length + 200, name);
+      }
+    }
+  });
+
+  it("comes out the same in another folder, byte by byte", () => {
+    assert.deepEqual(again.zips, http.zips);
+    const ids = ({ resources }: Packaged) => resources.map(([id]) => id);
+    assert.deepEqual(ids(again), ids(http));
+  });
+
+  it("is for the region of a profile where the environment names none, as all else that postern does there", async () => {
+    const [folder = ""] = folders;
+    for (const file of ["infra/aws/stack.ts", "infra/complaint.ts"]) await cp(join(root, file), join(folder, file));
+    const config = join(folder, "config");
+    await writeFile(config, "[default]\nregion = eu-north-1\n");
+    const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_CONFIG_FILE: config };
+    const program = 'import { packageStack } from "./infra/aws/stack.ts"; await packageStack("prod");';
+    const words = ["--input-type=module", "--eval", program];
+    await run(process.execPath, words, { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...aws } });
+    const state = await readFile(join(folder, ".serverless/serverless-state.json"), "utf8");
+    assert.equal(JSON.parse(state).service.provider.region, "eu-north-1");
+  });
+
+  it("gives every function a role of its own that may write its own log and nothing else", () => {
+    for (const door of doors()) {
+      const roles = of(door, "IAM::Role");
+      assert.equal(roles.length, names.length);
+      for (const name of names) {
+        const id = idOf(name);
+        const role = roles.find(([key]) => key === `${id}Role`)?.[1];
+        const statement = {
+          Effect: "Allow",
+          Action: ["logs:CreateLogStream", "logs:PutLogEvents"],
+          Resource: { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] },
+        };
+        const policies = [{ PolicyName: "log", PolicyDocument: { Version: "2012-10-17", Statement: [statement] } }];
+        assert.deepEqual(role?.Properties.Policies, policies);
+        assert.equal(role?.Properties.ManagedPolicyArns, undefined);
+        const lambda = door.resources.find(([key]) => key === `${id}LambdaFunction`)?.[1];
+        assert.deepEqual(lambda?.Properties.Role, { "Fn::Sub": `\${${id}Role.Arn}` });
+      }
+    }
+  });
+
+  it("opens on the alias live, never on the function itself", () => {
+    const aliases = new Set(of(http, "Lambda::Alias").map(([id]) => id));
+    assert.equal(aliases.size, names.length);
+    for (const door of doors()) {
+      for (const [, { Properties }] of of(door, "Lambda::Alias")) assert.equal(Properties.Name, "live");
+      for (const [id, { Properties }] of of(door, "Lambda::Permission"))
+        assert.ok(aliases.has(referred(Properties.FunctionName)), id);
+    }
+    for (const [id, { Properties }] of of(http, "ApiGatewayV2::Integration"))
+      assert.ok(aliases.has(referred(Properties.IntegrationUri)), id);
+    for (const [id, { Properties }] of of(url, "Lambda::Url")) assert.equal(Properties.Qualifier, "live", id);
+    assert.equal(of(http, "ApiGatewayV2::Integration").length, names.length);
+    assert.equal(of(url, "Lambda::Url").length, names.length);
+    assert.equal(of(url, "Lambda::Permission").length, 2 * names.length);
+  });
+
+  it("has one route for each rule, with a variable where the key stands", () => {
+    const routes = of(http, "ApiGatewayV2::Route").map(([, { Properties }]) => Properties.RouteKey);
+    assert.deepEqual(
+      routes,
+      names.map((name) => `POST /{cluster}/${name}/{phase+}`),
+    );
+    assert.equal(of(url, "ApiGatewayV2::Route").length, 0);
+  });
+
+  it("makes one version of each function, which has the same name in every package", () => {
+    for (const door of doors())
+      assert.deepEqual(
+        of(door, "Lambda::Version").map(([id]) => id),
+        names.map((name) => `${idOf(name)}Version`),
+      );
+  });
+
+  it("gives functions the public key, and has the signing key and what it signed nowhere", async () => {
+    const [, signature = ""] = keys.segment.split(".");
+    for (const door of doors()) {
+      for (const [id, { Properties }] of of(door, "Lambda::Function")) {
+        const Variables = { POSTERN_KEYS: keys.publicKey, POSTERN_STAGE: "dev", POSTERN_ACCEPTS: "local.1" };
+        assert.deepEqual(Properties.Environment, { Variables }, id);
+      }
+      assert.ok(!door.text.includes(signature));
+      assert.ok(!door.text.includes("PRIVATE KEY"));
+    }
+  });
+
+  it("logs of a request what can't hold the key", () => {
+    const [stage] = of(http, "ApiGatewayV2::Stage");
+    const format: unknown = Reflect.get(Object(stage?.[1].Properties.AccessLogSettings), "Format");
+    assert.deepEqual(Object.keys(JSON.parse(String(format))), [
+      "requestId",
+      "sourceIp",
+      "routeKey",
+      "status",
+      "latency",
+    ]);
+    assert.doesNotMatch(String(format), /path/i);
+  });
+
+  it("has three alarms, for the whole stage", () => {
+    for (const door of doors())
+      assert.deepEqual(
+        of(door, "CloudWatch::Alarm")
+          .map(([id]) => id)
+          .sort(),
+        ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"],
+      );
+  });
+
+  it("has templates that cfn-lint finds nothing wrong with", cfnLint, async () => {
+    for (const { template } of doors()) await lint(template);
+  });
+});
+
+const referred = (value: unknown) => String(Reflect.get(Object(value), "Ref"));
+
+/** The names in a zip's central directory. */
+const entries = (zip: Buffer): string[] => {
+  const end = zip.lastIndexOf("PK\u0005\u0006");
+  let offset = zip.readUInt32LE(end + 16);
+  return Array.from({ length: zip.readUInt16LE(end + 10) }, () => {
+    const [name, extra, comment] = [28, 30, 32].map((field) => zip.readUInt16LE(offset + field));
+    const start = offset + 46;
+    offset = start + (name ?? 0) + (extra ?? 0) + (comment ?? 0);
+    return zip.toString("utf8", start, start + (name ?? 0));
+  });
+};

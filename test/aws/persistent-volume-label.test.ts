@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import { decide } from "#lib/decide.ts";
+import { Failure } from "#lib/failure.ts";
+import type { AwsAction, World } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded.ts";
+import type { Request } from "#lib/review.ts";
+import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
+import { patched } from "../../infra/cases.ts";
+import { needs } from "../parts.ts";
+import { type Moto, startMoto } from "./moto.ts";
+
+const region = "us-east-1";
+
+const judge = async (volumeID: string, world: World) => {
+  const object = { metadata: { name: "a" }, spec: { awsElasticBlockStore: { volumeID } } };
+  const request: Request = {
+    uid: "u",
+    kind: { group: "", version: "v1", kind: "PersistentVolume" },
+    resource: { group: "", version: "v1", resource: "persistentvolumes" },
+    name: "a",
+    operation: "CREATE",
+    userInfo: {},
+    object,
+  };
+  const { outcome } = await decide(persistentVolumeLabel, "mutate", request, {
+    name: "persistent-volume-label",
+    mode: "enforce",
+    settings: { region, topologyLabels: false },
+    now: new Date(),
+    world,
+  });
+  return outcome.status?.message ?? Object(patched(object, outcome)).metadata.labels;
+};
+const denial = (volumeID: string) => `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
+
+describe("an EC2 that doesn't say", () => {
+  const answers: [number, string, string][] = [
+    [403, "UnauthorizedOperation", "answers 403 UnauthorizedOperation"],
+    [401, "AuthFailure", "answers 401 AuthFailure"],
+    [400, "RequestExpired", "answers 400 RequestExpired"],
+    [503, "RequestLimitExceeded", "answers 503 RequestLimitExceeded"],
+  ];
+  for (const [status, code, said] of answers)
+    it(`fails where it ${said}`, async () => {
+      const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
+      const world = recorded({ aws: [{ answer: { status, body } } as never] });
+      const failure = new Failure(503, `EC2 does not say where volume "vol-1" is: it ${said}`);
+      await assert.rejects(judge("vol-1", world), failure);
+    });
+  it("is not asked for what is longer than an id", async () => {
+    const long = `vol-${"a".repeat(100_000)}`;
+    assert.ok(
+      String(await judge(long, recorded({}))).endsWith(`Invalid format for AWS volume (${long.slice(0, 128)})`),
+    );
+  });
+});
+
+describe("an EC2", await needs("moto"), () => {
+  let moto: Moto;
+  let world: World;
+  const call = async (action: AwsAction, parameters: Record<string, string>, place = region): Promise<string> => {
+    const { status, body } = await world.aws(action, { region: place, parameters });
+    assert.equal(status, 200, body);
+    return body;
+  };
+  const volumeIn = async (zone: string, place = region): Promise<string> => {
+    const made = await call("ec2:CreateVolume", { AvailabilityZone: zone, Size: "1" }, place);
+    return /<volumeId>(vol-[^<]+)</.exec(made)?.[1] ?? "";
+  };
+
+  before(async () => {
+    moto = await startMoto("AWS_ENDPOINT_URL_EC2");
+    world = worlds({})("local", 30_000);
+  });
+  after(() => moto.stop());
+
+  it("says where a volume is", async () => {
+    const labels = {
+      "failure-domain.beta.kubernetes.io/region": region,
+      "failure-domain.beta.kubernetes.io/zone": `${region}b`,
+    };
+    const id = await volumeIn(`${region}b`);
+    assert.match(id, /^vol-/);
+    assert.deepEqual(await judge(id, world), labels);
+    assert.deepEqual(await judge(`aws:///${id}`, world), labels);
+    assert.deepEqual(await judge(`aws://${region}b/${id}`, world), labels);
+  });
+  it("is not misled by what somebody wrote on the volume", async () => {
+    const id = await volumeIn(`${region}a`);
+    const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
+    await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });
+    assert.deepEqual(await judge(id, world), {
+      "failure-domain.beta.kubernetes.io/region": region,
+      "failure-domain.beta.kubernetes.io/zone": `${region}a`,
+    });
+  });
+  it("knows a volume that is in use", async () => {
+    const placed = {
+      "Placement.AvailabilityZone": `${region}a`,
+      ImageId: "ami-12c6146b",
+      MinCount: "1",
+      MaxCount: "1",
+    };
+    const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", placed)) ?? [];
+    const id = await volumeIn(`${region}a`);
+    await call("ec2:AttachVolume", { VolumeId: id, InstanceId: instance, Device: "/dev/sdh" });
+    assert.equal(Object(await judge(id, world))["failure-domain.beta.kubernetes.io/zone"], `${region}a`);
+  });
+  it("refuses to know one that isn't there, or is in another region", async () => {
+    const elsewhere = await volumeIn("eu-west-1a", "eu-west-1");
+    for (const id of ["vol-0123456789abcdef0", elsewhere])
+      assert.ok(String(await judge(id, world)).startsWith(`${denial(id)}InvalidVolume.NotFound: The volume '`));
+  });
+});

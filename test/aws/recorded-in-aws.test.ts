@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { bundle } from "../../infra/bundle.ts";
+import { type Case, casesIn, decideCase, differences, reviewOf } from "../../infra/cases.ts";
+import { type Config, parseConfig, servedRules, shareOf } from "../../infra/config.ts";
+import { placesOf } from "../../infra/record.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { needs } from "../parts.ts";
+import { signing } from "../signing.ts";
+import { launchMoto, type Moto, openStorage } from "./moto.ts";
+
+// Functions that record what they answer into a bucket, and what comes out of it again.
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const region = "eu-west-1";
+const signer = signing(1);
+const here = {
+  PATH: process.env.PATH ?? "",
+  POSTERN_KEYS: signer.publicKey,
+  POSTERN_STAGE: "test",
+  AWS_REGION: region,
+  AWS_ACCESS_KEY_ID: "a",
+  AWS_SECRET_ACCESS_KEY: "b",
+  AWS_EC2_METADATA_DISABLED: "true",
+};
+const yaml = `
+rules:
+  always-pull-images: { record: { bucket: reviews, prefix: team/, share: 1 } }
+  default-toleration-seconds: { mode: warn, record: { bucket: reviews, prefix: team/, share: 1 } }
+  deny-service-external-ips: { record: { bucket: none, share: 1 } }
+  always-deny: { exempt: { users: [] } }
+clusters: { prod: }
+groups: { defaults: [always-pull-images, default-toleration-seconds] }
+`;
+
+let folder: string;
+let catalogue: Listed[];
+let config: Config;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-recorded-"));
+  catalogue = await readCatalogue();
+  config = parseConfig(yaml, catalogue);
+  for (const listed of servedRules(config, catalogue))
+    await bundle(listed, shareOf(config, listed), folder, undefined, {}, placesOf(config, listed));
+});
+after(() => rm(folder, { recursive: true, force: true }));
+
+const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl";
+const pod = (name: string, more: object = {}) => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, namespace: "shop", annotations: { note: jwt } },
+  spec: { containers: [{ name: "a", image: "a", env: [{ name: "API_TOKEN", value: "sesame" }] }], ...more },
+});
+const reviewWith = (name: string, more: object = {}, spec: object = {}) => ({
+  kind: "AdmissionReview",
+  apiVersion: "admission.k8s.io/v1",
+  request: {
+    uid: `0000-${name}`,
+    kind: { group: "", version: "v1", kind: "Pod" },
+    resource: { group: "", version: "v1", resource: "pods" },
+    name,
+    namespace: "shop",
+    operation: "CREATE",
+    userInfo: { username: "jane", groups: ["system:authenticated"] },
+    object: pod(name, spec),
+    oldObject: null,
+    dryRun: false,
+    ...more,
+  },
+});
+const eventOf = (path: string, review: object) => ({
+  version: "2.0",
+  rawPath: `/${signer.segment("prod")}/${path}`,
+  headers: { "content-type": "application/json" },
+  queryStringParameters: { timeout: "3s" },
+  requestContext: { http: { method: "POST" }, timeEpoch: Date.now() },
+  body: JSON.stringify(review),
+});
+
+/** A function's answers, one event after the other, and the lines that it logs. */
+const asked = async (name: string, events: object[], env: Record<string, string>) => {
+  const code = `
+    const { handler } = require(${JSON.stringify(join(folder, name, "index.cjs"))});
+    const context = { getRemainingTimeInMillis: () => 5000 };
+    (async () => {
+      const answers = [];
+      for (const event of JSON.parse(require("node:fs").readFileSync(0, "utf8"))) answers.push(await handler(event, context));
+      console.log("ANSWERS " + JSON.stringify(answers));
+    })();`;
+  const child = spawn(process.execPath, ["--eval", code], {
+    env: { ...here, ...env },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  child.stdin.end(JSON.stringify(events));
+  const lines: string[] = [];
+  for await (const line of createInterface({ input: child.stdout })) lines.push(line);
+  const prefix = "ANSWERS ";
+  const said = lines.find((line) => line.startsWith(prefix))?.slice(prefix.length);
+  const answers = said === undefined ? assert.fail(lines.join("\n")) : JSON.parse(said);
+  const logged = lines.filter((line) => !line.startsWith(prefix)).map((line) => JSON.parse(line));
+  return { answers, unrecorded: logged.flatMap(({ unrecorded }) => unrecorded ?? []), lines: logged.length };
+};
+
+const postern = (...words: string[]) =>
+  new Promise<{ code: number | null; out: string; err: string }>((resolve) => {
+    const env = { ...here, AWS_ENDPOINT_URL_S3: moto.url };
+    const child = spawn(process.execPath, [join(root, "infra/postern.js"), ...words], { cwd: root, env });
+    let [out, err] = ["", ""];
+    child.stdout.on("data", (chunk) => {
+      out += chunk;
+    });
+    child.stderr.on("data", (chunk) => {
+      err += chunk;
+    });
+    child.once("close", (code) => resolve({ code, out, err }));
+  });
+
+let moto: Moto;
+
+describe("a function that records into a bucket", await needs("moto"), () => {
+  before(async () => {
+    // Small pages, for lists that have several.
+    process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
+    moto = await launchMoto();
+    assert.equal(await openStorage(moto.url, region).make("reviews"), undefined);
+  });
+  after(() => moto?.stop());
+
+  const names = Array.from({ length: 9 }, (_, index) => `pod-${index}`);
+
+  it("answers as without, and keeps what comes back as cases that hold", async () => {
+    const events = [
+      ...names.map((name) => eventOf("defaults/mutate", reviewWith(name))),
+      eventOf("defaults/mutate", reviewWith("dry", { dryRun: true })),
+    ];
+    const { answers, unrecorded } = await asked("defaults", events, { AWS_ENDPOINT_URL_S3: moto.url });
+    assert.deepEqual(unrecorded, []);
+    for (const { statusCode, body } of answers)
+      assert.deepEqual([statusCode, JSON.parse(body).response.allowed], [200, true]);
+
+    const to = join(folder, "fetched");
+    const { code, out, err } = await postern("record", "--from", "s3://reviews/team/", "--to", to, "--since", "1h");
+    assert.deepEqual([code, out, err], [0, `${2 * names.length} reviews recorded in ${to}\n`, ""]);
+    assert.deepEqual((await readdir(join(to, "prod"))).sort(), [
+      "always-pull-images.yaml",
+      "default-toleration-seconds.yaml",
+    ]);
+    for (const name of ["always-pull-images", "default-toleration-seconds"]) {
+      const text = await readFile(join(to, `prod/${name}.yaml`), "utf8");
+      for (const secret of [jwt, "sesame"]) assert.ok(!text.includes(secret));
+      const listed = catalogue.find((one) => one.name === name);
+      assert.ok(listed);
+      const cases: Case[] = casesIn(text, name, listed.phases);
+      assert.deepEqual(
+        cases.map((entry) => entry.mutate?.metadata?.name),
+        names,
+      );
+      for (const entry of cases) {
+        assert.deepEqual(differences(entry, await decideCase(listed, entry, reviewOf(listed, entry))), []);
+        assert.ok(entry.becomes, "in mode warn, too, what the rule would have done is what is kept");
+      }
+    }
+  });
+
+  it("is fetched from as far as somebody asks, into a folder of its own", async () => {
+    const to = join(folder, "some");
+    const some = await postern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
+    const said = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
+    assert.deepEqual([some.code, some.err], [0, said]);
+    assert.equal(some.out, `4 reviews recorded in ${to}; left out: ${names.length - 4} beyond 4 of a rule\n`);
+    const again = await postern("record", "--from", "s3://reviews", "--to", to);
+    assert.deepEqual([again.code, again.err.split(";")[0]], [2, `--to ${to} is not empty`]);
+    const none = await postern("record", "--from", "s3://nowhere", "--to", join(folder, "none"), "--region", region);
+    assert.deepEqual([none.code, none.err], [3, "AWS: The specified bucket does not exist\n"]);
+  });
+
+  it("says in its log that a bucket isn't there, and answers all the same", async () => {
+    const event = eventOf("deny-service-external-ips/validate", reviewWith("a"));
+    const { answers, unrecorded, lines } = await asked("deny-service-external-ips", [event, event], {
+      AWS_ENDPOINT_URL_S3: moto.url,
+    });
+    assert.deepEqual(
+      answers.map(({ statusCode }: { statusCode: number }) => statusCode),
+      [200, 200],
+    );
+    assert.deepEqual(unrecorded, ["s3 answers 404, NoSuchBucket", "s3 answers 404, NoSuchBucket"]);
+    assert.equal(lines, 4);
+  });
+});
+
+describe("a function that can't record", () => {
+  const event = () => eventOf("deny-service-external-ips/validate", reviewWith("a"));
+  const name = "deny-service-external-ips";
+
+  it("waits for a bucket that says nothing no longer than its answer can wait", async () => {
+    const silent = createServer(() => {});
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    // It listens on a port.
+    const { port } = silent.address() as AddressInfo;
+    const { answers, unrecorded } = await asked(name, [event()], { AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}` });
+    silent.closeAllConnections();
+    silent.close();
+    assert.deepEqual([answers[0].statusCode, unrecorded], [200, ["it did not answer in time"]]);
+  });
+
+  it("answers without an identity, and where nobody listens", async () => {
+    const nobody = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
+    const closed = await asked(name, [event()], nobody);
+    assert.deepEqual([closed.answers[0].statusCode, closed.unrecorded], [200, ["connect ECONNREFUSED 127.0.0.1:1"]]);
+    const { unrecorded } = await asked(name, [event()], { ...nobody, AWS_ACCESS_KEY_ID: "" });
+    assert.match(unrecorded[0], /^there is no AWS identity/);
+  });
+
+  it("leaves out what is too large", async () => {
+    const large = { hostAliases: [{ hostnames: ["é".repeat(600_000)] }] };
+    const huge = { hostAliases: [{ hostnames: ["x".repeat(3_000_000)] }] };
+    const events = [large, huge].map((spec) => eventOf(`${name}/validate`, reviewWith("a", {}, spec)));
+    const { answers, unrecorded } = await asked(name, events, { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" });
+    assert.deepEqual([answers[0].statusCode, answers[1].statusCode], [200, 200]);
+    assert.match(unrecorded[0], /^it has 12\d{5} bytes, and a recording at most 1048576$/);
+    assert.equal(unrecorded[1], "there is too much of it to be recorded");
+  });
+
+  it("is none that isn't told to", async () => {
+    const { answers, lines } = await asked("always-deny", [eventOf("always-deny/mutate", reviewWith("a"))], {});
+    assert.deepEqual([answers[0].statusCode, lines], [200, 1]);
+  });
+});

@@ -1,0 +1,526 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { globSync } from "node:fs";
+import { chmod, mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { lineOf } from "#lib/recording/made.ts";
+import { openMetrics } from "../../infra/aws/metrics.ts";
+import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/cases.ts";
+import type { Options } from "../../infra/command.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+import { type Checkout, openCheckout, type Said } from "../checkout.ts";
+import { until } from "../cluster/postern.ts";
+import { needs } from "../parts.ts";
+import { type Account, openAccount } from "./account.ts";
+
+// Recorded reviews through two versions of a checkout that has a history of its own, by its command line.
+const withGit = await needs("git");
+let checkout: Checkout;
+
+/** Where whatever runs puts what must be gone afterwards. */
+let temporary = "";
+
+const ruleOf = (body: string, { settings = "", head = "" } = {}) => `
+import { rule } from "#lib/rule.ts";
+${head}
+type Note = { metadata?: { name?: string; labels?: Record<string, string> }; data?: Record<string, string> };
+export default rule({
+  summary: "Looks at notes.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
+  ${settings}
+  ${body}
+});
+`;
+const owner = (sentence: string) =>
+  ruleOf(`validate(note: Note) { if (!note.metadata?.labels?.owner) return "${sentence}"; },`);
+const stamp = (stamp: string) =>
+  ruleOf("mutate(note: Note, { settings }) { note.data = { ...note.data, stamp: settings.stamp }; },", {
+    settings: `settings: { stamp: "${stamp}" },`,
+  });
+const limits = (question: string) =>
+  ruleOf(`async validate(note: Note, { user, limit }) { ${question} },`, {
+    settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
+    head: 'import { accessReview, get } from "#lib/needs.ts";',
+  });
+const spin = (how: string) =>
+  ruleOf(`validate(note: Note) { ${how} },`, { head: 'import { writeFileSync } from "node:fs";' });
+
+/** What no review may do to anybody else. */
+const heedless = `
+    const name = note.metadata?.name;
+    if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
+    while (name === "endless");
+    if (name === "ending") process.exit(7);
+    if (name === "curious") return process.env.AWS_SECRET_ACCESS_KEY;`;
+
+const cases = "- name: takes a note\n  validate: { metadata: { labels: { owner: jane } } }\n  admitted: true\n";
+const changes = (stamp: string) => `- name: stamps a note\n  mutate: {}\n  becomes: { data: { stamp: ${stamp} } }\n`;
+
+/** A note as somebody would make it, and what became of it; a case a line. */
+const recording = (
+  rule: string,
+  name: string,
+  { cluster = "prod", labels = {}, mutates = false, ...said }: { [key: string]: unknown } = {},
+) => {
+  const note = {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name, namespace: "shop", labels },
+    data: { text: "hello" },
+  };
+  const kind = { group: "", version: "v1", kind: "ConfigMap" };
+  const resource = { group: "", version: "v1", resource: "configmaps" };
+  const request = { kind, resource, requestKind: kind, requestResource: resource, name, options: null };
+  return `- ${JSON.stringify({
+    name: `is asked about CREATE ConfigMap shop/${name}`,
+    [mutates ? "mutate" : "validate"]: note,
+    ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", user: { username: "jane" }, dryRun: false },
+    ...{ now: "2026-11-20T10:00:00Z", request, admitted: true, ...said },
+    recorded: { rule, cluster, version: "local", at: "2026-11-20T10:00:00Z" },
+  })}\n`;
+};
+const stamped = (name: string, stamp: string) => {
+  const { admitted: _, ...one } = JSON.parse(recording("stamp-notes", name, { mutates: true }).slice(2));
+  return `- ${JSON.stringify({ ...one, becomes: { ...one.mutate, data: { text: "hello", stamp } } })}\n`;
+};
+const refusal = (sentence: string) => ({ admitted: undefined, refused: sentence });
+
+const git = (...words: string[]) =>
+  promisify(execFile)("git", ["-c", "user.name=Jane", "-c", "user.email=jane@example.com", ...words], {
+    cwd: checkout.folder,
+    env: { ...process.env, GIT_CONFIG_GLOBAL: "/dev/null", GIT_COMMITTER_DATE: "2026-11-20T10:00:00Z" },
+  });
+
+before(async () => {
+  if (withGit.skip) return;
+  [checkout, temporary] = await Promise.all([openCheckout(), mkdtemp(join(tmpdir(), "postern-replayed-"))]);
+  await checkout.write(".gitignore", "node_modules\n.postern\nrecordings\ndist\nbuilt\nold\nempty\nbroken\n");
+  await checkout.rule("require-owner", owner("metadata.labels.owner must be set"), cases);
+  await checkout.rule("stamp-notes", stamp("one"), changes("one"));
+  await checkout.rule("read-limits", spin(""), cases);
+  await checkout.rule("spin-notes", spin(""), cases);
+  await checkout.rule("leave-notes", spin(""), cases);
+  await checkout.rule("warn-notes", spin('return "notes are out";'), cases);
+  // This version's build can't be told where to write.
+  const build = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
+  await checkout.write(
+    "infra/commands/build.ts",
+    build.replace("    to: {", "    into: {").replace("  await buildClient();", ""),
+  );
+  const names = ["require-owner", "stamp-notes", "read-limits", "spin-notes", "leave-notes", "warn-notes"];
+  const rules = names.map((name) => `  ${name}: {}\n`).join("");
+  await checkout.write("postern.yaml", `rules:\n${rules}clusters: { prod: {}, test: {} }\n`);
+  await git("init", "--quiet", "--initial-branch=main");
+  await git("add", ".");
+  await git("commit", "--quiet", "--message=one");
+  await git("tag", "one");
+  const { stdout: empty } = await git("commit-tree", "-m", "empty", "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
+  await git("branch", "empty", empty.trim());
+  await checkout.write("package-lock.json", "{}");
+  await git("add", "package-lock.json");
+  await git("commit", "--quiet", "--message=locked");
+  await git("tag", "locked");
+  await git("rm", "--quiet", "package-lock.json");
+  await rm(join(checkout.folder, "functions/require-owner/rule.ts"));
+  await git("add", "--force", "node_modules");
+  await git("commit", "--quiet", "--all", "--message=broken");
+  await git("worktree", "add", "--quiet", "old", "one");
+  await symlink(join(checkout.folder, "node_modules"), join(checkout.folder, "old/node_modules"));
+
+  await checkout.write("infra/commands/build.ts", build);
+  await checkout.rule("require-owner", owner("metadata.labels must name an owner"), cases);
+  await checkout.rule("stamp-notes", stamp("two"), changes("two"));
+  await checkout.rule(
+    "read-limits",
+    limits(
+      'if (note.metadata?.name === "l" && (await limit("max", "shop"))) return; if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";',
+    ),
+    cases,
+  );
+  await checkout.rule("spin-notes", spin(heedless), cases);
+  await rm(join(checkout.folder, "functions/leave-notes"), { recursive: true });
+  const warned = rules.replace("  leave-notes: {}\n", "").replace("warn-notes: {}", "warn-notes: { mode: warn }");
+  const group = "groups: { all-notes: [stamp-notes] }\n";
+  await checkout.write(
+    "postern.yaml",
+    `rules:\n${warned}clusters: { prod: {}, test: { rules: { spin-notes: { mode: off } } } }\n${group}`,
+  );
+});
+after(async () => {
+  await checkout?.remove();
+  if (temporary) await rm(temporary, { recursive: true, force: true });
+});
+
+const replay = async (...words: string[]): Promise<Said> => {
+  const said = await checkout.postern({ TMPDIR: temporary, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
+  assert.deepEqual(await readdir(temporary), [], "something is left behind");
+  return said;
+};
+const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+/** In this working tree. */
+const postern = (...words: string[]): Promise<Said> =>
+  new Promise((resolve) => {
+    const program = fileURLToPath(new URL("../../infra/command.ts", import.meta.url));
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporary };
+    execFile(process.execPath, [program, ...words], { env }, (error, stdout, stderr) =>
+      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+    );
+  });
+const recorded = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
+
+describe("a replay", withGit, () => {
+  it("finds nothing where a commit still answers as it was recorded", async () => {
+    const file = await recorded(
+      [
+        recording("require-owner", "a", refusal("metadata.labels.owner must be set")),
+        recording("require-owner", "b", { labels: { owner: "jane" } }),
+        stamped("c", "one"),
+        recording("warn-notes", "d", refusal("notes are out")),
+      ].join(""),
+    );
+    const { code, stdout, stderr } = await replay(file, "--with", "one");
+    assert.deepEqual([code, stderr, stdout], [0, "", "4 reviews: 4 alike\n"]);
+  });
+
+  it("lists what differs between another checkout and the working tree, rule by rule", async () => {
+    await recorded(
+      recording("require-owner", "a", refusal("anything")) +
+        recording("require-owner", "b", { labels: { owner: "jane" } }),
+      "recordings/all/prod/require-owner.yaml",
+    );
+    await recorded(stamped("c", "one"), "recordings/all/prod/stamp-notes.yaml");
+    const reads = [{ group: "", resource: "limitranges", namespace: "shop", name: "min" }];
+    await recorded(
+      recording("read-limits", "d") + recording("read-limits", "l", { needs: { reads } }),
+      "recordings/all/prod/read-limits.yaml",
+    );
+    await recorded(
+      recording("spin-notes", "e") +
+        recording("spin-notes", "endless") +
+        recording("spin-notes", "f", { cluster: "test" }) +
+        recording("spin-notes", "g", { cluster: "nowhere" }),
+      "recordings/all/prod/spin-notes.yaml",
+    );
+    await recorded(recording("leave-notes", "h"), "recordings/all/test/leave-notes.yaml");
+    await recorded(recording("warn-notes", "i", refusal("notes are out")), "recordings/all/test/warn-notes.yaml");
+    await recorded('- {"name": 1}\n', "recordings/all/test/worn.yaml");
+    const { code, stdout, stderr } = await replay("recordings/all", "--against", "old", "--seconds", "5");
+    assert.equal(stderr, "recordings/all/test/worn.yaml:1 is no case: name must be a text\n");
+    assert.equal(
+      stdout,
+      `leave-notes
+  is asked about CREATE ConfigMap shop/h recordings/all/test/leave-notes.yaml:1
+    - old: allowed
+    + working-tree doesn't have it, or has it off everywhere
+read-limits
+  is asked about CREATE ConfigMap shop/d recordings/all/prod/read-limits.yaml:1
+    could not be replayed by working-tree: no answer is recorded to {"user":{"username":"jane"},"verb":"get","resource":"pods"}; the case's needs must hold one
+  is asked about CREATE ConfigMap shop/l recordings/all/prod/read-limits.yaml:2
+    could not be replayed by working-tree: no answer is recorded to {"group":"","resource":"limitranges","namespace":"shop","name":"max"}; the case's needs must hold one
+require-owner
+  is asked about CREATE ConfigMap shop/a recordings/all/prod/require-owner.yaml:1
+    - old: denied: metadata.labels.owner must be set (403 Forbidden)
+    + working-tree: denied: metadata.labels must name an owner (403 Forbidden)
+spin-notes
+  is asked about CREATE ConfigMap shop/endless recordings/all/prod/spin-notes.yaml:2
+    could not be replayed by working-tree: it gave no answer within 5 s
+  is asked about CREATE ConfigMap shop/f recordings/all/prod/spin-notes.yaml:3
+    - old: allowed
+    + working-tree has it off in test
+stamp-notes
+  is asked about CREATE ConfigMap shop/c recordings/all/prod/stamp-notes.yaml:1
+    @@ -6,4 +6,4 @@ stamp-notes
+        labels: {}
+      data:
+        text: hello
+    -   stamp: one
+    +   stamp: two
+warn-notes
+  is asked about CREATE ConfigMap shop/i recordings/all/test/warn-notes.yaml:1
+    - old: denied: notes are out (403 Forbidden), in mode enforce
+    + working-tree: denied: notes are out (403 Forbidden), in mode warn
+11 reviews: 2 alike, 5 differ, 1 that neither is asked about, 3 could not be replayed; 1 could not be read
+`,
+    );
+    assert.equal(code, 1);
+    assert.ok(!(await readdir(join(checkout.folder, "old"))).includes("dist"), "the other checkout isn't as it was");
+  });
+
+  it("tells programs the same, and compares folders that were built", async () => {
+    const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
+    assert.deepEqual([built, why], [0, ""]);
+    const all = [
+      recording("require-owner", "a", refusal("metadata.labels.owner must be set")),
+      stamped("c", "two"),
+      recording("spin-notes", "curious"),
+      ...["d", "e", "f", "g"].map(() => recording("spin-notes", "ending")),
+    ];
+    const file = await recorded(all.join(""));
+    const { code, stdout } = await replay(file, "--with", "built", "-o", "json");
+    const { reviews, ...rest } = JSON.parse(stdout);
+    const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0 };
+    assert.deepEqual([code, rest], [1, { against: "recorded", with: "built", summary }]);
+    const [first, ...others] = reviews;
+    const { file: _, answers, ...about } = first;
+    assert.deepEqual(about, {
+      ...{ line: 1, name: "is asked about CREATE ConfigMap shop/a", rule: "require-owner", cluster: "prod" },
+      ...{ state: "differs", differs: ["message"], difference: [] },
+    });
+    const same = { verdict: "denied", code: 403, reason: "Forbidden", warnings: [], audit: {} };
+    assert.deepEqual(answers, [
+      { made: { ...same, message: "metadata.labels.owner must be set" } },
+      { made: { ...same, message: "metadata.labels must name an owner" }, mode: "enforce" },
+    ]);
+    const faults = others.map(({ answers }: { answers: { fault?: string }[] }) => answers[1]?.fault);
+    const ended = "its process ended with 7";
+    const done = "it is not asked any more, for 3 reviews ended its process";
+    assert.deepEqual(faults, [ended, ended, ended, done]);
+  });
+
+  it("takes the settings of then where it is told to, and cases that somebody wrote with their own", async () => {
+    const { admitted: _, ...one } = JSON.parse(recording("stamp-notes", "a", { mutates: true }).slice(2));
+    const file = await recorded(
+      `- ${JSON.stringify({ ...one, settings: { stamp: "then" }, becomes: { ...one.mutate, data: { text: "hello", stamp: "then" } } })}\n`,
+    );
+    const written = await checkout.write(
+      "recordings/cases.yaml",
+      `# As people write them.
+- name: stamps a note
+  mutate: &note { metadata: { name: a } }
+  settings: { stamp: own }
+  becomes: { metadata: { name: a }, data: { stamp: own } }
+- name: stamps another
+  mutate: *note
+  becomes: { metadata: { name: a }, data: { stamp: own } }
+`,
+    );
+    const { code, stdout } = await replay(
+      file,
+      written,
+      "--settings",
+      "recorded",
+      "--rules",
+      "stamp-notes",
+      "--with",
+      "built",
+    );
+    assert.equal(
+      stdout,
+      `stamp-notes
+  stamps another ${written}:6
+    @@ -1,4 +1,4 @@ stamp-notes
+      metadata:
+        name: a
+      data:
+    -   stamp: own
+    +   stamp: two
+3 reviews: 2 alike, 1 differs
+`,
+    );
+    assert.equal(code, 1);
+  });
+
+  it("says in a sentence what is wrong", async () => {
+    const { default: command } =
+      await checkout.load<typeof import("../../infra/commands/replay.ts")>("infra/commands/replay.ts");
+    const own = recording("spin-notes", "a");
+    const file = await recorded(own);
+    const wrong: [given: Record<string, string>, sentence: string][] = [
+      [{ words: "" }, "postern replay takes files or folders of recordings, or - for standard input"],
+      [{ words: "nowhere", with: "built" }, "nowhere is no file or folder"],
+      [{ seconds: "0" }, "--seconds takes a number from 1 to 900, not 0"],
+      [{ settings: "mine" }, '--settings takes recorded, not "mine"; a version\'s own are used otherwise'],
+      [{ rules: "A/B" }, '--rules takes names of rules, and "A/B" is none'],
+      [{ against: "one", with: "one" }, "--against and --with are both one; two versions are compared"],
+      [
+        { with: "built", config: "other.yaml" },
+        "--config is for the working tree, and that is neither of the two versions",
+      ],
+      [{ with: "r7" }, "r7 is a release of a stage; --stage must say of which"],
+      [{ with: "/" }, "/ is no version: the folder is neither a checkout of Postern nor what its build writes"],
+      [
+        { with: "--all" },
+        'there is no version "--all"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder',
+      ],
+      [{ with: "empty" }, `empty can't be built: it has no ${join("infra", "postern.js")}`],
+      [{ with: "main" }, "main can't be built: functions/require-owner has no rule.ts"],
+      [{ with: "locked" }, "the packages of locked can't be installed: nobody is there"],
+      [{ with: "built", rules: "warn-notes" }, `${file} has no reviews of warn-notes`],
+    ];
+    const npm = await checkout.write("bin/npm", "#!/bin/sh\necho nobody is there >&2\nexit 1\n");
+    await chmod(npm, 0o755);
+    Object.assign(process.env, { TMPDIR: temporary, PATH: `${dirname(npm)}:${process.env.PATH}` });
+    const refused = async (given: Record<string, string>, sentence: string) => {
+      const values: Record<string, string> = { against: "recorded", seconds: "10", most: "20", words: file, ...given };
+      if (values.with === "built") values.with = join(checkout.folder, "built");
+      const options: Options = {
+        text: (name) => values[name],
+        texts: (name) => [values[name] ?? []].flat(),
+        flag: () => false,
+        number: (name) => Number(values[name]),
+      };
+      const words = values.words ? [values.words] : [];
+      await assert.rejects(command.run({ options, words }), ({ message }) => {
+        assert.equal(message, sentence);
+        return true;
+      });
+    };
+    for (const [given, sentence] of wrong) await refused(given, sentence);
+    const { stdout: last } = await git("rev-parse", "HEAD");
+    const shallow = await checkout.write(".git/shallow", last);
+    await refused(
+      { with: "HEAD~9" },
+      'there is no version "HEAD~9"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder; this clone is shallow, and git fetch --unshallow brings other commits',
+    );
+    await rm(shallow);
+    assert.deepEqual(await readdir(temporary), []);
+  });
+
+  it("finds nothing in the cases of rules that ask, remember, run scripts or have variants", async () => {
+    const lines: string[] = [];
+    const names = ["limit-ranger", "event-rate-limit", "policy-validate", "pod-security", "node-restriction"];
+    for (const listed of (await readCatalogue()).filter(({ name }) => names.includes(name)))
+      for (const entry of await readCases(listed)) {
+        const [{ name, rule }, review, { needs = {}, variant, now = "2026-01-01" }] = [
+          listed,
+          reviewOf(listed, entry),
+          entry,
+        ];
+        const around = {
+          name,
+          mode: "enforce" as const,
+          settings: facetOf(rule, entry).settings,
+          variant,
+          now: new Date(now),
+        };
+        const decision = await decideCase(listed, entry, review);
+        const judged = { rule, phase: phaseOf(entry), request: review.request, circumstances: around, decision };
+        const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
+        lines.push(await lineOf({ ...judged, needs: rule.needs && needs }, origin));
+      }
+    const file = await recorded(lines.join(""));
+    const { stdout, code } = await postern("replay", file, "--settings", "recorded", "--rules", names.join(","));
+    assert.ok(lines.length > 100);
+    assert.deepEqual([stdout, code], [`${lines.length.toLocaleString("en-US")} reviews: ${lines.length} alike\n`, 0]);
+  });
+
+  it("leaves nothing behind when it is interrupted, not even a rule that never ends", async () => {
+    const words = [join(checkout.folder, "infra/command.ts"), "replay", "-", "--rules", "spin-notes"];
+    const child = spawn(process.execPath, words, {
+      cwd: checkout.folder,
+      env: { PATH: process.env.PATH, TMPDIR: temporary },
+      stdio: ["pipe", "ignore", "inherit"],
+    });
+    const ended = once(child, "exit");
+    // Standard input stays open: more may come.
+    child.stdin.write(recording("spin-notes", "endless"));
+    let pid = 0;
+    await until("it asks nobody", async () => {
+      const [file] = globSync(`${temporary}/*/endless`);
+      pid = file === undefined ? 0 : Number(await readFile(file, "utf8"));
+      return pid > 0;
+    });
+    child.kill("SIGINT");
+    assert.deepEqual(await ended, [130, null]);
+    assert.deepEqual(await readdir(temporary), []);
+    await until("a rule is still at it", () => !isAlive(pid));
+  });
+
+  it("leaves nothing behind and gives no all-clear where nobody listens any more", async () => {
+    const file = await recorded(recording("require-owner", "a", { labels: { owner: "jane" } }));
+    const child = spawn(process.execPath, [join(checkout.folder, "infra/command.ts"), "replay", file, "-o", "json"], {
+      cwd: checkout.folder,
+      env: { PATH: process.env.PATH, TMPDIR: temporary },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    child.stdout.destroy();
+    assert.deepEqual(await once(child, "close"), [3, null]);
+    assert.deepEqual(await readdir(temporary), []);
+  });
+});
+
+const hour = 3_600_000;
+
+describe("a replay of what is deployed", await needs("git", "moto", "runtime client"), () => {
+  let account: Account;
+  const stage = ["--stage", "test"];
+  const postern = (...words: string[]) => checkout.postern({ ...account.env, TMPDIR: temporary }, ...words);
+
+  before(async () => {
+    account = await openAccount();
+    Object.assign(process.env, account.env);
+  });
+  after(() => account?.stop());
+
+  /** What has been counted of the cluster: a deployment asks each endpoint itself. */
+  const reviews = async () => {
+    const dimensions = { Rule: "require-owner", Phase: "validate", Cluster: "prod", Mode: "enforce" };
+    const question = { namespace: "Postern" as const, metric: "Reviews", dimensions, stat: "Sum" as const };
+    const { sum } = await openMetrics().ask(
+      { sum: question },
+      new Date(Date.now() - hour),
+      new Date(Date.now() + hour),
+    );
+    return sum;
+  };
+
+  it("asks the functions' own versions, counts among nobody's reviews, and compares them with the working tree", async () => {
+    const config = "rules: { stamp-notes: {}, require-owner: {} }\nclusters: { prod: {} }\n";
+    await checkout.write("postern.yaml", `${config}groups: { all-notes: [stamp-notes] }\n`);
+    const file = await recorded(
+      [stamped("a", "two"), recording("require-owner", "b", refusal("anything")), recording("spin-notes", "c")].join(
+        "",
+      ),
+    );
+    const words = ["replay", file, ...stage, "--against", "live"];
+    const early = await postern(...words);
+    assert.deepEqual(
+      [early.code, early.stderr],
+      [2, "nothing was released in stage test yet; postern deploy does that\n"],
+    );
+    const ca = await checkout.write("ca.pem", account.ca);
+    const deployed = await postern("deploy", ...stage, "--ca", ca, "--write", join(checkout.folder, "entries"));
+    assert.equal(deployed.code, 0, deployed.stderr);
+    await checkout.rule("stamp-notes", stamp("three"), changes("three"));
+    const before = await reviews();
+    account.heard.length = 0;
+    const { code, stdout, stderr } = await postern(...words);
+    assert.equal(
+      stdout,
+      `stamp-notes
+  is asked about CREATE ConfigMap shop/a ${file}:1
+    @@ -6,4 +6,4 @@ stamp-notes
+        labels: {}
+      data:
+        text: hello
+    -   stamp: two
+    +   stamp: three
+3 reviews: 1 alike, 1 differs, 1 that neither is asked about
+`,
+    );
+    assert.deepEqual([code, stderr], [1, ""]);
+    const asked = account.heard
+      .filter(({ service }) => service === "lambda")
+      .map(({ action, name }) => `${action} ${name}`);
+    assert.deepEqual(asked.sort(), [
+      "lambda:GetAlias postern-test-all-notes",
+      "lambda:GetAlias postern-test-require-owner",
+      "lambda:InvokeFunction postern-test-all-notes",
+      "lambda:InvokeFunction postern-test-require-owner",
+    ]);
+    assert.deepEqual(await reviews(), before);
+    const unknown = await postern("replay", file, ...stage, "--against", "r2");
+    assert.deepEqual([unknown.code, unknown.stderr], [2, "there is no release r2; there are r1\n"]);
+  });
+});

@@ -1,0 +1,635 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { parse, type ScalarTag } from "yaml";
+import type { Template } from "../../infra/aws/stack.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { requireBinaries } from "../cluster/binaries.ts";
+import { bootCluster, type Cluster } from "../cluster/cluster.ts";
+import { needs } from "../parts.ts";
+import { type Account, openAccount } from "./account.ts";
+import type { Heard } from "./exchange.ts";
+import { nothing, resolve, type Scope } from "./template.ts";
+import { lint } from "./tools.ts";
+
+// The roles of infra/aws/iam/pipeline.yml: each verb gets by with what its role may do, and what it may do is used.
+// Statements are judged by Effect, Action, Resource and, of conditions, StringEquals, of whose keys a call has those that
+// `Call` says; every other kind of condition or statement is refused when the file is read.
+const file = fileURLToPath(new URL("../../infra/aws/iam/pipeline.yml", import.meta.url));
+const [region, owner, stage] = ["eu-west-1", "123456789012", "test"];
+
+interface Statement {
+  Effect: "Allow" | "Deny";
+  Action: string | string[];
+  Resource: string | string[];
+  Condition?: { StringEquals: Record<string, string> };
+}
+/** A statement and where it stands. */
+interface Placed extends Statement {
+  policy: string;
+  actions: string[];
+}
+/** Something that is asked of AWS, as IAM sees it. */
+interface Call {
+  action: string;
+  resource: string;
+  context?: Record<string, string>;
+}
+type Json = Record<string, unknown>;
+
+/** YAML's short forms of CloudFormation's functions, as JSON would have them. */
+const tags = ["Ref", "Condition", "Sub", "GetAtt", "If", "Equals", "Not", "And", "Or", "Join"].flatMap((name) => {
+  const key = name === "Ref" || name === "Condition" ? name : `Fn::${name}`;
+  const scalar: ScalarTag = { tag: `!${name}`, resolve: (text) => ({ [key]: text }) };
+  return [
+    scalar,
+    {
+      tag: `!${name}`,
+      collection: "seq" as const,
+      resolve: (list: { toJSON(): unknown }) => ({ [key]: list.toJSON() }),
+    },
+  ];
+});
+
+/** The template as CloudFormation would make it with these parameters: conditions decided, references resolved. */
+const readAccess = async (given: Record<string, string | string[]> = {}) => {
+  const template: Json = parse(await readFile(file, "utf8"), { customTags: (known) => [...known, ...tags] });
+  const [parameters, conditions] = [Object(template.Parameters), Object(template.Conditions)];
+  const pseudo: Json = {
+    "AWS::Region": region,
+    "AWS::AccountId": owner,
+    "AWS::Partition": "aws",
+    "AWS::NoValue": nothing,
+  };
+  const arnOf = (id: string) => `arn:aws:iam::${owner}:stack/${id}`;
+  const scope: Scope = {
+    ref: (id) => {
+      if (id in pseudo) return pseudo[id];
+      if (!(id in parameters)) return arnOf(id);
+      const value = given[id] ?? parameters[id].Default;
+      return parameters[id].Type === "CommaDelimitedList" ? [value].flat() : value;
+    },
+    attribute: (id) => arnOf(id),
+  };
+  const holds = (condition: unknown): boolean => {
+    const [[name, argument] = ["", undefined]] = Object.entries(Object(condition));
+    const all = [argument].flat();
+    if (name === "Condition") return holds(conditions[String(argument)]);
+    if (name === "Fn::Not") return !holds(all[0]);
+    if (name === "Fn::And") return all.every(holds);
+    if (name === "Fn::Or") return all.some(holds);
+    assert.equal(name, "Fn::Equals");
+    const [one, other] = all.map((value) => resolve(value, scope));
+    return one === other;
+  };
+  const decided = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(decided);
+    if (value === null || typeof value !== "object") return value;
+    const choice = Object(value)["Fn::If"];
+    if (choice !== undefined) return decided(choice[holds(conditions[choice[0]]) ? 1 : 2]);
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, decided(one)]));
+  };
+  const resources: [string, { Type: string; Properties: Json }][] = Object.entries<Json>(Object(template.Resources))
+    .filter(([, { Condition }]) => Condition === undefined || holds(conditions[String(Condition)]))
+    .map(([id, { Type, Properties }]) => [
+      id,
+      { Type: String(Type), Properties: Object(resolve(decided(Properties), scope)) },
+    ]);
+  const known = new Map(resources);
+  const policy = (id: string): Placed[] => {
+    const { Statement } = Object(known.get(id)?.Properties.PolicyDocument);
+    return Statement.map((statement: Statement) => ({ ...statement, policy: id, actions: [statement.Action].flat() }));
+  };
+  return {
+    resources: known,
+    policy,
+    /** All that a role may do. */
+    role: (id: string): Placed[] =>
+      [known.get(id)?.Properties.ManagedPolicyArns].flat().flatMap((arn) => policy(String(arn).replace(/^.*\//, ""))),
+    /** Which subjects of tokens, or services and accounts, may take a role. */
+    trust: (id: string): Json[] => Object(known.get(id)?.Properties.AssumeRolePolicyDocument).Statement,
+  };
+};
+
+/** As IAM compares: `*` is anything and `?` one character, within one of an ARN's first five parts, anywhere in the last. */
+const fits = (pattern: string, arn: string): boolean => {
+  if (pattern === "*") return true;
+  const like = (one: string, other: string) =>
+    new RegExp(
+      `^${one
+        .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+        .replace(/\*/g, ".*")
+        .replace(/\?/g, ".")}$`,
+    ).test(other);
+  const parts = (text: string) => {
+    const all = text.split(":");
+    return [...all.slice(0, 5), all.slice(5).join(":")];
+  };
+  const [wanted, found] = [parts(pattern), parts(arn)];
+  return wanted.every((part, index) => like(part, found[index] ?? ""));
+};
+
+/** The statement that allows a call; none where none does, or one denies it. */
+const allowing = (statements: Placed[], { action, resource, context = {} }: Call): Placed | undefined => {
+  const about = statements.filter(
+    ({ actions, Resource, Condition }) =>
+      actions.some((one) => one.toLowerCase() === action.toLowerCase()) &&
+      [Resource].flat().some((one) => fits(one, resource)) &&
+      Object.entries(Condition?.StringEquals ?? {}).every(([key, value]) => context[key] === value),
+  );
+  return about.some(({ Effect }) => Effect === "Deny") ? undefined : about[0];
+};
+
+const byCloudFormation = { "aws:CalledViaFirst": "cloudformation.amazonaws.com" };
+const of = (service: string, resource: string) => `arn:aws:${service}:${region}:${owner}:${resource}`;
+
+/** What the stand-in heard, as the calls that IAM would judge: all of them must be allowed. */
+const callsOf = ({ service, action, name, caller }: Heard): Call[] => {
+  const context = caller === "cloudformation" ? byCloudFormation : {};
+  const about = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
+  // Everybody may ask who he is.
+  if (action === "sts:GetCallerIdentity") return [];
+  if (service === "s3")
+    return about(`arn:aws:s3:::${action === "s3:DeleteObject" && !name.includes("/") ? `${name}/any` : name}`);
+  if (service === "ssm") return about(of("ssm", `parameter${name}`));
+  if (service === "eks") return about(of("eks", `cluster/${name}`));
+  // Not all calls are about something.
+  if (name === "") return about("*");
+  if (service === "cloudformation") return about(of("cloudformation", `stack/${name}/5f1b`));
+  if (service === "lambda") {
+    const arn = of("lambda", `function:${name}`);
+    // Postern deletes versions alone.
+    if (action === "lambda:DeleteFunction" && caller !== "cloudformation") return about(`${arn}:1`);
+    // Of a version or an alias, the right for that is asked instead.
+    return about(arn, `${arn}:1`);
+  }
+  throw new Error(`${service} ${action} ${name} has no ARN here`);
+};
+
+/** What roles may do that no step here makes use of, and why. */
+const unused: Record<string, string> = {
+  "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
+  "DeployPolicy s3:GetObject": "CloudFormation's stand-in reads the template and the code without asking",
+  "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
+};
+
+const [lambdas, tagged] = [
+  ["GetFunction", "ListTags", "TagResource", "UntagResource"],
+  ["ListTagsForResource", "TagResource", "UntagResource"],
+];
+const gateway = ["GET", "POST", "PATCH", "PUT", "DELETE"];
+
+/**
+ * What CloudFormation calls to make, read, change and remove each type, as the types' schemas and services' manuals have
+ * it, for the properties that our templates set; and what it calls that about.
+ */
+const made: Record<string, { on: string[]; actions: Record<string, string[]> }> = {
+  "AWS::IAM::Role": {
+    on: [`arn:aws:iam::${owner}:role/postern-test-AlwaysDashpullDashimagesRole-1A2B`],
+    actions: {
+      iam: [
+        ...["CreateRole", "PutRolePolicy", "PutRolePermissionsBoundary", "GetRole", "GetRolePolicy"],
+        ...["ListRolePolicies", "ListAttachedRolePolicies", "UpdateAssumeRolePolicy", "UpdateRole"],
+        ...["DeleteRolePolicy", "DeleteRole", "TagRole", "UntagRole"],
+      ],
+    },
+  },
+  "AWS::Lambda::Function": {
+    on: [of("lambda", "function:postern-test-some")],
+    actions: {
+      lambda: [
+        ...lambdas,
+        ...["CreateFunction", "UpdateFunctionCode", "UpdateFunctionConfiguration", "DeleteFunction"],
+        ...["GetFunctionCodeSigningConfig", "GetFunctionRecursionConfig", "GetRuntimeManagementConfig"],
+      ],
+    },
+  },
+  "AWS::Lambda::Version": {
+    on: [of("lambda", "function:postern-test-some"), of("lambda", "function:postern-test-some:1")],
+    actions: {
+      lambda: [
+        ...["PublishVersion", "GetFunctionConfiguration", "GetProvisionedConcurrencyConfig"],
+        ...["ListVersionsByFunction", "DeleteFunction"],
+      ],
+    },
+  },
+  "AWS::Lambda::Alias": {
+    on: [of("lambda", "function:postern-test-some"), of("lambda", "function:postern-test-some:live")],
+    actions: {
+      lambda: ["CreateAlias", "GetAlias", "GetProvisionedConcurrencyConfig", "UpdateAlias", "DeleteAlias"],
+    },
+  },
+  "AWS::Lambda::Permission": {
+    on: [of("lambda", "function:postern-test-some:live")],
+    actions: { lambda: ["AddPermission", "GetPolicy", "RemovePermission"] },
+  },
+  "AWS::Lambda::Url": {
+    on: [of("lambda", "function:postern-test-some"), of("lambda", "function:postern-test-some:live")],
+    actions: {
+      lambda: [
+        ...["CreateFunctionUrlConfig", "GetFunctionUrlConfig", "UpdateFunctionUrlConfig"],
+        "DeleteFunctionUrlConfig",
+      ],
+    },
+  },
+  "AWS::Logs::LogGroup": {
+    on: [of("logs", "log-group:/aws/lambda/postern-test-some"), of("logs", "log-group:/aws/http-api/postern-test:*")],
+    actions: {
+      logs: [
+        ...["CreateLogGroup", "PutRetentionPolicy", "DeleteLogGroup", ...tagged],
+        ...["DescribeIndexPolicies", "GetDataProtectionPolicy"],
+      ],
+    },
+  },
+  "AWS::ApiGatewayV2::Api": {
+    on: [`arn:aws:apigateway:${region}::/apis`, `arn:aws:apigateway:${region}::/apis/a1b2`],
+    actions: { apigateway: gateway },
+  },
+  "AWS::ApiGatewayV2::Stage": {
+    on: [`arn:aws:apigateway:${region}::/apis/a1b2/stages/$default`, `arn:aws:apigateway:${region}::/tags/a1b2`],
+    actions: { apigateway: gateway },
+  },
+  "AWS::ApiGatewayV2::Integration": {
+    on: [`arn:aws:apigateway:${region}::/apis/a1b2/integrations/c3d4`],
+    actions: { apigateway: gateway },
+  },
+  "AWS::ApiGatewayV2::Route": {
+    on: [`arn:aws:apigateway:${region}::/apis/a1b2/routes/e5f6`],
+    actions: { apigateway: gateway },
+  },
+  "AWS::CloudWatch::Alarm": {
+    on: [of("cloudwatch", "alarm:postern-test-ErrorsAlarm-1A2B")],
+    actions: { cloudwatch: ["PutMetricAlarm", "DeleteAlarms", ...tagged] },
+  },
+  "AWS::S3::Bucket": {
+    on: ["arn:aws:s3:::postern-test-serverlessdeploymentbucket-1a2b"],
+    actions: {
+      s3: [
+        ...["CreateBucket", "DeleteBucket", "GetEncryptionConfiguration", "PutEncryptionConfiguration"],
+        ...["GetBucketTagging", "PutBucketTagging", ...tagged],
+      ],
+    },
+  },
+  "AWS::S3::BucketPolicy": {
+    on: ["arn:aws:s3:::postern-test-serverlessdeploymentbuck-1a2b3c4d5e6f"],
+    actions: { s3: ["GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"] },
+  },
+};
+
+/** The same, of calls that take no resource. */
+const anywhere: Record<string, string[]> = {
+  "AWS::Logs::LogGroup": ["logs:DescribeLogGroups"],
+  "AWS::ApiGatewayV2::Stage": [
+    ...["CreateLogDelivery", "GetLogDelivery", "UpdateLogDelivery", "DeleteLogDelivery", "ListLogDeliveries"],
+    ...["DescribeResourcePolicies", "PutResourcePolicy"],
+  ].map((action) => `logs:${action}`),
+  "AWS::CloudWatch::Alarm": ["cloudwatch:DescribeAlarms"],
+};
+/** Those that neither postern nor osls nor a function can narrow either. */
+const resourceless = new Set([
+  ...["lambda:ListFunctions", "cloudwatch:GetMetricData", "cloudformation:ValidateTemplate", "ec2:DescribeVolumes"],
+  ...Object.values(anywhere).flat(),
+]);
+
+const cfnLint = await needs("cfn-lint");
+
+describe("the roles for one stage", () => {
+  const policies = ["PlanPolicy", "DeployPolicy", "StackPolicy", "EmergencyPolicy", "FunctionsBoundary"];
+  const github = { Stage: stage, GitHubRepository: "acme/postern" };
+  const boundary = `arn:aws:iam::${owner}:stack/FunctionsBoundary`;
+
+  it("is a template that cfn-lint finds nothing wrong with", cfnLint, () => lint(file));
+
+  it("says every action in full, and takes every resource only where AWS knows no narrower one", async () => {
+    const { policy } = await readAccess({ ...github, CodeBuildProjects: "postern-", CodeBuildArtefacts: "source" });
+    for (const { actions, Resource, Effect, Condition, policy: name, ...rest } of [
+      ...policies,
+      "CodeBuildPolicy",
+    ].flatMap(policy)) {
+      assert.deepEqual(Object.keys(rest), ["Action"], name);
+      assert.deepEqual(Object.keys(Condition ?? { StringEquals: {} }), ["StringEquals"], name);
+      for (const action of actions) {
+        assert.match(action, /^[a-z0-9]+:[A-Za-z]+$/);
+        assert.ok(Resource !== "*" || resourceless.has(action), `${name}: ${action} on *`);
+      }
+      assert.ok(Effect === "Allow" || name === "FunctionsBoundary");
+    }
+  });
+
+  it("fits into what IAM takes as one policy", async () => {
+    const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" });
+    for (const name of policies) {
+      const Statement = policy(name).map(({ policy: _, actions: __, ...statement }) => statement);
+      const { length } = JSON.stringify({ Version: "2012-10-17", Statement });
+      assert.ok(length <= 6144, `${name} has ${length} characters`);
+    }
+  });
+
+  it("trusts pull requests to plan and the branch to deploy, or the environment, and nobody else of GitHub", async () => {
+    const subjects = async (more: Record<string, string>) => {
+      const { trust } = await readAccess({ ...github, ...more });
+      return Object.fromEntries(
+        ["PlanRole", "DeployRole", "EmergencyRole"].map((role) => {
+          const federated = trust(role).filter(({ Action }) => Action === "sts:AssumeRoleWithWebIdentity");
+          return [role, federated.map(({ Condition }) => Object(Object(Condition).StringEquals))];
+        }),
+      );
+    };
+    const saying = (sub: string) => [
+      {
+        "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+        "token.actions.githubusercontent.com:sub": `repo:acme/postern:${sub}`,
+      },
+    ];
+    const [plan, main, prod] = ["pull_request", "ref:refs/heads/main", "environment:prod"].map(saying);
+    assert.deepEqual(await subjects({}), { PlanRole: plan, DeployRole: main, EmergencyRole: main });
+    const environment = await subjects({ GitHubEnvironment: "prod" });
+    assert.deepEqual(environment, { PlanRole: plan, DeployRole: prod, EmergencyRole: prod });
+  });
+
+  it("trusts builds of the named projects of this account alone", async () => {
+    const { trust, role } = await readAccess({ Stage: stage, CodeBuildProjects: "postern-test-" });
+    for (const name of ["PlanRole", "DeployRole"]) {
+      const [only, ...others] = trust(name);
+      assert.deepEqual(others, []);
+      assert.deepEqual(only?.Principal, { Service: "codebuild.amazonaws.com" });
+      assert.deepEqual(only?.Condition, {
+        StringEquals: { "aws:SourceAccount": owner },
+        ArnLike: { "aws:SourceArn": of("codebuild", "project/postern-test-*") },
+      });
+      const log = { action: "logs:PutLogEvents", resource: of("logs", "log-group:/aws/codebuild/postern-test-plan:*") };
+      assert.ok(allowing(role(name), log));
+    }
+  });
+
+  it("leaves the roles for pipelines out where there is none", async () => {
+    const { resources, trust } = await readAccess({ Stage: stage });
+    assert.deepEqual(
+      ["PlanRole", "DeployRole", "EmergencyRole", "GitHub", "GitLab"].filter((id) => resources.has(id)),
+      ["EmergencyRole"],
+    );
+    assert.deepEqual(
+      trust("EmergencyRole").map(({ Principal }) => Principal),
+      [{ AWS: `arn:aws:iam::${owner}:root` }],
+    );
+  });
+
+  it("can't be used to change what it is, to reach another stage, or to make a role without the cap", async () => {
+    const { role, resources } = await readAccess(github);
+    const deploy = role("DeployRole");
+    const via = { ...byCloudFormation, "iam:PermissionsBoundary": boundary };
+    const iam = (name: string) => `arn:aws:iam::${owner}:role/${name}`;
+    const own = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) => String(resources.get(id)?.Properties.RoleName));
+    const function_ = iam("postern-test-SomeRole-1A2B");
+    const refused: Call[] = [
+      ...own.flatMap((name) =>
+        ["iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:PassRole", "iam:DeleteRole"].map((action) => {
+          return { action, resource: iam(name), context: { ...via, "iam:PassedToService": "lambda.amazonaws.com" } };
+        }),
+      ),
+      { action: "iam:CreateRole", resource: function_, context: byCloudFormation },
+      { action: "iam:CreateRole", resource: function_, context: { "iam:PermissionsBoundary": boundary } },
+      { action: "iam:PutRolePolicy", resource: function_, context: byCloudFormation },
+      { action: "iam:DeleteRolePermissionsBoundary", resource: function_, context: via },
+      { action: "iam:AttachRolePolicy", resource: function_, context: via },
+      {
+        action: "iam:CreatePolicyVersion",
+        resource: `arn:aws:iam::${owner}:policy/PosternFunctions-test`,
+        context: via,
+      },
+      { action: "iam:PassRole", resource: function_, context: { "iam:PassedToService": "ec2.amazonaws.com" } },
+      { action: "lambda:UpdateAlias", resource: of("lambda", "function:postern-prod-some") },
+      { action: "lambda:DeleteFunction", resource: of("lambda", "function:postern-test-some") },
+      { action: "lambda:AddPermission", resource: of("lambda", "function:postern-test-some:live") },
+      { action: "ssm:GetParameter", resource: of("ssm", "parameter/postern/prod/keys") },
+      {
+        action: "s3:GetObject",
+        resource: "arn:aws:s3:::postern-prod-serverlessdeploymentbucket-1a2b/releases/000001.json",
+      },
+      { action: "cloudformation:DeleteStack", resource: of("cloudformation", "stack/postern-prod/1a2b") },
+    ];
+    for (const call of refused) assert.equal(allowing(deploy, call), undefined, JSON.stringify(call));
+    const capped = { action: "iam:CreateRole", resource: function_, context: via };
+    assert.ok(allowing(deploy, capped));
+  });
+
+  it("gives those who plan and those on call nothing that makes, or deletes", async () => {
+    const { role } = await readAccess(github);
+    const verbs = (id: string) => role(id).flatMap(({ actions }) => actions.map((one) => one.replace(/^.*:/, "")));
+    for (const verb of verbs("PlanRole")) assert.match(verb, /^(Get|List|Describe)/);
+    for (const verb of verbs("EmergencyRole"))
+      assert.match(verb, /^(Get|List|Describe|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/);
+  });
+
+  it("caps functions at what the rules of the catalogue need, and the tokens that were named", async () => {
+    const secret = `arn:aws:secretsmanager:us-east-1:${owner}:secret:shop-AbCdEf`;
+    const parameter = of("ssm", "parameter/shop/token");
+    const reviews = "arn:aws:s3:::reviews/prod/*";
+    const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, of("ssm", "parameter/postern/*")] };
+    const named = { ...github, ...tokens, RecordedReviews: [reviews] };
+    const { policy } = await readAccess(named);
+    const cap = policy("FunctionsBoundary");
+    const wanted = (await readCatalogue()).flatMap(({ rule }) =>
+      Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
+    );
+    const log = of("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
+    const allowed: Call[] = [
+      ...wanted.map((action) => ({ action, resource: "*" })),
+      { action: "logs:CreateLogStream", resource: log },
+      { action: "logs:PutLogEvents", resource: log },
+      { action: "secretsmanager:GetSecretValue", resource: secret },
+      { action: "ssm:GetParameter", resource: parameter },
+      { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/prod/eu/pod-security/2026-01-01/a.yaml" },
+    ];
+    for (const call of allowed) assert.ok(allowing(cap, call), JSON.stringify(call));
+    assert.deepEqual(
+      [...new Set(cap.filter(({ Effect }) => Effect === "Allow").flatMap(({ actions }) => actions))].sort(),
+      [...new Set(allowed.map(({ action }) => action))].sort(),
+    );
+    const refused: Call[] = [
+      { action: "ssm:GetParameter", resource: of("ssm", "parameter/postern/test/keys") },
+      { action: "secretsmanager:GetSecretValue", resource: of("secretsmanager", "secret:other-AbCdEf") },
+      { action: "logs:PutLogEvents", resource: of("logs", "log-group:/aws/lambda/other:log-stream:1") },
+      { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/other/a.yaml" },
+    ];
+    for (const call of refused) assert.equal(allowing(cap, call), undefined, JSON.stringify(call));
+  });
+});
+
+describe("a stage in the hands of its roles", await needs("moto", "runtime client", "API server"), () => {
+  let account: Account;
+  let cluster: Cluster;
+  let checkout: Checkout;
+  let way: string[];
+  let template: Template;
+  let access: Awaited<ReturnType<typeof readAccess>>;
+  let current: string;
+  /** What was made use of, by statement. */
+  const used = new Set<string>();
+
+  const rules = (mode: string) => `rules:\n  always-pull-images: { mode: ${mode} }\n  deny-service-external-ips:\n`;
+  const config = (mode: string, keyVersion: string) =>
+    `${rules(mode)}clusters:\n  local: { keyVersion: ${keyVersion} }\n`;
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    const catalogue = ["always-pull-images", "deny-service-external-ips", "namespace-exists"];
+    [account, cluster, checkout, access] = await Promise.all([
+      openAccount({ region }),
+      bootCluster(binaries),
+      openCheckout(catalogue),
+      readAccess({
+        ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [of("eks", "cluster/shop")] },
+      }),
+    ]);
+    await checkout.write("postern.yaml", config("enforce", "[1, 2]"));
+    // This one reads its cluster, and only EKS says where that is.
+    const connect = `clusters:\n  local: { connect: { eks: shop, region: ${region} } }\n`;
+    await checkout.write("eks.yaml", `${rules("enforce")}  namespace-exists:\n${connect}`);
+    account.clusters.set("shop", { server: cluster.server, ca: String(cluster.ca) });
+    const kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ local: cluster }));
+    const ca = await checkout.write("ca.pem", account.ca);
+    way = ["--kubeconfig", kubeconfig, "--ca", ca];
+    account.allow = (heard) =>
+      callsOf(heard).every((call) => {
+        const statement = allowing(access.role(current), call);
+        if (statement && heard.caller !== "cloudformation") used.add(`${statement.policy} ${call.action}`);
+        return statement !== undefined;
+      });
+  });
+  after(async () => {
+    await Promise.all([account?.stop(), cluster?.stop()]);
+    await checkout?.remove();
+  });
+
+  /** At the command line, with the rights of this role alone. */
+  const as = async (role: string, ...words: string[]) => {
+    current = role;
+    const said = await checkout.postern(account.as(role).env, ...words, "--stage", stage);
+    return { code: said.code, text: `${said.stdout}${said.stderr}`, stderr: said.stderr };
+  };
+  const succeeds = async (role: string, ...words: string[]) => {
+    const { code, text } = await as(role, ...words);
+    assert.equal(code, 0, text);
+    return text;
+  };
+  const refused = async (role: string, action: string, ...words: string[]) => {
+    const { code, stderr } = await as(role, ...words);
+    assert.equal(code, 3, stderr);
+    assert.match(stderr, new RegExp(`^AWS: .*not authorized to perform: ${action}[^\\n]*\\n$`));
+  };
+
+  it("lets the plan be made before there is anything, by the role for plans", async () => {
+    assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...way), /is new/);
+  });
+
+  it("refuses to deploy with the role for plans, in a sentence", async () => {
+    await refused("PlanRole", "ssm:PutParameter", "deploy", ...way);
+  });
+
+  it("deploys with the role for that", async () => {
+    assert.match(await succeeds("DeployRole", "deploy", ...way), /release r1 is live/);
+    template = JSON.parse(account.cloudformation.stack("postern-test")?.has?.text ?? "");
+  });
+
+  it("makes a plan of what is there, and tells how it does, by the role for plans", async () => {
+    assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...way), /stays as it is/);
+    assert.match(await succeeds("PlanRole", "status", ...way.slice(0, 2)), /all answer/);
+    // That somebody else's token isn't taken there is another matter.
+    assert.match(
+      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...way),
+      /namespace-exists: new/,
+    );
+  });
+
+  it("deploys what has changed in a rule's settings and in its function's environment", async () => {
+    await checkout.write("postern.yaml", config("warn", "2"));
+    const text = await succeeds("DeployRole", "deploy", ...way);
+    assert.match(text, /stack\n {2}stays as it is/);
+    assert.match(text, /release r2 is live/);
+  });
+
+  it("deploys what has changed in the stack", async () => {
+    const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
+    await checkout.write("serverless.yml", yaml.replace("logRetentionInDays: 14", "logRetentionInDays: 30"));
+    assert.match(await succeeds("DeployRole", "deploy", ...way), /resources changed/);
+  });
+
+  it("takes a rule back, disarms it and arms it again with the role for emergencies", async () => {
+    const rule = "always-pull-images";
+    assert.match(await succeeds("EmergencyRole", "status", ...way.slice(0, 2)), /all answer/);
+    // It may look up where the cluster is; whether that lets it in is another matter, and said.
+    const { code, text } = await as("EmergencyRole", "status", "--config", "eks.yaml");
+    assert.equal(code, 3, text);
+    assert.match(text, /all answer, .*its API server doesn't know us/s);
+    assert.match(await succeeds("EmergencyRole", "rollback", rule), /is at version/);
+    assert.match(await succeeds("EmergencyRole", "disarm", rule, "--for", "5m"), /lets everything by/);
+    assert.match(await succeeds("EmergencyRole", "arm", rule), /decides again/);
+  });
+
+  it("refuses to deploy with the role for emergencies, in a sentence", async () => {
+    await refused("EmergencyRole", "ssm:PutParameter", "deploy", ...way);
+  });
+
+  it("takes everything back, and then everything away, with the role that deploys", async () => {
+    assert.match(
+      await succeeds("DeployRole", "rollback", "--all", "--to", "r1", ...way.slice(0, 2)),
+      /as in release r1/,
+    );
+    assert.match(await succeeds("DeployRole", "destroy", "--yes", ...way.slice(0, 2)), /stage test is gone/);
+  });
+
+  it("has used all that its roles may do, but for what CloudFormation does itself and what is listed here", () => {
+    const all = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
+      access.policy(id).flatMap(({ policy, actions }) => actions.map((action) => `${policy} ${action}`)),
+    );
+    assert.deepEqual([...new Set(all)].filter((one) => !used.has(one)).sort(), Object.keys(unused).sort());
+  });
+
+  it("may have CloudFormation make, change and remove each type of its templates, and nothing else", async () => {
+    const url: Template = JSON.parse(await readFile(join(checkout.folder, "dist/url.json"), "utf8"));
+    const types = [template, url].flatMap(({ Resources }) => Object.values(Resources).map(({ Type }) => Type));
+    assert.deepEqual([...new Set(types)].sort(), Object.keys(made).sort());
+    const [deploy, own] = [access.role("DeployRole"), access.policy("DeployPolicy")];
+    const context = { ...byCloudFormation, "iam:PermissionsBoundary": `arn:aws:iam::${owner}:stack/FunctionsBoundary` };
+    const asked = new Set<string>(["iam:PassRole"]);
+    const may = (type: string, action: string, resource: string) => {
+      asked.add(action);
+      assert.ok(allowing(deploy, { action, resource, context }), `${type}: ${action} on ${resource}`);
+      const direct = allowing(deploy, { action, resource });
+      assert.ok(
+        !direct || own.some(({ actions }) => actions.includes(action)) || direct.policy === "PlanPolicy",
+        action,
+      );
+    };
+    for (const [type, { on, actions }] of Object.entries(made))
+      for (const [service, names] of Object.entries(actions))
+        for (const name of names) for (const resource of on) may(type, `${service}:${name}`, resource);
+    for (const [type, actions] of Object.entries(anywhere)) for (const action of actions) may(type, action, "*");
+    const passed = { action: "iam:PassRole", context: { "iam:PassedToService": "lambda.amazonaws.com" } };
+    for (const resource of made["AWS::IAM::Role"]?.on ?? []) assert.ok(allowing(deploy, { ...passed, resource }));
+    const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
+    assert.deepEqual(
+      [...new Set(given)].filter((action) => !asked.has(action)),
+      [],
+    );
+  });
+
+  it("puts the cap on every function's role, where the stage names one", async () => {
+    const cap = `arn:aws:iam::${owner}:policy/PosternFunctions-test`;
+    const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
+    await checkout.write("serverless.yml", yaml.replace(/^params:\n/m, `params:\n  test: { boundary: "${cap}" }\n`));
+    process.env.AWS_REGION = region;
+    const { packageStack } = await checkout.load<typeof import("../../infra/aws/stack.ts")>("infra/aws/stack.ts");
+    const caps = async () =>
+      Object.values((await packageStack(stage)).Resources)
+        .filter(({ Type }) => Type === "AWS::IAM::Role")
+        .map(({ Properties }) => Properties?.PermissionsBoundary);
+    assert.deepEqual(await caps(), [cap, cap]);
+    await checkout.write("serverless.yml", yaml);
+    assert.deepEqual(await caps(), [{ Ref: "AWS::NoValue" }, { Ref: "AWS::NoValue" }]);
+  });
+});

@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync, sign } from "node:crypto";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { claim } from "#lib/key.ts";
+import { bundle } from "../../infra/bundle.ts";
+import { type Case, decisionIn, differences, eventOf, phaseOf, readCases, reviewOf } from "../../infra/cases.ts";
+import { writeDeployment } from "../../infra/endpoints.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { needs } from "../parts.ts";
+import { type Running, start } from "../runtime/runtime-api.ts";
+import { runtimeClient } from "./tools.ts";
+
+// Every rule, bundled, under the client that Lambda itself runs. POSTERN_RULES narrows it to some.
+const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
+const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
+
+const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+const keys = String(publicKey.export({ format: "jwk" }).x);
+const segment = `local.${sign(null, Buffer.from(claim("local", 1)), privateKey).toString("base64url")}`;
+
+describe("under Lambda's runtime", await needs("runtime client"), () => {
+  let folder: string;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-runtime-"));
+    // The budget is the build's concern.
+    const bundles = catalogue.map((listed) =>
+      bundle(listed, shareOf(listed), join(folder, "dist"), Number.POSITIVE_INFINITY),
+    );
+    await writeDeployment(await Promise.all(bundles), keys, join(folder, "dist"));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  for (const listed of catalogue) {
+    describe(listed.name, () => {
+      let running: Running;
+      let cases: Case[];
+      before(async () => {
+        running = await start(join(runtimeClient, "index.mjs"), await environment(folder, listed.name));
+        cases = await readCases(listed);
+      });
+      after(() => running?.stop());
+
+      it("does what its cases say", async () => {
+        for (const entry of cases) {
+          const answer = await running.invoke(eventOf(listed, entry));
+          assert.deepEqual(differences(entry, decisionOf(answer, listed, entry)), [], entry.name);
+        }
+      });
+
+      it("does the same over HTTP, for who has the key", async () => {
+        // What a case sets up can't be sent over HTTP, and there is no cluster to read from.
+        const plain = cases.find(
+          ({ settings, needs, variant, now }) => (settings ?? needs ?? variant ?? now) === undefined,
+        );
+        if (plain === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
+        const { statusCode, body } = response(await running.invoke(request(listed, plain)));
+        assert.equal(statusCode, 200, body);
+        assert.deepEqual(differences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
+      });
+
+      it("is not there for who has a wrong key", async () => {
+        const [entry] = cases;
+        assert.ok(entry);
+        const wrong = `local.${"A".repeat(86)}`;
+        const { statusCode, body } = response(await running.invoke(request(listed, entry, { segment: wrong })));
+        assert.equal(statusCode, 404);
+        assert.equal(JSON.parse(body).reason, "NotFound");
+      });
+
+      it("answers a body that is no base64 with 400", async () => {
+        const [entry] = cases;
+        assert.ok(entry);
+        const { statusCode, body } = response(
+          await running.invoke(request(listed, entry, { body: "%%%", isBase64Encoded: true })),
+        );
+        assert.equal(statusCode, 400);
+        assert.equal(JSON.parse(body).kind, "Status");
+      });
+    });
+  }
+});
+
+const shareOf = ({ name, rule }: Listed) => {
+  return {
+    rule: name,
+    clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: rule.settings ?? {} } },
+  };
+};
+
+/** What Lambda gives a function, with what serverless.yml says of this one. */
+const environment = async (folder: string, name: string): Promise<Record<string, string>> => {
+  const functions = JSON.parse(await readFile(join(folder, "dist/functions.json"), "utf8"));
+  const { handler, environment, memorySize } = functions[name];
+  return {
+    ...environment,
+    POSTERN_STAGE: "test",
+    _HANDLER: handler,
+    LAMBDA_TASK_ROOT: join(folder, "dist", name),
+    AWS_REGION: "eu-west-1",
+    AWS_LAMBDA_FUNCTION_NAME: `postern-test-${name}`,
+    AWS_LAMBDA_FUNCTION_VERSION: "1",
+    AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memorySize),
+    AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/postern-test-${name}`,
+    AWS_LAMBDA_LOG_STREAM_NAME: "test",
+  };
+};
+
+/** An event of HTTP API, payload 2.0. */
+const request = (
+  listed: Listed,
+  entry: Case,
+  other: { segment?: string; body?: string; isBase64Encoded?: boolean } = {},
+) => {
+  const path = `/${other.segment ?? segment}/${listed.name}/${phaseOf(entry)}`;
+  return {
+    version: "2.0",
+    routeKey: `POST /{cluster}/${listed.name}/{phase+}`,
+    rawPath: path,
+    rawQueryString: "timeout=3s",
+    headers: { "content-type": "application/json", "user-agent": "kube-apiserver-admission" },
+    queryStringParameters: { timeout: "3s" },
+    requestContext: { http: { method: "POST", path, protocol: "HTTP/1.1", sourceIp: "192.0.2.1" }, stage: "$default" },
+    body: other.body ?? JSON.stringify(Reflect.get(eventOf(listed, entry), "review")),
+    isBase64Encoded: other.isBase64Encoded ?? false,
+  };
+};
+
+const decisionOf = (answer: unknown, listed: Listed, entry: Case) => {
+  const decision = decisionIn(answer, reviewOf(listed, entry).request.uid);
+  assert.ok(decision, `no answer to this review: ${JSON.stringify(answer)}`);
+  return decision;
+};
+
+const response = (answer: unknown): { statusCode: unknown; body: string } => {
+  const { statusCode, body } = Object(answer);
+  return { statusCode, body: String(body) };
+};

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import type { SecretPlace } from "#lib/needs.ts";
+import { openCertificate } from "../../infra/keys.ts";
+import { needs } from "../parts.ts";
+import { type Moto, startMoto } from "./moto.ts";
+
+// A service that wants a token, and the places in AWS where tokens are kept.
+describe("a service that wants to know who asks", await needs("moto"), () => {
+  const region = "eu-west-1";
+  const places = [
+    { secret: "backend", region },
+    { parameter: "/backend", region },
+  ] as const;
+  let moto: Moto;
+  let folder: string;
+  let service: { url: string; ca: string };
+  let wanted = "first";
+  const heard: (string | undefined)[] = [];
+  const server = createServer((request, response) => {
+    heard.push(request.headers.authorization);
+    response.writeHead(request.headers.authorization === `Bearer ${wanted}` ? 200 : 401).end();
+  });
+
+  const tell = async (target: string, body: object) => {
+    const headers = {
+      "content-type": "application/x-amz-json-1.1",
+      "x-amz-target": target,
+      authorization: `AWS4-HMAC-SHA256 Credential=a/20260101/${region}/${target.startsWith("AmazonSSM") ? "ssm" : "secretsmanager"}/aws4_request`,
+    };
+    const response = await fetch(moto.url, { method: "POST", headers, body: JSON.stringify(body) });
+    assert.equal(response.status, 200, await response.text());
+  };
+  const keep = async (token: string, isNew = false) => {
+    const value = { SecretString: token, ClientRequestToken: randomUUID() };
+    if (isNew) await tell("secretsmanager.CreateSecret", { Name: "backend", ...value });
+    else await tell("secretsmanager.PutSecretValue", { SecretId: "backend", ...value });
+    await tell("AmazonSSM.PutParameter", { Name: "/backend", Value: token, Type: "SecureString", Overwrite: !isNew });
+  };
+
+  before(async () => {
+    moto = await startMoto("AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL_SSM");
+    folder = await mkdtemp(join(tmpdir(), "postern-secrets-"));
+    const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
+    server.setSecureContext({ cert, key });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    // Listening on a port, it has one.
+    service = { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`, ca };
+    await keep(wanted, true);
+  });
+  after(async () => {
+    moto?.stop();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const ask = async (bearer: SecretPlace) => (await worlds({})("prod", 20_000).https({ ...service, bearer })).status;
+
+  it("is told by a token, which is read once", async () => {
+    for (const place of places) {
+      assert.deepEqual([await ask(place), await ask(place)], [200, 200]);
+      assert.equal(heard.splice(0).at(-1), "Bearer first");
+    }
+  });
+
+  it("is told by another one when that is refused", async () => {
+    wanted = "second";
+    await keep(wanted);
+    for (const place of places) {
+      assert.equal(await ask(place), 200);
+      assert.deepEqual(heard.splice(0), ["Bearer first", "Bearer second"]);
+    }
+  });
+
+  it("is told by a name and a password", async () => {
+    for (const bearer of places) {
+      await worlds({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
+      assert.equal(heard.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
+    }
+  });
+
+  it("is asked twice and no more where no token will do", async () => {
+    wanted = "none";
+    assert.equal(await ask(places[0]), 401);
+    assert.equal(heard.splice(0).length, 2);
+  });
+
+  it("is not asked without one", async () => {
+    const sentence = /^could not ask 127\.0\.0\.1:\d+: its token could not be read$/;
+    await assert.rejects(ask({ secret: "other", region }), { code: 503, message: sentence });
+    assert.equal(heard.length, 0);
+  });
+});

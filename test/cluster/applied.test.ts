@@ -1,0 +1,1174 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { stringify } from "yaml";
+import { worlds } from "#lib/cluster/live.ts";
+import { check } from "#lib/review.ts";
+import { type Deployer, describeEks, openCluster } from "../../infra/clusters/access.ts";
+import type { ClusterApi, Kind, Manifest, Ref } from "../../infra/clusters/api.ts";
+import {
+  applyAll,
+  applyRights,
+  type Change,
+  drift,
+  entriesNamed,
+  pointers,
+  removeAll,
+} from "../../infra/clusters/entries.ts";
+import { probe, probeAll, reviewOf } from "../../infra/clusters/probe.ts";
+import { Complaint } from "../../infra/complaint.ts";
+import { parseConfig } from "../../infra/config.ts";
+import type { Connect } from "../../infra/connections.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+import { roles } from "../../infra/rights.ts";
+import { configurations } from "../../infra/webhooks.ts";
+import { startMoto } from "../aws/moto.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { openFaulty } from "./faults.ts";
+import { servePostern, until } from "./postern.ts";
+import { freePort } from "./process.ts";
+
+// What a deployment has in a real cluster, whoever else writes there: made, compared, put right and taken away.
+
+const catalogue = await readCatalogue();
+const folder = await mkdtemp(join(tmpdir(), "postern-applied-"));
+const certificate = await openCertificate(folder, "127.0.0.1");
+const other = await openCertificate(await mkdtemp(join(folder, "other-")), "127.0.0.1");
+after(() => rm(folder, { recursive: true, force: true }));
+
+const key = "k".repeat(86);
+const base = "https://rules.example.com/base";
+
+/** All that a deployment wants in a cluster for these rules. */
+const wanted = (rules: object, { connect = withToken, name = "postern" }: { connect?: object; name?: string } = {}) => {
+  const [cluster] = parseConfig(
+    JSON.stringify({ clusters: { local: { rules, connect } } }),
+    catalogue,
+  ).clusters.values();
+  assert.ok(cluster);
+  const address = (rule: string, path: string) => `${base}/local.${key}/${rule}/${path}`;
+  return [
+    ...configurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false }),
+    ...roles(catalogue, cluster, name),
+  ];
+};
+const withToken = { server: "https://127.0.0.1:1", tokenSecret: "postern", region: "eu-west-1" };
+const usual = {
+  "always-pull-images": { exempt: { users: ["system:admin"], namespaces: ["kube-system"] } },
+  "limit-ranger": {},
+  "deny-service-external-ips": { failurePolicy: "Fail" },
+};
+
+const kubeconfig = async (
+  cluster: Cluster,
+  user: string,
+  change: { server?: string; ca?: string; token?: string } = {},
+) => {
+  const { server = cluster.server, ca = cluster.ca, token = cluster.tokenOf(user) } = change;
+  const file = join(await mkdtemp(join(folder, "kube-")), "config");
+  const data = Buffer.from(ca).toString("base64");
+  const config = {
+    "current-context": "nobody",
+    contexts: [
+      { name: "here", context: { cluster: "c", user: "u" } },
+      { name: "nobody", context: { cluster: "c", user: "n" } },
+    ],
+    clusters: [{ name: "c", cluster: { server, "certificate-authority-data": data } }],
+    users: [
+      { name: "u", user: { token } },
+      { name: "n", user: { token: "nobody" } },
+    ],
+  };
+  await writeFile(file, stringify(config));
+  return file;
+};
+
+const complaining = (sentence: RegExp | string) => (error: unknown) => {
+  assert.ok(error instanceof Complaint, String(error instanceof Error ? error.stack : error));
+  if (typeof sentence === "string") assert.equal(error.message, sentence);
+  else assert.match(error.message, sentence);
+  assert.ok(!error.message.includes(key));
+  return true;
+};
+
+describe("what a deployment has in a cluster", await needs("API server"), () => {
+  let cluster: Cluster;
+  let api: ClusterApi;
+  const open = async (user: string, change: Parameters<typeof kubeconfig>[2] = {}) =>
+    openCluster("prod-eu", undefined, { kubeconfig: await kubeconfig(cluster, user, change), context: "here" });
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    cluster = await bootCluster(binaries, {
+      rbac: true,
+      users: { stranger: ["strangers"], deployer: ["deployers"], deployers: ["system:masters"] },
+    });
+    api = await open("deployers");
+  });
+  after(() => cluster?.stop());
+  beforeEach(async () => {
+    await removeAll(api, "postern");
+  });
+
+  const mutating: Ref = { kind: "MutatingWebhookConfiguration", name: "postern" };
+  const validating: Ref = { kind: "ValidatingWebhookConfiguration", name: "postern" };
+  const role: Ref = { kind: "ClusterRole", name: "postern:limit-ranger" };
+  const binding: Ref = { kind: "ClusterRoleBinding", name: "postern:limit-ranger" };
+  const account: Ref = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
+  const secret: Ref = { kind: "Secret", name: "postern-token", namespace: "kube-system" };
+  const all = [mutating, validating, role, binding, account, secret];
+
+  const live = async (ref: Ref): Promise<Manifest> => {
+    const found = await api.get(ref);
+    assert.ok(found, `${ref.kind} ${ref.name} is there`);
+    return found;
+  };
+  const versions = () => Promise.all(all.map(async (ref) => (await live(ref)).metadata.resourceVersion));
+  const sentences = async (rules: object) =>
+    (await drift(api, wanted(rules), "postern")).map(({ sentence }) => sentence);
+  const kindsAndNames = (changes: { did: string; kind: Kind; name: string }[]) =>
+    changes.map(({ did, kind, name }) => `${did} ${kind} ${name}`);
+
+  const pathOf = ({ kind, name, namespace }: Ref) => {
+    const root = kind.includes("Webhook")
+      ? "/apis/admissionregistration.k8s.io/v1"
+      : kind.startsWith("Cluster")
+        ? "/apis/rbac.authorization.k8s.io/v1"
+        : `/api/v1/namespaces/${namespace}`;
+    return { collection: `${root}/${kind.toLowerCase()}s`, object: `${root}/${kind.toLowerCase()}s/${name}` };
+  };
+  /** As kubectl edit would. */
+  const edit = async (ref: Ref, change: (object: any) => void) => {
+    const object = await live(ref);
+    change(object);
+    const { object: path } = pathOf(ref);
+    const { code, body } = await cluster.admin({
+      method: "PUT",
+      path: `${path}?fieldManager=kubectl-edit`,
+      body: object,
+    });
+    assert.equal(code, 200, String(body.message));
+  };
+  const create = async (ref: Ref, object: object, query = "") => {
+    const path = `${pathOf(ref).collection}${query}`;
+    const { code, body } = await cluster.admin({ method: "POST", path, body: object });
+    assert.equal(code, 201, String(body.message));
+  };
+  const take = (ref: Ref) => cluster.admin({ method: "DELETE", path: pathOf(ref).object });
+
+  it("is made, what reads before what calls, and made once", async () => {
+    const absent = await sentences(usual);
+    assert.deepEqual(absent, [
+      "ServiceAccount postern in namespace kube-system is missing",
+      "Secret postern-token in namespace kube-system is missing",
+      "ClusterRole postern:limit-ranger is missing",
+      "ClusterRoleBinding postern:limit-ranger is missing",
+      "mutating entry limit-ranger.postern.dev is missing",
+      "mutating entry always-pull-images.postern.dev is missing",
+      "validating entry limit-ranger.postern.dev is missing",
+      "validating entry always-pull-images.postern.dev is missing",
+      "validating entry deny-service-external-ips.postern.dev is missing",
+    ]);
+    const changes = await applyAll(api, wanted(usual), "postern");
+    assert.deepEqual(kindsAndNames(changes), [
+      "made ServiceAccount postern",
+      "made Secret postern-token",
+      "made ClusterRole postern:limit-ranger",
+      "made ClusterRoleBinding postern:limit-ranger",
+      "made MutatingWebhookConfiguration postern",
+      "made ValidatingWebhookConfiguration postern",
+    ]);
+    assert.deepEqual(
+      changes.flatMap(({ differences }) => differences.map(({ sentence }) => sentence)),
+      absent,
+    );
+    const made = await versions();
+    assert.deepEqual(await sentences(usual), []);
+    assert.deepEqual(await applyAll(api, wanted(usual), "postern"), []);
+    assert.deepEqual(await versions(), made);
+  });
+
+  it("is allowed to be read first, where that is wanted", async () => {
+    assert.deepEqual(kindsAndNames(await applyRights(api, wanted(usual))), [
+      "made ServiceAccount postern",
+      "made Secret postern-token",
+      "made ClusterRole postern:limit-ranger",
+      "made ClusterRoleBinding postern:limit-ranger",
+    ]);
+    assert.deepEqual(await applyRights(api, wanted({ "always-pull-images": {} })), []);
+    assert.ok(await api.get(role));
+    assert.equal((await applyAll(api, wanted(usual), "postern")).length, 2);
+  });
+
+  describe("and somebody edits", () => {
+    const entry = "always-pull-images.postern.dev";
+    const first = (change: (entry: any) => void) => (object: any) =>
+      change(object.webhooks.find(({ name }: { name: string }) => name === entry));
+    const edits: [string, Ref, (object: any) => void, string][] = [
+      [
+        "failurePolicy",
+        validating,
+        first((one) => Object.assign(one, { failurePolicy: "Fail" })),
+        `validating entry ${entry}: failurePolicy is Fail, not Ignore`,
+      ],
+      [
+        "matchPolicy",
+        mutating,
+        first((one) => Object.assign(one, { matchPolicy: "Exact" })),
+        `mutating entry ${entry}: matchPolicy is Exact, not Equivalent`,
+      ],
+      [
+        "timeoutSeconds",
+        mutating,
+        first((one) => Object.assign(one, { timeoutSeconds: 30 })),
+        `mutating entry ${entry}: timeoutSeconds is 30, not 3`,
+      ],
+      [
+        "sideEffects",
+        mutating,
+        first((one) => Object.assign(one, { sideEffects: "NoneOnDryRun" })),
+        `mutating entry ${entry}: sideEffects is NoneOnDryRun, not None`,
+      ],
+      [
+        "reinvocationPolicy",
+        mutating,
+        first((one) => Object.assign(one, { reinvocationPolicy: "Never" })),
+        `mutating entry ${entry}: reinvocationPolicy is Never, not IfNeeded`,
+      ],
+      [
+        "admissionReviewVersions",
+        mutating,
+        first((one) => Object.assign(one, { admissionReviewVersions: ["v1"] })),
+        `mutating entry ${entry}: admissionReviewVersions is ["v1"], not ["v1","v1beta1"]`,
+      ],
+      [
+        "a selector that was none",
+        mutating,
+        first((one) => Object.assign(one, { objectSelector: { matchLabels: { a: "b" } } })),
+        `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, though nothing wants it`,
+      ],
+      [
+        "a selector away",
+        mutating,
+        first((one) => Object.assign(one, { namespaceSelector: {} })),
+        `mutating entry ${entry}: namespaceSelector.matchExpressions is missing; it should be [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]`,
+      ],
+      [
+        "a match's operations",
+        mutating,
+        first((one) => Object.assign(one.rules[0], { operations: ["CREATE"] })),
+        `mutating entry ${entry}: rules is [{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}], not [{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}]`,
+      ],
+      [
+        "a condition",
+        mutating,
+        first((one) => Object.assign(one.matchConditions[0], { expression: "false" })),
+        `mutating entry ${entry}: matchConditions.user-is-not-exempt.expression is false, not !(request.userInfo.?username.orValue("") in ["system:admin"])`,
+      ],
+      [
+        "a condition in",
+        mutating,
+        first((one) => one.matchConditions.push({ name: "never", expression: "false" })),
+        `mutating entry ${entry}: matchConditions.never is {"name":"never","expression":"false"}, though nothing wants it`,
+      ],
+      [
+        "the address",
+        mutating,
+        first((one) => Object.assign(one.clientConfig, { url: `https://evil.example.com/local.${key}/x/mutate` })),
+        `mutating entry ${entry}: clientConfig.url is https://evil.example.com/local.…/x/mutate, not ${base}/local.…/always-pull-images/mutate`,
+      ],
+      [
+        "the key",
+        mutating,
+        first((one) => Object.assign(one.clientConfig, { url: one.clientConfig.url.replace(key, "j".repeat(86)) })),
+        `mutating entry ${entry}: clientConfig.url has another key than ${base}/local.…/always-pull-images/mutate`,
+      ],
+      [
+        "the certificate",
+        mutating,
+        first((one) => Object.assign(one.clientConfig, { caBundle: Buffer.from(other.ca).toString("base64") })),
+        `mutating entry ${entry}: clientConfig.caBundle is another certificate`,
+      ],
+      [
+        "the certificate away",
+        mutating,
+        first((one) => delete one.clientConfig.caBundle),
+        `mutating entry ${entry}: clientConfig.caBundle is missing; it should be ${Buffer.from(certificate.ca).toString("base64").slice(0, 159)}…`,
+      ],
+      ["an entry away", mutating, (object) => object.webhooks.pop(), `mutating entry ${entry} is missing`],
+      [
+        "an entry in",
+        mutating,
+        (object) => object.webhooks.push({ ...object.webhooks[0], name: "x.example.com" }),
+        "mutating entry x.example.com is there, though nothing wants it",
+      ],
+      [
+        "the order",
+        mutating,
+        (object) => object.webhooks.reverse(),
+        `MutatingWebhookConfiguration postern: its entries stand in the order ${entry}, limit-ranger.postern.dev, not limit-ranger.postern.dev, ${entry}`,
+      ],
+      [
+        "a label",
+        mutating,
+        (object) => Object.assign(object.metadata, { labels: { "app.kubernetes.io/managed-by": "helm" } }),
+        "MutatingWebhookConfiguration postern: label app.kubernetes.io/managed-by is helm, not postern",
+      ],
+      [
+        "a label away",
+        account,
+        (object) => delete object.metadata.labels,
+        "ServiceAccount postern in namespace kube-system: label app.kubernetes.io/managed-by is missing",
+      ],
+      [
+        "a role",
+        role,
+        (object) => object.rules.push({ apiGroups: [""], resources: ["secrets"], verbs: ["get"] }),
+        'ClusterRole postern:limit-ranger: rules is [{"verbs":["list"],"apiGroups":[""],"resources":["limitranges"]},{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}], not [{"verbs":["list"],"apiGroups":[""],"resources":["limitranges"]}]',
+      ],
+      [
+        "a binding",
+        binding,
+        (object) => object.subjects.shift(),
+        'ClusterRoleBinding postern:limit-ranger: subjects.postern:limit-ranger is missing; it should be {"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"postern:limit-ranger"}',
+      ],
+    ];
+    for (const [name, ref, change, sentence] of edits)
+      it(`says so and puts it right: ${name}`, async () => {
+        await applyAll(api, wanted(usual), "postern");
+        const { metadata: _, ...original } = await live(ref);
+        await edit(ref, change);
+        assert.deepEqual(await sentences(usual), [sentence]);
+        assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
+          `changed ${ref.kind} ${ref.name}`,
+        ]);
+        assert.deepEqual(await sentences(usual), []);
+        const { metadata: __, ...mended } = await live(ref);
+        assert.deepEqual(mended, original);
+      });
+
+    it("says so and puts it right: whom a binding binds to, which can't be edited", async () => {
+      await applyAll(api, wanted(usual), "postern");
+      const { roleRef, metadata, ...rest } = await live(binding);
+      await take(binding);
+      const elsewhere = { ...Object(roleRef), name: "cluster-admin" };
+      await create(binding, {
+        ...rest,
+        metadata: { name: metadata.name, labels: metadata.labels },
+        roleRef: elsewhere,
+      });
+      assert.deepEqual(await sentences(usual), [
+        "ClusterRoleBinding postern:limit-ranger: roleRef.name is cluster-admin, not postern:limit-ranger",
+      ]);
+      assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
+        `changed ${binding.kind} ${binding.name}`,
+      ]);
+      assert.deepEqual((await live(binding)).roleRef, roleRef);
+      assert.deepEqual(await sentences(usual), []);
+    });
+
+    it("says so and puts it right: what another applies server-side", async () => {
+      await applyAll(api, wanted(usual), "postern");
+      const [, second] = Object((await live(mutating)).webhooks);
+      const webhooks = [
+        { name: entry, objectSelector: { matchLabels: { a: "b" } } },
+        { ...second, name: "x.example.com" },
+      ];
+      const body = {
+        apiVersion: "admissionregistration.k8s.io/v1",
+        kind: mutating.kind,
+        metadata: { name: "postern" },
+        webhooks,
+      };
+      const path = `${pathOf(mutating).object}?fieldManager=flux&force=true`;
+      const { code, body: said } = await cluster.admin({
+        method: "PATCH",
+        path,
+        body,
+        contentType: "application/apply-patch+yaml",
+      });
+      assert.equal(code, 200, String(said.message));
+      assert.deepEqual(await sentences(usual), [
+        `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, though nothing wants it`,
+        "mutating entry x.example.com is there, though nothing wants it",
+      ]);
+      await applyAll(api, wanted(usual), "postern");
+      assert.deepEqual(await sentences(usual), []);
+    });
+
+    for (const ref of all)
+      it(`says so and puts it right: the ${ref.kind} away`, async () => {
+        await applyAll(api, wanted(usual), "postern");
+        await take(ref);
+        const found = await sentences(usual);
+        assert.ok(found.length > 0 && found.every((sentence) => sentence.endsWith(" is missing")), found.join());
+        assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
+          `made ${ref.kind} ${ref.name}`,
+        ]);
+        assert.deepEqual(await sentences(usual), []);
+      });
+  });
+
+  it("leaves labels and annotations of others alone, and what controllers fill in", async () => {
+    await applyAll(api, wanted(usual), "postern");
+    const marks = { labels: { team: "a" }, annotations: { note: "b" } };
+    await edit(
+      mutating,
+      ({ metadata }) =>
+        Object.assign(metadata.labels, marks.labels) && Object.assign(metadata, { annotations: marks.annotations }),
+    );
+    await edit(secret, (object) => Object.assign(object, { data: { token: "eA==" } }));
+    assert.deepEqual(await sentences(usual), []);
+    await edit(mutating, ({ webhooks }) => webhooks.pop());
+    await edit(secret, ({ metadata }) => delete metadata.labels);
+    assert.equal((await applyAll(api, wanted(usual), "postern")).length, 2);
+    const { metadata } = await live(mutating);
+    assert.deepEqual([metadata.labels?.team, metadata.annotations?.note], ["a", "b"]);
+    assert.deepEqual((await live(secret)).data, { token: "eA==" });
+  });
+
+  it("takes over what kubectl apply made before", async () => {
+    const objects = wanted(usual) as Manifest[];
+    const annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    for (const object of objects) {
+      const { kind, metadata } = object;
+      const annotations = { ...metadata.annotations, [annotation]: JSON.stringify(object) };
+      const { name, namespace } = metadata;
+      const body = { ...object, metadata: { ...metadata, annotations } };
+      await create({ kind, name, ...(namespace && { namespace }) }, body, "?fieldManager=kubectl-client-side-apply");
+    }
+    assert.deepEqual(await sentences(usual), []);
+    assert.deepEqual(await applyAll(api, wanted(usual), "postern"), []);
+    const fewer = { "always-pull-images": { mode: "warn" }, "limit-ranger": { timeoutSeconds: 2 } };
+    await applyAll(api, wanted(fewer), "postern");
+    assert.deepEqual(await sentences(fewer), []);
+    for (const ref of [mutating, validating])
+      assert.deepEqual(
+        Object((await live(ref)).webhooks).map(({ name }: { name: string }) => name),
+        ["limit-ranger.postern.dev", "always-pull-images.postern.dev"],
+      );
+  });
+
+  it("loses what nothing wants any more, roles last", async () => {
+    await applyAll(api, wanted(usual), "postern");
+    const fewer = { "deny-service-external-ips": {} };
+    assert.deepEqual(await sentences(fewer), [
+      "validating entry deny-service-external-ips.postern.dev: failurePolicy is Fail, not Ignore",
+      ...[
+        'validating entry deny-service-external-ips.postern.dev: namespaceSelector.matchExpressions is [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system","kube-node-lease"]}], though nothing wants it',
+      ],
+      "validating entry limit-ranger.postern.dev is there, though nothing wants it",
+      "validating entry always-pull-images.postern.dev is there, though nothing wants it",
+      "mutating entry limit-ranger.postern.dev is there, though nothing wants it",
+      "mutating entry always-pull-images.postern.dev is there, though nothing wants it",
+      "ClusterRoleBinding postern:limit-ranger is there, though nothing wants it",
+      "ClusterRole postern:limit-ranger is there, though nothing wants it",
+    ]);
+    assert.deepEqual(kindsAndNames(await applyAll(api, wanted(fewer), "postern")), [
+      "changed ValidatingWebhookConfiguration postern",
+      "removed MutatingWebhookConfiguration postern",
+      "removed ClusterRoleBinding postern:limit-ranger",
+      "removed ClusterRole postern:limit-ranger",
+    ]);
+    assert.deepEqual(await sentences(fewer), []);
+    assert.equal(await api.get(mutating), undefined);
+  });
+
+  it("goes whole, what calls first, and takes nobody else's along", async () => {
+    await applyAll(api, wanted(usual), "postern");
+    await applyAll(api, wanted(usual, { name: "staging" }), "staging");
+    const foreign = {
+      apiVersion: "rbac.authorization.k8s.io/v1",
+      kind: "ClusterRole",
+      metadata: { name: "postern:mine" },
+      rules: [],
+    };
+    await create(role, foreign);
+    const removed = (name: string) => [
+      `removed ValidatingWebhookConfiguration ${name}`,
+      `removed MutatingWebhookConfiguration ${name}`,
+      `removed ClusterRoleBinding ${name}:limit-ranger`,
+      `removed ClusterRole ${name}:limit-ranger`,
+    ];
+    assert.deepEqual(kindsAndNames(await removeAll(api, "postern")), removed("postern"));
+    assert.ok(await api.get(account), "the other's functions have its token");
+    assert.deepEqual(await drift(api, wanted(usual, { name: "staging" }), "staging"), []);
+    assert.deepEqual(kindsAndNames(await removeAll(api, "staging")), [
+      ...removed("staging"),
+      "removed Secret postern-token",
+      "removed ServiceAccount postern",
+    ]);
+    assert.deepEqual(await removeAll(api, "staging"), []);
+    await live({ ...role, name: "postern:mine" });
+    await take({ ...role, name: "postern:mine" });
+  });
+
+  it("has of a rule with two halves the one that validates later, and loses it earlier", async () => {
+    const rules = { "always-pull-images": {} };
+    const order = async (act: () => Promise<Change[]>) =>
+      kindsAndNames(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
+    assert.deepEqual(await order(() => applyAll(api, wanted(rules), "postern")), [
+      "made MutatingWebhookConfiguration",
+      "made ValidatingWebhookConfiguration",
+    ]);
+    const other = { "deny-service-external-ips": {}, "default-toleration-seconds": {} };
+    assert.deepEqual(await order(() => applyAll(api, wanted(other), "postern")), [
+      "changed ValidatingWebhookConfiguration",
+      "changed MutatingWebhookConfiguration",
+    ]);
+    assert.deepEqual(await sentences(other), []);
+    await removeAll(api, "postern");
+  });
+
+  it("goes although one of its entries refuses everything, by an endpoint that is gone", async () => {
+    const rules = { ...usual, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
+    await applyAll(api, wanted(rules), "postern");
+    await until("the API server did not call by the new entry", async () => {
+      const { code } = await cluster.admin({
+        method: "POST",
+        path: "/api/v1/namespaces/default/configmaps?dryRun=All",
+        body: { metadata: { name: "a" } },
+      });
+      return code === 500;
+    });
+    assert.equal((await removeAll(api, "postern")).length, 6);
+    assert.deepEqual(await removeAll(api, "postern"), []);
+  });
+
+  it("never takes away a configuration of that name that isn't Postern's", async () => {
+    const [configuration] = wanted(usual) as Manifest[];
+    const webhooks = Object(configuration?.webhooks)
+      .map((one: object) => ({ ...one, name: "x.example.com" }))
+      .slice(0, 1);
+    await create(mutating, { ...configuration, metadata: { name: "postern" }, webhooks });
+    assert.deepEqual(await removeAll(api, "postern"), []);
+    assert.deepEqual(await drift(api, [], "postern"), []);
+    await take(mutating);
+  });
+
+  it("is found by the addresses that entries call, whoever made them", async () => {
+    await applyAll(api, wanted({ "deny-service-external-ips": {} }), "postern");
+    const urls = {
+      "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
+      "longer.example.com": `https://rules.example.com/basement/prod.${key}/x/validate`,
+      "outside.example.com": `https://rules.example.com/prod.${key}/x/validate`,
+      "port.example.com": `https://rules.example.com:8443/base/prod.${key}/x/validate`,
+      "host.example.com": `https://rules.example.com.example.net/base/prod.${key}/x/validate`,
+    };
+    const [{ webhooks: [entry] = [] } = {}] = configurationsOf(wanted({ "deny-service-external-ips": {} }));
+    const webhooks = [
+      ...Object.entries(urls).map(([name, url]) => ({ ...entry, name, clientConfig: { url } })),
+      { ...entry, name: "service.example.com", clientConfig: { service: { name: "a", namespace: "b" } } },
+    ];
+    const foreign = { ...validating, name: "foreign" };
+    await create(foreign, {
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind: foreign.kind,
+      metadata: { name: "foreign" },
+      webhooks,
+    });
+    const found = await pointers(api, ["https://rules.example.com/base/", "https://nobody.example.com", "no address"]);
+    assert.deepEqual(
+      found.sort((one, other) => one.name.localeCompare(other.name)),
+      [
+        {
+          kind: foreign.kind,
+          name: "foreign",
+          entry: "same.example.com",
+          url: "HTTPS://Rules.Example.com:443/base/prod.…/x/validate",
+        },
+        {
+          kind: foreign.kind,
+          name: "postern",
+          entry: "deny-service-external-ips.postern.dev",
+          url: `${base}/local.…/deny-service-external-ips/validate`,
+        },
+      ],
+    );
+    assert.deepEqual((await pointers(api, ["https://RULES.example.com"])).length, 4);
+    await take(foreign);
+  });
+
+  it("is listed in pages, whole", async () => {
+    const names = Array.from({ length: 260 }, (_, index) => `staging:${index}`);
+    const metadata = { labels: { "app.kubernetes.io/managed-by": "postern" } };
+    await Promise.all(names.map((name) => create(role, { metadata: { ...metadata, name } })));
+    assert.equal((await drift(api, [], "staging")).length, names.length);
+    await Promise.all(names.map((name) => take({ ...role, name })));
+  });
+
+  describe("and who deploys", () => {
+    it("has no rights: a sentence says which", async () => {
+      const stranger = await open("stranger");
+      await assert.rejects(
+        applyAll(stranger, wanted({ "deny-service-external-ips": {} }), "postern"),
+        complaining(
+          'cluster prod-eu: its API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to whoever deploys, for instance by RBAC',
+        ),
+      );
+      await assert.rejects(
+        pointers(stranger, [base]),
+        complaining(/refuses to list every \w+ \(403\): .*; give this right/),
+      );
+      await assert.rejects(removeAll(stranger, "postern"), complaining(/\(403\): /));
+    });
+
+    it("may give nobody a right that it doesn't have: a sentence says what helps", async () => {
+      const rules = [
+        {
+          apiGroups: ["rbac.authorization.k8s.io"],
+          resources: ["*"],
+          verbs: ["get", "list", "create", "update", "patch"],
+        },
+        { apiGroups: [""], resources: ["*"], verbs: ["get", "create", "patch"] },
+      ];
+      const subjects = [{ kind: "Group", name: "deployers", apiGroup: "rbac.authorization.k8s.io" }];
+      const roleRef = { kind: "ClusterRole", name: "deployers", apiGroup: "rbac.authorization.k8s.io" };
+      const refs = [
+        { ...role, name: "deployers" },
+        { ...binding, name: "deployers" },
+      ] as const;
+      await create(refs[0], { metadata: { name: "deployers" }, rules });
+      await create(refs[1], { metadata: { name: "deployers" }, subjects, roleRef });
+      const deployer = await open("deployer");
+      await assert.rejects(
+        applyAll(deployer, wanted({ "limit-ranger": {} }), "postern"),
+        complaining(
+          /^cluster prod-eu: its API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; whoever deploys must have these rights too, or the verb escalate on clusterroles$/,
+        ),
+      );
+      for (const ref of refs) await take(ref);
+    });
+
+    it("shows a token that nobody knows", async () => {
+      const unknown = await open("deployers", { token: "wrong" });
+      await assert.rejects(
+        drift(unknown, [], "postern"),
+        complaining(
+          /^cluster prod-eu: its API server doesn't know us \(401: Unauthorized\); the token or certificate in \S+ may have ended; have it renewed$/,
+        ),
+      );
+    });
+
+    it("says what the API server does not take", async () => {
+      const [configuration, ...rest] = configurationsOf(wanted({ "deny-service-external-ips": {} }));
+      assert.ok(configuration);
+      assert.equal(rest.length, 0);
+      const webhooks = configuration.webhooks.map((entry) => ({
+        ...entry,
+        clientConfig: { url: `http://x/local.${key}/a` },
+      }));
+      await assert.rejects(
+        applyAll(api, [{ ...configuration, webhooks }], "postern"),
+        complaining(
+          /^cluster prod-eu: its API server refuses the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
+        ),
+      );
+    });
+
+    it("finds nobody at the address", async () => {
+      const port = await freePort();
+      const nobody = await open("deployers", { server: `https://127.0.0.1:${port}` });
+      await assert.rejects(
+        pointers(nobody, [base]),
+        complaining(
+          `cluster prod-eu can't be reached at https://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}`,
+        ),
+      );
+    });
+
+    it("finds somebody else there", async () => {
+      const somebody = await open("deployers", { ca: other.ca });
+      await assert.rejects(
+        removeAll(somebody, "postern"),
+        complaining(
+          /^cluster prod-eu can't be reached at https:\S+: .*; its ca must be the one that signed its certificate$/,
+        ),
+      );
+    });
+
+    describe("by a way that fails", () => {
+      let way: Awaited<ReturnType<typeof openFaulty>>;
+      let faulty: ClusterApi;
+      before(async () => {
+        way = await openFaulty(cluster, certificate);
+        faulty = await open("deployers", { server: way.url, ca: certificate.ca });
+      });
+      after(() => way?.stop());
+
+      it("is asked again on a connection that died meanwhile, also to write", async () => {
+        const [configuration] = configurationsOf(wanted({ "deny-service-external-ips": {} }));
+        assert.ok(configuration);
+        for (const act of [
+          () => faulty.get(validating),
+          () => faulty.apply(configuration as Manifest),
+          () => faulty.remove(validating),
+        ]) {
+          await faulty.get(mutating);
+          way.goStale();
+          await act();
+        }
+        assert.equal(await faulty.get(validating), undefined);
+      });
+      it("is asked again to read, once", async () => {
+        for (const fault of [{ broken: "before" as const }, { status: 503 }, { status: 429 }]) {
+          way.faults.push(fault);
+          assert.equal(await faulty.get(validating), undefined);
+          way.faults.push(fault, fault);
+          await assert.rejects(faulty.get(validating), complaining(/^cluster prod-eu/));
+        }
+      });
+      it("is never taken for a cluster where another answers", async () => {
+        for (const body of ["<html>", '{"kind":"Status"}', "[]", "null"]) {
+          way.faults.push({ status: 200, body });
+          await assert.rejects(
+            faulty.get(validating),
+            complaining(/refuses to show the ValidatingWebhookConfiguration postern \(200\)/),
+          );
+        }
+        way.faults.push({ status: 404, body: "404 page not found" });
+        await assert.rejects(faulty.get(validating), complaining(/\(404\): 404 page not found$/));
+      });
+      it("goes although an API server still calls what is gone", async () => {
+        const rights = wanted(usual, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
+        assert.equal((await applyAll(api, rights, "postern")).length, 2);
+        const message =
+          'Internal error occurred: failed calling webhook "always-deny.postern.dev": failed to call webhook';
+        const failing = { status: 500, body: JSON.stringify({ kind: "Status", message, code: 500 }) };
+        // Two configurations and two lists are read first.
+        way.faults.push(...Array(4).fill({ milliseconds: 0 }), failing, failing);
+        assert.equal((await removeAll(faulty, "postern")).length, 2);
+        assert.equal(await api.get(binding), undefined);
+      });
+      it("is told who else writes there at the same time, and tries again", async () => {
+        const rules = { "deny-service-external-ips": {} };
+        await applyAll(faulty, wanted(rules), "postern");
+        await edit(validating, ({ webhooks }) => Object.assign(webhooks[0], { timeoutSeconds: 9 }));
+        const conflict = { status: 409, body: JSON.stringify({ kind: "Status", reason: "Conflict", message: "x" }) };
+        const well = { milliseconds: 0 };
+        // Both are looked at; read and refused where it is tried; read again, tried, and refused where it is written.
+        way.faults.push(well, well, well, conflict, well, well, conflict);
+        assert.equal((await applyAll(faulty, wanted(rules), "postern")).length, 1);
+        assert.deepEqual(await sentences(rules), []);
+      });
+    });
+  });
+
+  describe("of EKS", () => {
+    const identity = async () => ({ accessKeyId: "AKID", secretAccessKey: "s", sessionToken: "t" });
+    const connect = { eks: "prod", region: "eu-west-1" };
+    const heard: { authorization: string | undefined; path: string | undefined }[] = [];
+    let eks: Server;
+    let front: ReturnType<typeof createSecureServer>;
+    const address = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
+    before(async () => {
+      front = createSecureServer({ cert: certificate.cert, key: certificate.key }, ({ headers, url }, response) => {
+        heard.push({ authorization: headers.authorization, path: url });
+        response.writeHead(401).end(JSON.stringify({ kind: "Status", message: "Unauthorized", code: 401 }));
+      });
+      await once(front.listen(0, "127.0.0.1"), "listening");
+      eks = createServer(({ headers, url }, response) => {
+        heard.push({ authorization: headers.authorization, path: url });
+        const [, name] = /^\/clusters\/(.*)$/.exec(url ?? "") ?? [];
+        const certificateAuthority = { data: Buffer.from(certificate.ca).toString("base64") };
+        const answers: Record<string, [number, object]> = {
+          prod: [200, { cluster: { endpoint: `https://127.0.0.1:${address(front)}`, certificateAuthority } }],
+          young: [200, { cluster: { status: "CREATING" } }],
+          secret: [403, { message: "User: x is not authorized to perform: eks:DescribeCluster" }],
+        };
+        const [status, body] = answers[name ?? ""] ?? [404, { message: `No cluster found for name: ${name}.` }];
+        response.writeHead(status).end(JSON.stringify(body));
+      });
+      await once(eks.listen(0, "127.0.0.1"), "listening");
+      process.env.AWS_ENDPOINT_URL = "http://127.0.0.1:1";
+      process.env.AWS_ENDPOINT_URL_EKS = `http://127.0.0.1:${address(eks)}`;
+    });
+    after(() => {
+      for (const server of [eks, front]) server?.close();
+      for (const server of [eks, front]) server?.closeAllConnections();
+      delete process.env.AWS_ENDPOINT_URL;
+      delete process.env.AWS_ENDPOINT_URL_EKS;
+    });
+
+    it("is found by its name, and shown who we are to AWS", async () => {
+      heard.length = 0;
+      const found = await openCluster("prod-eu", connect, { identity });
+      assert.equal(found.server, `https://127.0.0.1:${address(front)}`);
+      await assert.rejects(
+        found.get(mutating),
+        complaining(
+          "cluster prod-eu: its API server doesn't know us (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
+        ),
+      );
+      const [described, asked] = heard;
+      assert.match(
+        described?.authorization ?? "",
+        /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/eu-west-1\/eks\/aws4_request, SignedHeaders=host;x-amz-date;x-amz-security-token, /,
+      );
+      const [, token = ""] = /^Bearer k8s-aws-v1\.(.*)$/.exec(asked?.authorization ?? "") ?? [];
+      const url = new URL(Buffer.from(token, "base64url").toString());
+      assert.equal(url.host, "sts.eu-west-1.amazonaws.com");
+      assert.equal(url.searchParams.get("Action"), "GetCallerIdentity");
+      assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
+    });
+    it("is not looked for where server and ca are named", async () => {
+      heard.length = 0;
+      const server = `https://127.0.0.1:${address(front)}`;
+      const found = await openCluster("prod-eu", { ...connect, server, ca: "ca.crt" }, { identity, folder });
+      await assert.rejects(found.get(mutating), complaining(/\(401: /));
+      assert.deepEqual(
+        heard.map(({ path }) => path),
+        ["/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern"],
+      );
+    });
+    it("is not there, or not yet, or nobody's who asks", async () => {
+      const describing = (eks: string) => describeEks({ ...connect, eks }, identity);
+      await assert.rejects(
+        describing("gone"),
+        complaining("EKS doesn't describe cluster gone in eu-west-1 (404): No cluster found for name: gone."),
+      );
+      await assert.rejects(
+        describing("young"),
+        complaining("the EKS cluster young in eu-west-1 has no address yet; its status is CREATING"),
+      );
+      await assert.rejects(
+        describing("secret"),
+        complaining(
+          /\(403\): User: x is not authorized .*; allow eks:DescribeCluster, or name server and ca in its connect$/,
+        ),
+      );
+      delete process.env.AWS_ENDPOINT_URL_EKS;
+      await assert.rejects(describing("prod"), complaining(/^EKS can't be reached at http:\/\/127\.0\.0\.1:1: /));
+    });
+  });
+
+  describe("that is served", () => {
+    it("is well, whatever a rule matches and reads", async () => {
+      const world = worlds({
+        local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("deployers") } },
+      });
+      const needing = [
+        "image-policy-webhook",
+        "event-rate-limit",
+        "allowed-registries",
+        "default-requests-and-limits",
+        "initial-resources",
+        "persistent-volume-label",
+        "pod-security-policy",
+      ];
+      const names = catalogue.map(({ name }) => name).filter((name) => !needing.includes(name));
+      const rules = Object.fromEntries(
+        names.map((name) => [name, { timeoutSeconds: 1, exempt: { users: ["nobody"] } }]),
+      );
+      const postern = await servePostern(JSON.stringify({ rules }), world);
+      try {
+        const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
+        const found = await probeAll(entries, { timeoutSeconds: 10 });
+        assert.deepEqual(
+          found.filter(({ ok }) => !ok).map(({ sentence }) => sentence),
+          [],
+        );
+        assert.deepEqual(
+          found.map(({ entry }) => entry),
+          entries.map(({ name }) => name),
+        );
+      } finally {
+        await postern.stop();
+      }
+    });
+  });
+});
+
+const configurationsOf = (objects: object[]) =>
+  objects.filter((one): one is ReturnType<typeof configurations>[number] => "webhooks" in one);
+
+const moto = await needs("moto");
+
+describe("the way to a cluster", () => {
+  const cases: [string, Connect | undefined, Deployer, RegExp][] = [
+    ["is not said", undefined, {}, /^clusters\.prod-eu has no connect: give --kubeconfig FILE, /],
+    [
+      "is for rules alone",
+      { server: "https://a", tokenSecret: "x", region: "eu-west-1" },
+      {},
+      /^clusters\.prod-eu\.connect has a token that is for rules alone: give --kubeconfig FILE, of somebody who may write webhook configurations there$/,
+    ],
+    [
+      "is for rules alone, as a parameter",
+      { server: "https://a", tokenParameter: "x", region: "eu-west-1" },
+      {},
+      /for rules alone: give --kubeconfig/,
+    ],
+    ["is a folder", { manifests: "m" }, {}, /is a folder of manifests: give --kubeconfig/],
+    [
+      "is AWS's, without an identity",
+      { eks: "a", region: "eu-west-1" },
+      {},
+      /is for an AWS identity, and there is none: give --kubeconfig/,
+    ],
+    [
+      "has a context, but no kubeconfig",
+      { eks: "a", region: "eu-west-1" },
+      { context: "x" },
+      /^--context x needs a --kubeconfig that has it$/,
+    ],
+    [
+      "is a kubeconfig that isn't there",
+      undefined,
+      { kubeconfig: "nowhere" },
+      /^--kubeconfig nowhere can't be read: ENOENT/,
+    ],
+    [
+      "is another that isn't there",
+      { kubeconfig: "nowhere" },
+      { folder },
+      /^clusters\.prod-eu\.connect can't be read: ENOENT.*postern-applied-/,
+    ],
+    [
+      "is a kubeconfig that is none",
+      undefined,
+      { kubeconfig: "package.json" },
+      /^--kubeconfig package\.json finds no context "undefined" /,
+    ],
+    [
+      "has a ca that isn't there",
+      { eks: "a", region: "eu-west-1", server: "https://a", ca: "nowhere" },
+      { identity: async () => ({ accessKeyId: "a", secretAccessKey: "b" }) },
+      /^clusters\.prod-eu\.connect names a ca that can't be read: ENOENT/,
+    ],
+  ];
+  for (const [name, connect, deployer, sentence] of cases)
+    it(`is refused where it ${name}`, () =>
+      assert.rejects(openCluster("prod-eu", connect, deployer), complaining(sentence)));
+
+  it("to EKS is what AWS's API says", moto, async () => {
+    const moto = await startMoto("AWS_ENDPOINT_URL_EKS");
+    try {
+      const body = { name: "prod", roleArn: "arn:aws:iam::123456789012:role/a", resourcesVpcConfig: {} };
+      const authorization =
+        "AWS4-HMAC-SHA256 Credential=a/20260101/eu-west-1/eks/aws4_request, SignedHeaders=host, Signature=x";
+      const made = await fetch(`${moto.url}/clusters`, {
+        method: "POST",
+        headers: { authorization },
+        body: JSON.stringify(body),
+      });
+      assert.equal(made.status, 200, await made.text());
+      const identity = async () => ({ accessKeyId: "a", secretAccessKey: "b" });
+      const found = await describeEks({ eks: "prod", region: "eu-west-1" }, identity);
+      assert.match(found.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
+      await assert.rejects(
+        describeEks({ eks: "none", region: "eu-west-1" }, identity),
+        complaining(/^EKS doesn't describe cluster none in eu-west-1 \(404\): No cluster found for name: none\.$/),
+      );
+    } finally {
+      moto.stop();
+      delete process.env.AWS_ENDPOINT_URL_EKS;
+    }
+  });
+});
+
+describe("entries by their names", () => {
+  it("are rules, variants and phases", () => {
+    const named = entriesNamed(wanted({ "always-pull-images": {}, "node-restriction": {} }));
+    assert.deepEqual(
+      named.filter(({ phase }) => phase === "validate"),
+      [{ rule: "always-pull-images", phase: "validate" }],
+    );
+    assert.deepEqual(named.slice(0, 2), [
+      { rule: "node-restriction", variant: "heartbeats", phase: "mutate" },
+      { rule: "node-restriction", variant: "pods", phase: "mutate" },
+    ]);
+  });
+});
+
+describe("a probe", () => {
+  let postern: Awaited<ReturnType<typeof servePostern>>;
+  let rude: ReturnType<typeof createSecureServer>;
+  let answers: ((uid: string) => { status: number; body: string } | "cut")[] = [];
+  let asked: {
+    method: string | undefined;
+    url: string | undefined;
+    type: string | undefined;
+    version: string;
+    review: unknown;
+  }[] = [];
+  let url: string;
+  const once3 = { tries: 3, pause: 1 };
+  before(async () => {
+    postern = await servePostern(
+      "rules: { always-pull-images: , always-deny: { exempt: { users: [nobody] } }, limit-ranger: }",
+    );
+    rude = createSecureServer(certificate satisfies ServerCertificate, async (request, response) => {
+      let text = "";
+      for await (const chunk of request) text += chunk;
+      const review = JSON.parse(text);
+      const { method, url, headers, httpVersion } = request;
+      asked.push({ method, url, type: headers["content-type"], version: httpVersion, review });
+      const answer = (answers.shift() ?? well)(review.request.uid);
+      if (answer === "cut") return request.socket.destroy();
+      response.writeHead(answer.status).end(answer.body);
+    });
+    await once(rude.listen(0, "127.0.0.1"), "listening");
+    url = `https://127.0.0.1:${(rude.address() as AddressInfo).port}/local.${key}/rule/validate`;
+  });
+  beforeEach(() => {
+    [answers, asked] = [[], []];
+  });
+  after(async () => {
+    rude?.close();
+    rude?.closeAllConnections();
+    await postern?.stop();
+  });
+  const review = (response: object) =>
+    JSON.stringify({ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response });
+  const well = (uid: string) => ({ status: 200, body: review({ uid, allowed: true }) });
+  const shown = () => url.replace(key, "…");
+
+  it("is a review of a dry run, as the API server sends it", async () => {
+    const found = await probe(url, certificate.ca);
+    assert.deepEqual([found.ok, found.sentence], [true, `${shown()} answers in ${found.milliseconds} ms`]);
+    const [one] = asked;
+    assert.deepEqual(
+      [one?.method, one?.url, one?.type, one?.version],
+      ["POST", `/local.${key}/rule/validate?timeout=3s`, "application/json", "1.1"],
+    );
+    const { request } = check(one?.review);
+    assert.deepEqual([request.operation, request.dryRun, request.userInfo.username], ["CREATE", true, "postern:probe"]);
+    assert.deepEqual(request.object, {
+      apiVersion: "v1",
+      kind: "ConfigMap",
+      metadata: { name: "postern-probe", namespace: "default" },
+    });
+  });
+
+  it("is well-formed for all that rules match", () => {
+    const groups = { apiGroups: [""], apiVersions: ["v1"] };
+    const pod = check(reviewOf([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
+    assert.deepEqual([pod.kind.kind, pod.object, Object(pod.oldObject).kind], ["Pod", null, "Pod"]);
+    const exec = check(reviewOf([{ ...groups, resources: ["pods/exec"], operations: ["CONNECT"] }])).request;
+    assert.deepEqual(
+      [exec.subResource, exec.operation, exec.object],
+      ["exec", "CONNECT", { apiVersion: "v1", kind: "PodExecOptions" }],
+    );
+    const node = check(reviewOf([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
+    assert.deepEqual([node.kind.kind, node.namespace, node.operation], ["Node", undefined, "CREATE"]);
+    const policy = check(
+      reviewOf([
+        {
+          apiGroups: ["networking.k8s.io"],
+          apiVersions: ["*"],
+          resources: ["networkpolicies", "x"],
+          operations: ["UPDATE"],
+        },
+      ]),
+    ).request;
+    assert.deepEqual(
+      [policy.kind, Object(policy.oldObject).apiVersion],
+      [{ group: "networking.k8s.io", version: "v1", kind: "NetworkPolicy" }, "networking.k8s.io/v1"],
+    );
+    const any = check(
+      reviewOf([{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }]),
+    ).request;
+    assert.deepEqual(any.resource, { group: "", version: "v1", resource: "configmaps" });
+  });
+
+  it("finds endpoints well that let by and that refuse, and those that can't read", async () => {
+    const found = await probeAll(
+      postern.manifests().flatMap(({ webhooks }) => webhooks),
+      once3,
+    );
+    assert.deepEqual(
+      found.map(({ entry, ok }) => [entry.replace(".postern.dev", ""), ok]),
+      [
+        ["limit-ranger", false],
+        ["always-pull-images", true],
+        ["always-deny", true],
+        ["limit-ranger", false],
+        ["always-pull-images", true],
+      ],
+    );
+    assert.match(
+      found[0]?.sentence ?? "",
+      /\/local\.…\/limit-ranger\/mutate: it answers 503: nothing can be read from cluster "local": it has no connection here$/,
+    );
+  });
+
+  it("finds out that a key is wrong, or a rule unknown", async () => {
+    const [entry] = postern.manifests().flatMap(({ webhooks }) => webhooks);
+    assert.ok(entry);
+    const ca = Buffer.from(entry.clientConfig.caBundle ?? "", "base64").toString();
+    const right = entry.clientConfig.url;
+    const origin = new URL(right).origin;
+    for (const wrong of [right.replace(/\.[\w-]{86}\//, `.${key}/`), right.replace("limit-ranger", "nobody")]) {
+      const { ok, sentence } = await probe(wrong, ca);
+      assert.equal(ok, false);
+      assert.equal(
+        sentence,
+        `${origin}/local.…${new URL(wrong).pathname.slice("/local.".length + 86)}: the endpoint doesn't know this cluster's key, or the rule`,
+      );
+    }
+  });
+
+  const status = JSON.stringify({ kind: "Status", message: "the rule failed: TypeError" });
+  const faults: [string, (typeof answers)[number], string, number][] = [
+    ["crashes", () => ({ status: 500, body: status }), "it answers 500: the rule failed: TypeError", 3],
+    [
+      "isn't behind its gateway",
+      () => ({ status: 502, body: '{"message":"Internal Server Error"}' }),
+      "it answers 502: Internal Server Error",
+      3,
+    ],
+    ["is throttled", () => ({ status: 429, body: "" }), "it answers 429", 3],
+    ["breaks off", () => "cut", "it can't be reached: socket hang up", 3],
+    ["forbids it", () => ({ status: 403, body: '{"message":"Forbidden"}' }), "it answers 403: Forbidden", 1],
+    [
+      "is a web page",
+      () => ({ status: 200, body: "<html>" }),
+      "it answers no AdmissionReview of what it was asked: <html>",
+      1,
+    ],
+    [
+      "answers another",
+      () => ({
+        status: 200,
+        body: '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"x","allowed":true}}',
+      }),
+      'it answers no AdmissionReview of what it was asked: {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"x","allowed":true}}',
+      1,
+    ],
+    [
+      "doesn't decide",
+      (uid) => ({ status: 200, body: review({ uid: uid.slice(0, 0), allowed: "yes" }) }),
+      'it answers no AdmissionReview of what it was asked: {"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"","allowed":"yes"}}',
+      1,
+    ],
+  ];
+  for (const [name, answer, sentence, tries] of faults)
+    it(`says that an endpoint ${name}, after as many tries as may help`, async () => {
+      answers = Array(5).fill(answer);
+      const found = await probe(url, certificate.ca, undefined, once3);
+      assert.deepEqual([found.ok, found.sentence, asked.length], [false, `${shown()}: ${sentence}`, tries]);
+    });
+  it("forgives what passes", async () => {
+    answers = [() => ({ status: 503, body: status }), () => "cut"];
+    assert.equal((await probe(url, certificate.ca, undefined, once3)).ok, true);
+    assert.equal(asked.length, 3);
+  });
+  it("trusts nobody whose certificate the API server would not", async () => {
+    for (const ca of [undefined, other.ca]) {
+      const { ok, sentence } = await probe(url, ca, undefined, once3);
+      assert.equal(ok, false);
+      assert.match(sentence, /: it can't be reached: (self-signed certificate|unable to )/);
+    }
+    assert.equal(asked.length, 0);
+  });
+});

@@ -1,0 +1,456 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import { memoryLedger } from "#lib/ledger.ts";
+import { discovered } from "../../infra/check/live/discovery.ts";
+import { openReader, type Read } from "../../infra/check/live/reader.ts";
+import { openCertificate } from "../../infra/keys.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+import { audit, json, postern } from "../auditing.ts";
+import { kubeconfigOf } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import type { Client } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { noticed, patient, register, serveRules } from "./postern.ts";
+import { answering, openScripted } from "./scripted.ts";
+
+// `npx postern check --live`: what it says of everything in a cluster is what that cluster would say.
+/** What JSON holds. */
+type Found = Record<string, any>;
+
+describe("an audit of a cluster", await needs("API server"), () => {
+  let folder: string;
+  let cluster: Cluster;
+  let admin: Client;
+  const stops: (() => Promise<unknown>)[] = [];
+  const rules = ["always-pull-images", "allowed-registries", "security-context-deny", "deny-service-external-ips"];
+  const yaml = postern(
+    [
+      "  always-pull-images: { exempt: { namespaceLabels: { pull: never } } }",
+      "  allowed-registries: { settings: { registries: [docker.io] } }",
+      "  security-context-deny: { mode: warn }",
+      "  deny-service-external-ips:",
+      "  limit-ranger:\n",
+    ].join("\n"),
+  );
+  /** Of everything that was made, what it was made of. */
+  const made: Found[] = [];
+
+  const make = async (path: string, bodies: Found[]) => {
+    for (let start = 0; start < bodies.length; start += 20)
+      await Promise.all(
+        bodies.slice(start, start + 20).map(async (body) => {
+          const { code, body: said } = await admin({ method: "POST", path, body });
+          assert.equal(code, 201, String(said.message));
+          made.push(said);
+        }),
+      );
+  };
+  const count = <T>(length: number, of: (index: number) => T) => Array.from({ length }, (_, index) => of(index));
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-audited-"));
+    cluster = await bootCluster(binaries, { rbac: true, disable: ["ServiceAccount"] });
+    stops.push(cluster.stop);
+    admin = cluster.admin;
+    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ c: cluster }));
+    await writeFile(join(folder, "janes"), kubeconfigOf({ c: cluster }, "jane"));
+    await writeFile(join(folder, "postern.yaml"), yaml);
+    await define(admin, "Widget", "widgets", "example.com", "Namespaced", ["v1", "v1beta1"]);
+    await make(
+      "/api/v1/namespaces",
+      count(6, (index) => ({ metadata: { name: `n${index}`, labels: index === 3 ? { pull: "never" } : {} } })),
+    );
+    await make("/api/v1/namespaces/n4/limitranges", [
+      {
+        metadata: { name: "l" },
+        spec: { limits: [{ type: "Container", max: { cpu: "1" }, defaultRequest: { cpu: "10m" } }] },
+      },
+    ]);
+    for (let home = 0; home < 6; home++) {
+      const images = ["docker.io/a:1", "evil.example/a:1", "docker.io/b"];
+      const pods = count(20, (index) => ({
+        metadata: { name: `p${index}`, labels: { odd: String(index % 2) } },
+        spec: {
+          ...(index % 7 === 0 && { securityContext: { runAsUser: 1 } }),
+          containers: [
+            {
+              name: "a",
+              image: images[index % 3],
+              resources: index % 5 === 0 ? { requests: { cpu: "500m" }, limits: { cpu: "900m" } } : {},
+            },
+          ],
+        },
+      }));
+      await make(`/api/v1/namespaces/n${home}/pods`, pods);
+      const services = count(10, (index) => ({
+        metadata: { name: `s${index}` },
+        spec: { ports: [{ port: 80 }], ...(index % 4 === 0 && { externalIPs: ["1.2.3.4"] }) },
+      }));
+      await make(`/api/v1/namespaces/n${home}/services`, services);
+      const widgets = count(10, (index) => ({
+        ...{ apiVersion: "example.com/v1", kind: "Widget", metadata: { name: `w${index}` }, spec: { size: index } },
+      }));
+      await make(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
+    }
+    // What is judged now was there before its rules.
+    const certificate = await openCertificate(folder, "127.0.0.1");
+    const scripted = await openScripted(certificate, {
+      more: (review) => {
+        const patch = [{ op: "add", path: "/data/more", value: "bW9yZQ==" }];
+        const encoded = Buffer.from(JSON.stringify(patch)).toString("base64");
+        return { body: answering(review, { patchType: "JSONPatch", patch: encoded }) };
+      },
+      sizes: (review) => {
+        const { object } = Object(review.request);
+        const isLarge = Number(object?.spec?.size) > 7;
+        const status = { code: 422, message: `a widget of ${object?.metadata?.namespace} is too large` };
+        return { body: answering(review, isLarge ? { allowed: false, status } : {}) };
+      },
+    });
+    stops.push(scripted.stop);
+    const { server, ca, tokenOf } = cluster;
+    const world = worlds({ c: { server, ca, credentials: { token: tokenOf("admin") } } }, undefined, memoryLedger());
+    const catalogue = await readCatalogue();
+    const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
+    const served = await serveRules(own, yaml, { certificate, world });
+    stops.push(served.stop);
+    await register(admin, patient(served.manifests()));
+    const sizes = {
+      ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
+      metadata: { name: "sizes" },
+      webhooks: [
+        {
+          ...{ name: "sizes.example.com", sideEffects: "None", admissionReviewVersions: ["v1"] },
+          clientConfig: { url: `${scripted.url}/sizes`, caBundle: Buffer.from(certificate.ca).toString("base64") },
+          // They are read as v1.
+          rules: [
+            { apiGroups: ["example.com"], apiVersions: ["v1beta1"], resources: ["widgets"], operations: ["CREATE"] },
+          ],
+        },
+      ],
+    };
+    await writeFile(join(folder, "sizes.json"), JSON.stringify(sizes));
+    const more = {
+      ...{ apiVersion: sizes.apiVersion, kind: "MutatingWebhookConfiguration", metadata: { name: "more" } },
+      webhooks: [
+        {
+          ...{ ...sizes.webhooks[0], name: "more.example.com" },
+          clientConfig: { ...sizes.webhooks[0]?.clientConfig, url: `${scripted.url}/more` },
+          rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["secrets"], operations: ["CREATE"] }],
+        },
+      ],
+    };
+    await writeFile(join(folder, "more.json"), JSON.stringify(more));
+    await admin({
+      ...{ method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body: sizes },
+    });
+    let isCalled = false;
+    await noticed(
+      async () => {
+        const spec = { containers: [{ name: "a", image: "evil.example/a" }] };
+        const body = { metadata: { name: "probe" }, spec };
+        const pod = await admin({ method: "POST", path: "/api/v1/namespaces/n0/pods?dryRun=All", body });
+        const widget = { apiVersion: "example.com/v1", kind: "Widget", metadata: { name: "probe" }, spec: { size: 9 } };
+        const path = "/apis/example.com/v1/namespaces/n0/widgets?dryRun=All";
+        const second = await admin({ method: "POST", path, body: widget });
+        isCalled = pod.code === 403 && second.code === 422;
+      },
+      () => isCalled,
+    );
+  });
+  after(async () => {
+    await Promise.all(stops.map((stop) => stop()));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const foreign = ["--webhooks", "sizes.json", "--call", "loopback"];
+
+  it("says of each object once what the cluster itself would say, were it made again", async () => {
+    const { code, objects, summary, faults, notes, stderr } = await json(folder, [...foreign, "--page", "50"]);
+    assert.equal(code, 1);
+    assert.deepEqual([faults, notes, summary.undecided], [[], [], 0], stderr);
+    assert.match(stderr, /^ +\d+\.\d s {2}pods: 120 objects, \d+ denied$/m);
+    assert.match(stderr, /^ +\d+\.\d s {2}widgets\.example\.com: 60 objects, 12 denied$/m);
+    const byUid = new Map(objects.map((one) => [one.uid, one]));
+    assert.equal(byUid.size, objects.length);
+    const judged = made.filter(({ kind }) => ["Pod", "Service", "Widget"].includes(kind));
+    const outcomes: Record<string, number> = {};
+    const ask = async (object: Found) => {
+      const { kind, apiVersion, metadata, spec } = object;
+      const { clusterIP: _, clusterIPs: __, ...rest } = spec;
+      const { name, namespace, labels } = metadata;
+      const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+      const path = `${root}/namespaces/${namespace}/${kind.toLowerCase()}s?dryRun=All`;
+      const body = { apiVersion, kind, metadata: { name, labels }, spec: kind === "Service" ? rest : spec };
+      const { code, body: said, warnings } = await admin({ method: "POST", path, body });
+      const place = `${kind} ${namespace}/${name}`;
+      const found = byUid.get(metadata.uid);
+      assert.ok(found, place);
+      outcomes[`${kind} ${found.verdict}`] = (outcomes[`${kind} ${found.verdict}`] ?? 0) + 1;
+      // It is there: what admission has nothing against, storage refuses.
+      if (found.verdict !== "denied") assert.equal(code, 409, `${place}: ${said.message}`);
+      else {
+        const messages = found.denials.map(({ rule, message }) => `${rule}: ${message}`);
+        const [, hook = "", text] = /"(.*?)" denied the request: (.*)$/s.exec(String(said.message)) ?? [];
+        assert.ok(messages.includes(`${hook.replace(".postern.dev", "")}: ${text}`), `${place}: ${said.message}`);
+      }
+      const theirs = warnings.filter((warning) => warning.includes(" would deny: "));
+      assert.deepEqual(
+        found.warnings.map(({ rule, text }) => `${rule} ${text}`),
+        theirs,
+        place,
+      );
+    };
+    for (let start = 0; start < judged.length; start += 8) await Promise.all(judged.slice(start, start + 8).map(ask));
+    for (const kind of [
+      "Pod denied",
+      "Pod changed",
+      "Pod allowed",
+      "Service denied",
+      "Service allowed",
+      "Widget denied",
+    ])
+      assert.ok(outcomes[kind], JSON.stringify(outcomes));
+  });
+
+  it("is of some namespaces alone where they are named, and of none that isn't there", async () => {
+    const { objects } = await json(folder, ["--namespace", "n1,n3", "--rules", "always-pull-images"]);
+    assert.deepEqual([...new Set(objects.map(({ namespace }) => namespace))], ["n1", "n3"]);
+    assert.equal(objects.length, 40);
+    // Its label exempts it.
+    const changed = objects.filter(({ verdict }) => verdict === "changed").map(({ namespace }) => namespace);
+    assert.deepEqual([...new Set(changed)], ["n1"]);
+    const { code, stderr } = await audit(folder, ["--namespace", "nowhere"]);
+    assert.equal(code, 2);
+    assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
+  });
+
+  it("says what somebody may not see, and judges the rest", async () => {
+    const role = { metadata: { name: "looking" }, rules: [{ apiGroups: [""], resources: ["pods"], verbs: ["list"] }] };
+    const rbac = "/apis/rbac.authorization.k8s.io/v1";
+    await admin({ method: "POST", path: `${rbac}/clusterroles`, body: role });
+    const binding = {
+      metadata: { name: "looking" },
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "looking" },
+      subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "jane" }],
+    };
+    await admin({ method: "POST", path: `${rbac}/clusterrolebindings`, body: binding });
+    const { code, objects, faults, stderr } = await json(folder, [
+      "--kubeconfig",
+      "janes",
+      "--rules",
+      "deny-service-external-ips,allowed-registries",
+    ]);
+    assert.equal(code, 1);
+    assert.equal(objects.length, 120);
+    assert.deepEqual(
+      faults.map(({ kind }) => kind),
+      ["Service"],
+    );
+    assert.match(
+      stderr,
+      /^services could not be read whole: the API server answers 403: services is forbidden: .*jane/m,
+    );
+    // Whether one is exempt, its labels say.
+    const blind = await json(folder, ["--kubeconfig", "janes", "--rules", "always-pull-images"]);
+    assert.equal(blind.code, 3);
+    assert.equal(blind.summary.undecided, 120);
+    assert.match(
+      blind.objects[0]?.undecided.join() ?? "",
+      /^always-pull-images: whether its namespace has the label pull;/,
+    );
+    assert.match(
+      blind.notes.join("\n"),
+      /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/,
+    );
+    const silent = await audit(folder, ["--kubeconfig", "janes", "--rules", "deny-service-external-ips"]);
+    assert.equal(silent.code, 3);
+  });
+
+  it("tells nothing of what Secrets hold", async () => {
+    const last = {
+      "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Secret","data":{"password":"bW9yZQ=="}}',
+    };
+    const secret = { metadata: { name: "key", annotations: last }, stringData: { password: "correct horse" } };
+    await make("/api/v1/namespaces/n0/secrets", [secret]);
+    const words = ["--webhooks", "more.json", "--call", "loopback", "--rules", "allowed-registries"];
+    const { objects, stdout } = await json(folder, words);
+    const found = objects.find(({ kind }) => kind === "Secret");
+    assert.equal(found?.verdict, "changed");
+    assert.match(JSON.stringify(found?.difference), /more: /);
+    for (const text of ["correct horse", "more"]) assert.ok(!stdout.includes(Buffer.from(text).toString("base64")));
+  });
+
+  it("is of the Pods that workloads would make, too, where that is asked for", async () => {
+    const labels = { app: "web" };
+    const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "evil.example/web" }] } };
+    const deployment = {
+      metadata: { name: "web" },
+      spec: { replicas: 3, selector: { matchLabels: labels }, template },
+    };
+    await make("/apis/apps/v1/namespaces/n0/deployments", [deployment]);
+    const words = ["--namespace", "n0", "--rules", "allowed-registries,minimum-replicas", "--also-pod-templates"];
+    const { objects } = await json(folder, words);
+    assert.deepEqual(
+      objects
+        .filter(({ madeBy, kind }) => madeBy || kind === "Deployment")
+        .map(({ kind, verdict }) => `${kind} ${verdict}`),
+      ["Deployment allowed", "Pod denied"],
+    );
+  });
+
+  it("knows the same kinds from one answer for all groups and from one for each", async () => {
+    const { server, ca, tokenOf } = cluster;
+    const way = { server, ca, token: async () => tokenOf("admin"), unknown: "" };
+    const { read, close } = openReader(way, new AbortController().signal);
+    const found = async (ask: Read) => {
+      const { resources, unknown } = await discovered(ask, String);
+      assert.deepEqual(unknown, []);
+      return resources
+        .map((one) => ({ ...one, verbs: one.verbs.toSorted(), subresources: one.subresources.toSorted() }))
+        .toSorted((one, other) => (JSON.stringify(one.kind) < JSON.stringify(other.kind) ? -1 : 1));
+    };
+    const [together, single] = [await found(read), await found((path) => read(path))];
+    close();
+    assert.ok(together.length > 50);
+    assert.deepEqual(together, single);
+    const versions = (resources: typeof single) =>
+      resources.filter(({ resource }) => resource.resource === "widgets").length;
+    assert.equal(versions(single), 2);
+  });
+
+  it("is about what there is by then, whatever others make and remove meanwhile", async () => {
+    const path = "/api/v1/namespaces/n5/configmaps";
+    let isOver = false;
+    const others = (async () => {
+      for (let index = 0; !isOver; index++) {
+        await admin({ method: "POST", path, body: { metadata: { name: `c${index}` } } });
+        if (index % 2 === 0) await admin({ method: "DELETE", path: `${path}/c${index}` });
+      }
+    })();
+    const { code, objects, summary } = await json(folder, ["--rules", "always-admit", "--page", "7"]).finally(() => {
+      isOver = true;
+    });
+    await others;
+    assert.equal(code, 0);
+    assert.equal(summary.undecided, 0);
+    assert.equal(new Set(objects.map(({ uid }) => uid)).size, objects.length);
+    const uids = new Set(objects.map(({ uid }) => uid));
+    for (const { kind, metadata } of made) assert.ok(uids.has(metadata.uid), `${kind} ${metadata.name}`);
+    // Of events, which the API server serves under two names, and of all others.
+    const lists = new Set(objects.map(({ apiVersion, kind }) => `${apiVersion} ${kind}`));
+    for (const kind of [
+      "v1 Namespace",
+      "example.com/v1 Widget",
+      "v1 ConfigMap",
+      "rbac.authorization.k8s.io/v1 ClusterRole",
+    ])
+      assert.ok(lists.has(kind), kind);
+    assert.ok(!lists.has("example.com/v1beta1 Widget"));
+  });
+
+  it("makes PolicyReports that the API server takes as they are, again and again", async () => {
+    await define(admin, "PolicyReport", "policyreports", "wgpolicyk8s.io", "Namespaced", ["v1alpha2"], report);
+    await define(
+      admin,
+      "ClusterPolicyReport",
+      "clusterpolicyreports",
+      "wgpolicyk8s.io",
+      "Cluster",
+      ["v1alpha2"],
+      report,
+    );
+    for (const _ of ["first", "again"]) {
+      const { stdout } = await audit(folder, [...foreign, "-o", "policyreport"]);
+      const { items } = JSON.parse(stdout);
+      assert.deepEqual(
+        items.map(({ metadata }: Found) => `${metadata.namespace}/${metadata.name}`).toSorted(),
+        ["default", "n0", "n1", "n2", "n3", "n4", "n5"].map((name) => `${name}/postern`),
+      );
+      for (const item of items) {
+        const path = `/apis/wgpolicyk8s.io/v1alpha2/namespaces/${item.metadata.namespace}/policyreports/postern?fieldManager=test&fieldValidation=Strict`;
+        const contentType = "application/apply-patch+yaml";
+        const { code, body } = await admin({ method: "PATCH", path, contentType, body: item });
+        assert.ok(code === 200 || code === 201, JSON.stringify(body));
+        assert.deepEqual(
+          { results: body.results, summary: body.summary },
+          { results: item.results, summary: item.summary },
+        );
+      }
+    }
+  });
+});
+
+/** The shape of a report, as its group defines it. */
+const texts = (...names: string[]) => Object.fromEntries(names.map((name) => [name, { type: "string" }]));
+const result = {
+  type: "object",
+  required: ["policy"],
+  properties: {
+    ...texts("category", "message", "policy", "rule", "source"),
+    properties: { type: "object", additionalProperties: { type: "string" } },
+    resources: {
+      type: "array",
+      items: {
+        type: "object",
+        properties: texts("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid"),
+      },
+    },
+    result: { type: "string", enum: ["pass", "fail", "warn", "error", "skip"] },
+    scored: { type: "boolean" },
+    severity: { type: "string", enum: ["high", "low", "medium"] },
+    timestamp: {
+      type: "object",
+      required: ["nanos", "seconds"],
+      properties: { nanos: { type: "integer", format: "int32" }, seconds: { type: "integer", format: "int64" } },
+    },
+  },
+};
+const counts = ["error", "fail", "pass", "skip", "warn"].map((name) => [name, { type: "integer" }]);
+const report = {
+  type: "object",
+  properties: {
+    results: { type: "array", items: result },
+    summary: { type: "object", properties: Object.fromEntries(counts) },
+  },
+};
+const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true };
+
+/** Has the API server serve a kind, and waits until it does. */
+const define = async (
+  admin: Client,
+  kind: string,
+  plural: string,
+  group: string,
+  scope: string,
+  versions: string[],
+  schema: object = anything,
+) => {
+  const of = (name: string, index: number) => {
+    return { name, served: true, storage: index === 0, schema: { openAPIV3Schema: schema } };
+  };
+  const body = {
+    ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
+    metadata: { name: `${plural}.${group}` },
+    spec: { group, scope, names: { kind, plural, singular: kind.toLowerCase() }, versions: versions.map(of) },
+  };
+  const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+  const { code, body: said } = await admin({ method: "POST", path, body });
+  assert.equal(code, 201, String(said.message));
+  let isServed = false;
+  await noticed(
+    async () => {
+      const answers = await Promise.all(
+        versions.map((version) => admin({ method: "GET", path: `/apis/${group}/${version}/${plural}` })),
+      );
+      isServed = answers.every(({ code }) => code === 200);
+    },
+    () => isServed,
+  );
+};

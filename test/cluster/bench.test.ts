@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { addedLatency } from "../bench/added.ts";
+import { chainLatency } from "../bench/chains.ts";
+import { checkRatios } from "../bench/checked.ts";
+import { findGoWebhook } from "../bench/controller-runtime.ts";
+import type { Comparison, Measured } from "../bench/creates.ts";
+import { engineRatios } from "../bench/engines.ts";
+import { policyGrowth } from "../bench/growth.ts";
+import { findKinitiras } from "../bench/kinitiras.ts";
+import { readLatency } from "../bench/reads.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+
+// What postern bench measures through an API server, with too few rounds to say anything of time.
+
+describe("postern bench, through an API server", await needs("API server", "Go webhook"), () => {
+  let folder: string;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  const numbers = (measured: Measured[], comparisons: Comparison[]) => [
+    ...measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]),
+    ...comparisons.map(({ added }) => added.median),
+  ];
+
+  it("measures one call of each server, when all have made the same of a pod", async () => {
+    const binaries = await requireBinaries();
+    const { measured, comparisons } = await addedLatency(binaries, await findGoWebhook(), folder, 6);
+    assert.deepEqual(
+      measured.map(({ what }) => what.replace(/ [\d.]+$/, "")),
+      ["no webhook", "node:https by hand", "Postern", "controller-runtime", "Postern, with its matchConditions"],
+    );
+    assert.deepEqual(
+      comparisons.map(({ bar }) => bar),
+      [1.15, 0.65],
+    );
+    assert.deepEqual(
+      numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
+      [],
+    );
+    for (const { what, cpu } of measured.slice(1))
+      assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
+  });
+
+  it("measures chains that are called, skipped and grouped", async () => {
+    const binaries = await requireBinaries();
+    const { measured, comparisons } = await chainLatency(binaries, folder, 2);
+    assert.deepEqual(
+      measured.map(({ mutators }) => mutators),
+      [undefined, 1, 1, 10, 10, 30, 30, 10, 30],
+    );
+    assert.deepEqual(
+      comparisons.map(({ bar }) => bar),
+      [1.5],
+    );
+    assert.deepEqual(
+      numbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
+      [],
+    );
+  });
+
+  it("measures what reading adds to a review", async () => {
+    const binaries = await requireBinaries();
+    const { warm, sideBySide, read, first } = await readLatency(binaries, 2);
+    for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
+  });
+});
+
+describe("postern bench, of a check", () => {
+  it("measures the whole beside reading and rules, and is told nothing where the check fails", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
+    try {
+      const { bytes, seconds, memory, overParser, overReader } = await checkRatios(folder, 1, 40);
+      assert.ok(bytes > 40_000 && memory > 1e7);
+      for (const value of [...Object.values(seconds), overParser.median, overReader.median]) assert.ok(value > 0);
+      await assert.rejects(checkRatios(folder, 1, 0), /there is no manifest in/);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
+
+describe("postern bench, of policies", async () => {
+  it("measures how many there are, each time with a patch that has as much in it as there are policies for a pod", async () => {
+    const growth = await policyGrowth(1);
+    assert.equal(growth.length, 8);
+    for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
+  });
+
+  const program = await findKinitiras();
+  it("measures them beside kinitiras' own engine, which decides alike", await needs("kinitiras"), async () => {
+    const engines = await engineRatios(program ?? "", 1);
+    assert.deepEqual(
+      engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
+      [
+        ["a template that changes", 1],
+        ["plaintext", 1],
+        ["origin", 1],
+        ["a template that refuses", 1],
+        ["a script", undefined],
+      ],
+    );
+    for (const { what, ratio } of engines) assert.ok(ratio.median > 0, what);
+  });
+});

@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import { worlds } from "#lib/cluster/live.ts";
+import { memoryLedger } from "#lib/ledger.ts";
+import { openCheck } from "../../infra/check/check.ts";
+import type { Judged } from "../../infra/check/judging/judge.ts";
+import { chooseCluster, parseConfig } from "../../infra/config.ts";
+import { openCertificate } from "../../infra/keys.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+import { needs } from "../parts.ts";
+import { callers, pluginsIn, requireBinaries } from "./binaries.ts";
+import type { Answer, Client } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { diffOf } from "./compare.ts";
+import { type Kind, kinds, vocabulary } from "./generator.ts";
+import { apply, herald, noticed, patient, serveRules } from "./postern.ts";
+import { answering, openScripted, type Script } from "./scripted.ts";
+import { furnish } from "./surroundings.ts";
+
+// What check says of a manifest is what becomes of it on a real API server that calls the same rules.
+type Fields = Record<string, unknown>;
+
+const catalogue = await readCatalogue();
+/** All that judge or change what is created, as far as it fits before the API server's patience ends. */
+const on = [
+  ...["limit-ranger", "always-pull-images", "priority", "default-toleration-seconds", "runtime-class"],
+  ...["pod-node-selector", "extended-resource-toleration", "default-requests-and-limits", "default-storage-class"],
+  ...["default-ingress-class", "storage-object-in-use-protection", "pod-toleration-restriction", "minimum-replicas"],
+  ...["pod-security", "security-context-deny", "deny-service-external-ips", "allowed-registries"],
+  "limit-pod-hard-anti-affinity-topology",
+];
+const settings: Record<string, string> = {
+  "default-requests-and-limits": "settings: { requests: { cpu: 100m } }",
+  "allowed-registries": "settings: { registries: [docker.io, registry.example.com, 'registry.example.com:5000'] }",
+  "pod-security": "mode: warn, settings: { defaults: { enforce: restricted } }",
+};
+const yaml = `rules:\n${on.map((name) => `  ${name}: { ${[settings[name], "timeoutSeconds: 2"].filter(Boolean).join(", ")} }\n`).join("")}`;
+
+/** What the rules read, as somebody would put it down who has a cluster. */
+const stateful = [
+  ...["/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/serviceaccounts", "/api/v1/nodes"],
+  ...["/apis/storage.k8s.io/v1/storageclasses", "/apis/networking.k8s.io/v1/ingressclasses"],
+  ...["/apis/node.k8s.io/v1/runtimeclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"],
+];
+
+const judgedKinds: Kind[] = [
+  ...(["pods", "pods", "pods", "services", "persistentvolumeclaims", "persistentvolumes"] as const),
+  ...(["deployments", "statefulsets", "ingresses", "jobs", "configmaps"] as const),
+];
+const homes = ["default", "default", "limited", "selecting", "selecting-within", "tolerating", "tolerating-little"];
+const manifest = (odd: boolean) => {
+  const { objectOf } = vocabulary(odd);
+  return fc
+    .constantFrom(...judgedKinds)
+    .chain((kind) =>
+      fc.tuple(objectOf(kind), fc.constantFrom(...homes)).map(([object, namespace]) => ({ kind, object, namespace })),
+    );
+};
+
+describe("what check says", await needs("API server"), () => {
+  let folder: string;
+  let cluster: Cluster;
+  let admin: Client;
+  const stops: (() => Promise<unknown>)[] = [];
+  const seen = new Map<string, Fields>();
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
+    const certificate = await openCertificate(folder, "127.0.0.1");
+    const witness: Script = (review) => {
+      const { object } = Object(review.request);
+      seen.set(object.metadata.name, object);
+      return { body: answering(review) };
+    };
+    const announce: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
+    const scripted = await openScripted(certificate, { witness, herald: announce });
+    const { defaultOn } = await pluginsIn(binaries);
+    const disable = defaultOn.filter((plugin) => !callers.includes(plugin));
+    cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
+    stops.push(scripted.stop, cluster.stop);
+    admin = cluster.admin;
+    await furnish(admin, false);
+    const { server, ca, tokenOf } = cluster;
+    const world = worlds(
+      { local: { server, ca, credentials: { token: tokenOf("reader") } } },
+      undefined,
+      memoryLedger(),
+    );
+    const rules = catalogue.filter(({ name }) => on.includes(name));
+    const postern = await serveRules(rules, yaml, { certificate, world });
+    stops.push(postern.stop);
+    await apply(admin, patient(postern.manifests()), herald(`${scripted.url}/herald`, certificate.ca));
+
+    // Whoever comes last sees what all have made of it.
+    const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] };
+    const clientConfig = { url: `${scripted.url}/witness`, caBundle: Buffer.from(certificate.ca).toString("base64") };
+    const entry = {
+      ...{ name: "witness.example.com", clientConfig, rules: [everything], sideEffects: "None", matchPolicy: "Exact" },
+      ...{ reinvocationPolicy: "IfNeeded", admissionReviewVersions: ["v1"] },
+    };
+    const body = {
+      ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "MutatingWebhookConfiguration" },
+      ...{ metadata: { name: "witness" }, webhooks: [entry] },
+    };
+    await admin({
+      ...{ method: "POST", path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", body },
+    });
+    await noticed(
+      () => create("configmaps", "default", { metadata: { name: "first" } }),
+      () => seen.has("first"),
+    );
+  });
+  after(async () => {
+    await Promise.all(stops.map((stop) => stop()));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const create = (kind: Kind, namespace: string, body: unknown): Promise<Answer> => {
+    const { apiVersion, namespaced } = kinds[kind];
+    const root = String(apiVersion).includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+    const path = `${root}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}?dryRun=All&fieldValidation=Ignore`;
+    return admin({ method: "POST", path, body });
+  };
+
+  const runs = Number(process.env.POSTERN_RUNS ?? 100);
+  for (const odd of [false, true])
+    it(`is what becomes of ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
+      const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
+      const sample = fc.sample(manifest(odd), { seed, numRuns: runs }).map(({ kind, object, namespace }, index) => {
+        const place = kinds[kind].namespaced ? { namespace } : {};
+        const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
+        return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
+      });
+      const file = (name: string) => join(folder, name);
+      const items = sample.map(({ object }) => object);
+      await writeFile(file("manifests.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+      const present = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
+      // A list's items don't say what they are.
+      const state = present.flatMap(({ body }) =>
+        (Array.isArray(body.items) ? body.items : []).map((item) => ({
+          ...{ apiVersion: body.apiVersion, kind: String(body.kind).replace(/List$/, "") },
+          ...item,
+        })),
+      );
+      await writeFile(file("state.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: state }));
+      const check = await openCheck({
+        catalogue,
+        ...{ cluster: chooseCluster(parseConfig(yaml, catalogue), undefined), harden: false },
+        ...{ paths: [file("manifests.json")], reviews: [], state: [file("state.json")], old: [], webhooks: [] },
+        ...{ hosts: [], operation: "CREATE", namespace: "default", alsoPods: false },
+        user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
+      });
+      const judged = new Map<string, Judged>();
+      for await (const one of check.judged) judged.set(one.checked.name, one);
+      assert.deepEqual(check.faults, []);
+
+      const different: string[] = [];
+      const verdicts: Record<string, number> = {};
+      const tell = async ({ kind, namespace, object }: (typeof sample)[number]) => {
+        const ours = judged.get(object.metadata.name);
+        assert.ok(ours);
+        for (let left = 2; ; left--) {
+          const answer = await create(kind, namespace, object);
+          const [wanted, actual] = compared(answer, seen.get(object.metadata.name), ours);
+          const isAlike = isDeepStrictEqual(actual, wanted);
+          // A rule that took too long on a busy machine is done without.
+          if (!isAlike && left > 0) continue;
+          verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
+          if (!isAlike) different.push(`${diffOf(shown(wanted), shown(actual))}\n${JSON.stringify(object)}`);
+          break;
+        }
+      };
+      for (let start = 0; start < sample.length; start += 6)
+        await Promise.all(sample.slice(start, start + 6).map(tell));
+      assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
+      for (const code of [201, 403, ...(odd ? [422] : [])]) assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
+    });
+});
+
+const shown = (body: unknown) => ({ code: 0, warnings: [], body });
+
+/** What the API server did, and what check said, as far as one can be told from the other. */
+const compared = (answer: Answer, last: Fields | undefined, { checked, after }: Judged): [unknown, unknown] => {
+  const { code, body, warnings } = answer;
+  const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
+  const [, hook = "", said] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
+  const theirs = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${said}`;
+  // Several may refuse it, of which the API server tells one.
+  const verdict = denials.includes(theirs) ? theirs : denials.join("; ");
+  const { managedFields: _, ...metadata } = Object(last?.metadata);
+  const object = last && { ...last, metadata };
+  const ours = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
+  if (code === 201)
+    return [
+      { object, warnings: warnings.filter(isOfRule).sort(), denied: "" },
+      { object: after, warnings: [...new Set(ours)].filter(isOfRule).sort(), denied: verdict },
+    ];
+  // What isn't valid is refused between the two phases; what comes before them must be alike still.
+  if (hook === "")
+    return [
+      { code, object },
+      { code: denials.length > 0 && code === 400 ? 400 : 422, object: after ?? undefined },
+    ];
+  return [{ denied: theirs }, { denied: verdict }];
+};
+
+/** The API server has warnings of its own. */
+const isOfRule = (warning: string) => / would (deny|change): /.test(warning);

@@ -1,0 +1,360 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+import {
+  ApiException,
+  CoreV1Api,
+  createConfiguration,
+  IsomorphicFetchHttpLibrary,
+  KubeConfig,
+  KubernetesObjectApi,
+  PatchStrategy,
+  PolicyV1Api,
+  type RequestContext,
+  ServerConfiguration,
+  setHeaderOptions,
+  type V1Pod,
+} from "@kubernetes/client-node";
+import { parseAllDocuments } from "yaml";
+import type * as client from "#lib/client.ts";
+import type { Rule } from "#lib/rule.ts";
+import { buildClient } from "../../infra/client.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+
+// The package as somebody installs it, in a project that has nothing else of ours, and against a real API server.
+const run = promisify(execFile);
+const folders: string[] = [];
+const temporary = async () => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-client-"));
+  folders.push(folder);
+  return folder;
+};
+let project: string;
+
+before(async () => {
+  project = await temporary();
+  const built = join(await temporary(), "client");
+  await buildClient(built);
+  await writeFile(join(project, "package.json"), '{"name":"project","private":true,"type":"module"}');
+  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", built], { cwd: project });
+});
+after(async () => {
+  for (const folder of folders) await rm(folder, { recursive: true, force: true });
+});
+
+const installed = (path: string) => import(pathToFileURL(join(project, "node_modules/postern-client", path)).href);
+
+describe("the client's package", () => {
+  it("works in a project of its own, with policies that have scripts", async () => {
+    const program = `
+      import { guard } from "postern-client";
+      import { policiesIn } from "postern-client/policies";
+      import pulls from "postern-client/rules/always-pull-images";
+      const cue = 'object: _\\npatches: [{ op: "add", path: "/metadata/labels/of", value: object.metadata.name }]';
+      const { policies } = policiesIn([{
+        apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "p" },
+        spec: { overrideRules: [{ overriders: { cue } }] },
+      }]);
+      const send = async (_, { body }) => new Response(body);
+      const judged = guard(send, { policies, rules: { "always-pull-images": { rule: pulls } } });
+      const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "x" }, spec: { containers: [{ name: "c", image: "i" }] } };
+      const headers = { "content-type": "application/json" };
+      const address = "https://host/api/v1/namespaces/a/pods";
+      const answer = await judged(address, { method: "POST", headers, body: JSON.stringify(pod) });
+      process.stdout.write(await answer.text());`;
+    await writeFile(join(project, "program.js"), program);
+    const { stdout } = await run(process.execPath, ["program.js"], { cwd: project });
+    const { metadata, spec } = JSON.parse(stdout);
+    assert.deepEqual(metadata, { name: "x", labels: { of: "x" } });
+    assert.equal(spec.containers[0].imagePullPolicy, "Always");
+  });
+  it("has types that need nothing else of ours, and holds programs to them", async () => {
+    const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
+    const compilerOptions = {
+      ...{ strict: true, noEmit: true, module: "nodenext", target: "esnext", types: ["node"], typeRoots: [types] },
+    };
+    await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
+    const text = (policy: string) => `
+      import { type Guard, guard, policiesFrom } from "postern-client";
+      import pulls from "postern-client/rules/always-pull-images";
+      const options: Guard = { policies: policiesFrom, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${policy}" };
+      export const judged: typeof fetch = guard(fetch, options);`;
+    const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
+    const compiled = async (policy: string) => {
+      await writeFile(join(project, "program.ts"), text(policy));
+      return run(process.execPath, [tsc, "-p", "."], { cwd: project }).then(
+        () => "",
+        ({ stdout }) => stdout,
+      );
+    };
+    assert.equal(await compiled("Ignore"), "");
+    assert.match(await compiled("Sometimes"), /^program\.ts.*"Sometimes"/);
+  });
+});
+
+/** As the module's libraries answer. */
+const from = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
+
+describe("its README", () => {
+  it("shows programs that load, and ask for nothing that isn't there", async () => {
+    const readme = await readFile(join(project, "node_modules/postern-client/README.md"), "utf8");
+    const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
+    assert.equal(programs.length, 2);
+    const kubeconfig = join(project, "kubeconfig");
+    await symlink(
+      fileURLToPath(new URL("../../node_modules/@kubernetes", import.meta.url)),
+      join(project, "node_modules/@kubernetes"),
+    );
+    await writeFile(kubeconfig, JSON.stringify({ apiVersion: "v1", kind: "Config", ...nowhere }));
+    for (const program of programs) {
+      await writeFile(join(project, "shown.js"), program);
+      const env = { PATH: process.env.PATH, HOME: project, KUBECONFIG: kubeconfig };
+      await run(process.execPath, ["shown.js"], { cwd: project, env });
+    }
+  });
+});
+
+const nowhere = {
+  clusters: [{ name: "c", cluster: { server: "https://127.0.0.1:1" } }],
+  users: [{ name: "u", user: { token: "t" } }],
+  contexts: [{ name: "x", context: { cluster: "c", user: "u" } }],
+  "current-context": "x",
+};
+
+describe("writes of @kubernetes/client-node", await needs("API server"), () => {
+  let cluster: Cluster;
+  let config: KubeConfig;
+  let judged: KubeConfig;
+  let pods: CoreV1Api;
+  let plain: CoreV1Api;
+  let postern: typeof client;
+  const namespace = "default";
+  const told: string[] = [];
+
+  const apply = (path: string, body: object) => cluster.admin({ method: "POST", path, body });
+  const made = async (path: string, body: object) => {
+    const { code, body: said } = await apply(path, body);
+    assert.equal(code, 201, JSON.stringify(said));
+  };
+  const policyPath = "/apis/policy.kcloudlabs.io/v1alpha1";
+  const policy = (kind: string, name: string, spec: object) => {
+    return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name }, spec };
+  };
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    cluster = await bootCluster(binaries);
+    const folder = new URL("../../functions/policy-admission/crds/", import.meta.url);
+    for (const file of await readdir(folder))
+      for (const document of parseAllDocuments(await readFile(new URL(file, folder), "utf8")))
+        await made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document.toJS());
+    for (const kind of ["clusteroverridepolicies", "overridepolicies", "clustervalidatepolicies"])
+      for (const end = Date.now() + 120_000; Date.now() < end; await wait(100))
+        if ((await cluster.admin({ method: "GET", path: `${policyPath}/${kind}` })).code === 200) break;
+    await made("/api/v1/namespaces/default/configmaps", {
+      metadata: { name: "owners", labels: { of: "teams" } },
+      data: { team: "red" },
+    });
+    const onPods = [{ apiVersion: "v1", kind: "Pod" }];
+    const owner = {
+      ...{ type: "annotations", operation: "add", path: "owner" },
+      valueRef: {
+        ...{ from: "k8s", path: "/data/team" },
+        k8s: { apiVersion: "v1", kind: "ConfigMap", namespace, name: "owners" },
+      },
+    };
+    await made(
+      `${policyPath}/clusteroverridepolicies`,
+      policy("ClusterOverridePolicy", "owner", {
+        resourceSelectors: onPods,
+        overrideRules: [{ overriders: { template: owner, cue: scripted } }],
+      }),
+    );
+    const kept = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/keep" }, message: "it is kept" };
+    await made(
+      `${policyPath}/clustervalidatepolicies`,
+      policy("ClusterValidatePolicy", "kept", {
+        resourceSelectors: onPods,
+        validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition: kept } }],
+      }),
+    );
+
+    config = new KubeConfig();
+    config.loadFromOptions({
+      clusters: [{ name: "c", server: cluster.server, caData: Buffer.from(cluster.ca).toString("base64") }],
+      users: [{ name: "u", token: cluster.tokenOf("admin") }],
+      contexts: [{ name: "x", cluster: "c", user: "u" }],
+      currentContext: "x",
+    });
+    postern = await installed("index.js");
+    const pulls: { default: Rule } = await installed("rules/always-pull-images.js");
+    judged = postern.guardConfig(config, {
+      policies: postern.policiesFrom,
+      rules: { "always-pull-images": { rule: pulls.default } },
+      onOutcome: ({ rule, phase, decision, failure }) =>
+        void told.push(`${rule} ${phase} ${failure?.message ?? decision?.operations}`),
+    });
+    pods = judged.makeApiClient(CoreV1Api);
+    plain = config.makeApiClient(CoreV1Api);
+  });
+  after(() => cluster?.stop());
+
+  const scripted = `
+    object: _
+    if object.metadata.labels == _|_ {
+      patches: [{ op: "add", path: "/metadata/labels", value: { judged: "yes" } }]
+    }
+    if object.metadata.labels != _|_ {
+      patches: [{ op: "add", path: "/metadata/labels/judged", value: "yes" }]
+    }`;
+  const pod = (name: string, labels?: Record<string, string>): V1Pod => ({
+    metadata: { name, ...(labels && { labels }) },
+    spec: { containers: [{ name: "c", image: "i", imagePullPolicy: "IfNotPresent" }] },
+  });
+  const stored = (name: string) => plain.readNamespacedPod({ name, namespace });
+  const isJudged = async (name: string) => {
+    const { metadata, spec } = await stored(name);
+    assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
+    assert.equal(metadata?.labels?.judged, "yes");
+    assert.equal(metadata?.annotations?.owner, "red");
+  };
+  it("create what policies of the cluster and rules make of it", async () => {
+    const answer = await pods.createNamespacedPod({ namespace, body: pod("created") });
+    assert.equal(answer.metadata?.labels?.judged, "yes");
+    await isJudged("created");
+    assert.ok(told.includes("policy-override mutate 2"), told.join("; "));
+  });
+  it("replace it", async () => {
+    await pods.createNamespacedPod({ namespace, body: pod("replaced") });
+    const body = await stored("replaced");
+    body.metadata = { ...body.metadata, labels: { more: "1" }, annotations: {} };
+    await pods.replaceNamespacedPod({ name: "replaced", namespace, body });
+    await isJudged("replaced");
+    assert.equal((await stored("replaced")).metadata?.labels?.more, "1");
+  });
+
+  it("replace what can only be written there, and is read with the rest: a Namespace's finalizers", async () => {
+    const admits: { default: Rule } = await installed("rules/always-admit.js");
+    const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
+    const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
+    const body = { ...namespace, spec: { finalizers: ["example.com/own"] } };
+    const answer = await own.makeApiClient(CoreV1Api).replaceNamespaceFinalize({ name: "finalized", body });
+    assert.deepEqual(answer.spec?.finalizers, ["example.com/own"]);
+  });
+
+  const patches: [string, string, unknown][] = [
+    ["a JSON patch", PatchStrategy.JsonPatch, [{ op: "replace", path: "/metadata/labels", value: { more: "1" } }]],
+    ["a merge", PatchStrategy.MergePatch, { metadata: { labels: { judged: null, more: "1" } } }],
+    ["a strategic merge", PatchStrategy.StrategicMergePatch, { metadata: { labels: { judged: null, more: "1" } } }],
+    [
+      "a server-side apply",
+      PatchStrategy.ServerSideApply,
+      { apiVersion: "v1", kind: "Pod", metadata: { name: "patched", labels: { more: "1", judged: "no" } } },
+    ],
+  ];
+  for (const [name, strategy, body] of patches)
+    it(`patch it: ${name}`, async () => {
+      await plain.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
+      await pods.createNamespacedPod({ namespace, body: pod("patched", { first: "1" }) });
+      const options = {
+        name: "patched",
+        namespace,
+        body,
+        fieldManager: "test",
+        force: strategy === PatchStrategy.ServerSideApply,
+      };
+      const { force, ...usual } = options;
+      await pods.patchNamespacedPod(force ? options : usual, setHeaderOptions("Content-Type", strategy));
+      await isJudged("patched");
+      assert.equal((await stored("patched")).metadata?.labels?.more, "1");
+    });
+
+  it("patch it again where somebody else was faster", async () => {
+    await pods.createNamespacedPod({ namespace, body: pod("raced") });
+    const name = "raced";
+    const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
+    const sends = new IsomorphicFetchHttpLibrary();
+    let races = 2;
+    const racing = {
+      send: (request: RequestContext) => {
+        const isLast = request.getHttpMethod() === "PATCH" && !request.getUrl().includes("dryRun");
+        if (!isLast || races-- <= 0) return sends.send(request);
+        const body = { metadata: { labels: { race: String(races) } } };
+        return from(
+          plain.patchNamespacedPod({ name, namespace, body }, merge).then(() => sends.send(request).toPromise()),
+        );
+      },
+    };
+    const httpApi = postern.guardLibrary(racing as never, { policies: postern.policiesFrom });
+    const baseServer = new ServerConfiguration(cluster.server, {});
+    const own = new CoreV1Api(
+      createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),
+    );
+    await own.patchNamespacedPod(
+      { name, namespace, body: { metadata: { labels: { judged: null, mine: "1" } } } },
+      merge,
+    );
+    const { metadata } = await stored(name);
+    assert.deepEqual(metadata?.labels, { judged: "yes", mine: "1", race: "0" });
+  });
+
+  it("are refused with what the API server would say", async () => {
+    await pods.createNamespacedPod({ namespace, body: pod("kept", { keep: "yes" }) });
+    const refused = async (write: Promise<unknown>) => {
+      const error = await write.then(
+        () => assert.fail("it was let through"),
+        (thrown) => thrown,
+      );
+      assert.ok(error instanceof ApiException, String(error));
+      assert.equal(error.code, 403);
+      const message = 'admission webhook "policy-validate.postern.dev" denied the request: it is kept';
+      assert.equal(JSON.parse(error.body).message, message);
+      assert.match(error.message, /it is kept/);
+    };
+    await refused(pods.deleteNamespacedPod({ name: "kept", namespace }));
+    const objects = KubernetesObjectApi.makeApiClient(judged);
+    await refused(objects.delete({ apiVersion: "v1", kind: "Pod", metadata: { name: "kept", namespace } }));
+    await stored("kept");
+    await pods.deleteNamespacedPod({ name: "created", namespace, gracePeriodSeconds: 0 });
+    await assert.rejects(stored("created"), /404/);
+  });
+  it("say themselves what the API server has against them", async () => {
+    await pods.createNamespacedPod({ namespace, body: pod("twice") });
+    const failing = async (write: Promise<unknown>, code: number) =>
+      assert.rejects(write, (error: ApiException<unknown>) => error.code === code);
+    await failing(pods.createNamespacedPod({ namespace, body: pod("twice") }), 409);
+    await failing(pods.deleteNamespacedPod({ name: "nobody", namespace }), 404);
+    await failing(pods.replaceNamespacedPod({ name: "nobody", namespace, body: pod("nobody") }), 404);
+    const body = [{ op: "remove", path: "/metadata/nothing" }];
+    const strategy = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
+    await failing(pods.patchNamespacedPod({ name: "twice", namespace, body }, strategy), 422);
+  });
+  it("are left alone where they are of policies themselves, or of nothing that anything is about", async () => {
+    const objects = KubernetesObjectApi.makeApiClient(judged);
+    const spec = { resourceSelectors: [{ apiVersion: "v1", kind: "Secret" }], validateRules: [] };
+    const made = await objects.create(policy("ClusterValidatePolicy", "another", spec));
+    assert.equal(made.metadata?.name, "another");
+    const eviction = { metadata: { name: "twice", namespace } };
+    await pods.createNamespacedPodEviction({ name: "twice", namespace, body: eviction });
+    const budgets = judged.makeApiClient(PolicyV1Api);
+    assert.deepEqual((await budgets.listNamespacedPodDisruptionBudget({ namespace })).items, []);
+  });
+  it("are judged by a library that a configuration was made with, too", async () => {
+    const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, { policies: postern.policiesFrom });
+    const configuration = createConfiguration({
+      ...{ baseServer: new ServerConfiguration(cluster.server, {}), authMethods: { default: config } },
+      httpApi: httpApi as never,
+    });
+    const own = new CoreV1Api(configuration);
+    await own.createNamespacedPod({ namespace, body: pod("own") });
+    assert.equal((await stored("own")).metadata?.labels?.judged, "yes");
+  });
+});

@@ -1,0 +1,307 @@
+import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import fc, { type Arbitrary } from "fast-check";
+import { fill } from "../../infra/check/defaults/filled.ts";
+import table from "../../infra/check/defaults/types.json" with { type: "json" };
+import { openCertificate } from "../../infra/keys.ts";
+import { needs } from "../parts.ts";
+import { callers, pluginsIn, requireBinaries } from "./binaries.ts";
+import type { Answer, Client } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { diffOf } from "./compare.ts";
+import { vocabulary } from "./generator.ts";
+import { noticed } from "./postern.ts";
+import { answering, openScripted, type Script } from "./scripted.ts";
+
+// What is filled in offline is what a mutating webhook sees of the same object on a real API server.
+type Fields = Record<string, unknown>;
+const types: Record<string, Record<string, string>> = table.types;
+
+/** What members are likely to hold, by their names; by their types otherwise. */
+const likely: Record<string, unknown[]> = {
+  image: [
+    "app",
+    "app:1",
+    "app:latest",
+    "registry.example.com:5000/app",
+    "",
+    "UPPER/App",
+    `app@sha256:${"0af9".repeat(16)}`,
+  ],
+  reference: ["app", "app:1", "app:latest", ""],
+  type: [
+    "RollingUpdate",
+    "OnDelete",
+    "Recreate",
+    "LoadBalancer",
+    "NodePort",
+    "ClusterIP",
+    "Container",
+    "Pod",
+    "",
+    "Opaque",
+  ],
+  sessionAffinity: ["ClientIP", "None", ""],
+  restartPolicy: ["Always", "Never", ""],
+  kind: ["User", "Group", "ServiceAccount"],
+  hostNetwork: [true, false],
+  ip: ["192.0.2.1", ""],
+};
+const amounts = [
+  ...["100", "1000", "1024Ki", "0.500", "1.5Gi", "007", "+1", "1e-5", "8Gi", "2000m", "1000000Gi"],
+  "1",
+  "1.500",
+  "100m",
+  "0.0001",
+  "1Gi",
+  "64.5Mi",
+  "1e3",
+  "0",
+  "",
+  "one",
+  2,
+  0.5,
+  " 1 ",
+];
+const resources = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
+const words = ["", "a", "b", "app:1"];
+
+/** Values of a type, mostly right ones. Deep below there is little. */
+const someOf = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+  const right = rightOf(word.replace("?", ""), member, depth, odd);
+  return odd
+    ? fc.oneof(
+        { weight: 60, arbitrary: right },
+        { weight: 1, arbitrary: fc.constantFrom(null, "x", 7, [], {}, true, [null]) },
+      )
+    : right;
+};
+
+const rightOf = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+  const [first, rest] = [word[0], word.slice(1)];
+  const several = { maxLength: depth > 4 ? 1 : 2 };
+  if (first === "*") return someOf(rest, member, depth, odd);
+  if (first === "[") return fc.array(someOf(rest, member, depth, odd), several);
+  if (first === "{") {
+    const keys = fc.constantFrom(
+      ...(rest === "quantity" ? resources : ["a", "example.com/b", "pod.beta.kubernetes.io/init-containers"]),
+    );
+    return fc.dictionary(keys, someOf(rest, "", depth, odd), { maxKeys: 2 });
+  }
+  if (word === "ObjectMeta" && depth === 1)
+    return structOf("ObjectMeta", depth, odd, ["labels", "annotations", "finalizers"]);
+  const usual = likely[member];
+  if (usual && (word === "text" || word === "flag")) return fc.constantFrom(...usual);
+  const simple: Record<string, Arbitrary<unknown>> = {
+    text: fc.constantFrom(...words),
+    flag: fc.boolean(),
+    number: fc.constantFrom(0, 1, 2, -1, 80),
+    quantity: fc.constantFrom(...(odd ? amounts : amounts.filter((one) => one !== "" && one !== "one"))),
+    either: fc.constantFrom<unknown>(0, "", 80, "http", "25%"),
+    bytes: fc.constantFrom("", "YQ==", "YQ\n==\n"),
+    time: fc.constantFrom("2026-11-01T00:00:00Z", "2026-11-01T01:02:03.456+02:00"),
+    microtime: fc.constantFrom("2026-11-01T00:00:00.123456Z", "2026-11-01T01:02:03.000000+02:00"),
+    any: fc.constant({}),
+  };
+  return simple[word] ?? structOf(word, depth, odd);
+};
+
+const structOf = (name: string, depth: number, odd: boolean, only?: string[]): Arbitrary<Fields> => {
+  const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
+  // What a pod is made of comes often, the rest as it comes.
+  const often = [
+    "spec",
+    "template",
+    "containers",
+    "jobTemplate",
+    "strategy",
+    "updateStrategy",
+    "ports",
+    "limits",
+    "resources",
+  ];
+  const chance = (member: string) =>
+    often.includes(member) ? 0.85 : depth > 6 ? 0.06 : members.length > 15 ? 0.2 : 0.45;
+  return fc
+    .array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: members.length + 1, maxLength: members.length + 1 })
+    .chain((dice) => {
+      const chosen = members.filter(([member], index) => (dice[index] ?? 1) < chance(member));
+      const record = Object.fromEntries(chosen.map(([member, word]) => [member, someOf(word, member, depth + 1, odd)]));
+      const stray = odd && (dice[members.length] ?? 1) < 0.02 ? { [`${name.toLowerCase()}X`]: fc.constant(1) } : {};
+      return fc.record({ ...record, ...stray });
+    });
+};
+
+const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
+  Object.entries(kinds).map(([kind, type]) => ({ apiVersion, kind, type })),
+);
+const pluralOf = (kind: string) =>
+  /(s|x)$/.test(kind) ? `${kind}es` : kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
+const clusterWide = [
+  ...[
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "CertificateSigningRequest",
+    "IngressClass",
+    "RuntimeClass",
+    "ClusterRole",
+  ],
+  ...["ClusterRoleBinding", "PriorityClass", "CSINode", "StorageClass", "VolumeAttributesClass"],
+];
+const pathOf = (apiVersion: string, kind: string) => {
+  const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  const home = clusterWide.includes(kind) ? "" : "/namespaces/default";
+  return `${root}${home}/${pluralOf(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
+};
+
+const anyObject = (odd: boolean): Arbitrary<Fields> =>
+  fc
+    .constantFrom(
+      ...kinds,
+      ...kinds.filter(({ kind }) => ["Pod", "Pod", "Deployment", "Service", "Job"].includes(kind)),
+    )
+    .chain(({ apiVersion, kind, type }) =>
+      structOf(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
+    );
+
+/** Objects as the tests of parity have them. */
+const usualObject = (odd: boolean): Arbitrary<Fields> => {
+  const { objectOf } = vocabulary(odd);
+  const usual = [
+    "pods",
+    "services",
+    "persistentvolumeclaims",
+    "deployments",
+    "statefulsets",
+    "ingresses",
+    "jobs",
+  ] as const;
+  return fc.constantFrom(...usual).chain(objectOf);
+};
+
+const shown = (body: unknown) => ({ code: 0, warnings: [], body });
+
+describe("what is filled in", await needs("API server"), () => {
+  let folder: string;
+  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let cluster: Cluster;
+  let admin: Client;
+  const seen = new Map<string, Fields>();
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
+    const certificate = await openCertificate(folder, "127.0.0.1");
+    const witness: Script = (review) => {
+      const { object } = Object(review.request);
+      seen.set(object.metadata.name, object);
+      return { body: answering(review) };
+    };
+    scripted = await openScripted(certificate, { witness });
+    const disable = (await pluginsIn(binaries)).defaultOn.filter((plugin) => !callers.includes(plugin));
+    cluster = await bootCluster(binaries, { disable });
+    admin = cluster.admin;
+    const all = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] };
+    const clientConfig = {
+      url: `${scripted.url}/witness`,
+      caBundle: Buffer.from(certificate.ca).toString("base64"),
+    };
+    const entry = {
+      name: "witness.postern.dev",
+      clientConfig,
+      rules: [all],
+      sideEffects: "None",
+      matchPolicy: "Exact",
+    };
+    const body = {
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind: "MutatingWebhookConfiguration",
+      metadata: { name: "witness" },
+      webhooks: [{ ...entry, admissionReviewVersions: ["v1"] }],
+    };
+    const { code } = await admin({
+      method: "POST",
+      path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+      body,
+    });
+    assert.equal(code, 201);
+    const first = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "first" } };
+    await noticed(
+      () => admin({ method: "POST", path: pathOf("v1", "ConfigMap"), body: first }),
+      () => seen.has("first"),
+    );
+  });
+  after(async () => {
+    await Promise.all([cluster, scripted].map((running) => running?.stop()));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  /** The API server's verdict, and where it and we differ. */
+  const compare = async (given: Fields, name: string): Promise<[string, string?]> => {
+    const { apiVersion, kind } = given;
+    const namespace = clusterWide.includes(String(kind)) ? {} : { namespace: "default" };
+    const object = JSON.parse(
+      JSON.stringify({ ...given, metadata: { ...Object(given.metadata), name, ...namespace } }),
+    );
+    const before = structuredClone(object);
+    const ours = fill(object);
+    assert.deepEqual(object, before, "the given object stays as it is");
+    const answer = await create(pathOf(String(apiVersion), String(kind)), object);
+    const theirs = seen.get(name);
+    const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
+    const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
+    const { managedFields: _, ...metadata } = Object(theirs?.metadata);
+    const strays = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
+    // Of many the API server tells of some, for warnings are but so long together.
+    const told = ours.strays.join().length < 2000 ? ours.strays : strays.filter((one) => ours.strays.includes(one));
+    const [wanted, actual] = theirs
+      ? [
+          { ...theirs, metadata, strays: strays.sort() },
+          { ...ours.object, strays: told.toSorted() },
+        ]
+      : [
+          { refused: 400, misfits: true },
+          { refused: answer.code, misfits: ours.misfits.length > 0 },
+        ];
+    if (isDeepStrictEqual(actual, wanted)) return [verdict];
+    return [verdict, `${diffOf(shown(wanted), shown(actual))}\n${ours.misfits}\n${context}`];
+  };
+
+  /** What is tried out only can be tried again, where a connection broke. */
+  const create = async (path: string, body: unknown): Promise<Answer> => {
+    for (let left = 3; ; left--) {
+      const answer = await admin({ method: "POST", path, body });
+      if (answer.code !== 500 || left === 0) return answer;
+    }
+  };
+
+  const runs = Number(process.env.POSTERN_RUNS ?? 200);
+  for (const [letter, what, objects] of [
+    ["a", "any object of the kinds that are known", anyObject(false)],
+    ["b", "objects that are partly wrong", anyObject(true)],
+    ["c", "objects as users write them", fc.oneof(usualObject(false), usualObject(true))],
+  ] as const)
+    it(`is what the API server fills in, for ${what}`, async () => {
+      const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
+      const verdicts = new Set<string>();
+      const sample = fc.sample(objects, { seed, numRuns: runs });
+      const different: string[] = [];
+      for (let start = 0; start < sample.length; start += 16)
+        await Promise.all(
+          sample.slice(start, start + 16).map(async (object, offset) => {
+            const [verdict, difference] = await compare(object, `${letter}${start + offset}`);
+            verdicts.add(verdict);
+            if (difference) different.push(difference);
+          }),
+        );
+      assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
+      // Else it would prove little.
+      assert.ok(verdicts.has("admitted") && verdicts.has("invalid"), [...verdicts].join());
+    });
+});

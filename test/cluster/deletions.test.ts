@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, before, describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
+import { memoryLedger } from "#lib/ledger.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import type { Call } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { noticed, patient, register, servePostern } from "./postern.ts";
+
+// How a real API server goes about deleting pods, one after the other, which no table of single requests can say.
+describe("pods that have to clean up, on a real API server", await needs("API server"), () => {
+  const told: string[] = [];
+  const workload = createServer(({ method, url }, response) => {
+    told.push(`${method} ${url}`);
+    response.writeHead(202).end();
+  });
+  let cluster: Cluster;
+  const stops: (() => Promise<unknown>)[] = [];
+  const send = async (call: Call) => {
+    const { code, body } = await cluster.admin(call);
+    return { code, body };
+  };
+  const podsOf = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
+  const pods = podsOf("default");
+  const contentType = "application/merge-patch+json";
+  const make = async (name: string, labels: object, namespace = "default") => {
+    const path = podsOf(namespace);
+    const spec = { nodeName: "n1", containers: [{ name: "c", image: "c" }] };
+    const { code, body } = await send({ method: "POST", path, body: { metadata: { name, labels }, spec } });
+    assert.equal(code, 201, String(body.message));
+    const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
+    await send({ method: "PATCH", path: `${path}/${name}/status`, body: { status }, contentType });
+  };
+  const remove = async (name: string, query = "", path = pods) =>
+    (await send({ method: "DELETE", path: `${path}/${name}${query}` })).code;
+  const evict = async (name: string) => {
+    const body = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name, namespace: "default" } };
+    return (await send({ method: "POST", path: `${pods}/${name}/eviction`, body })).code;
+  };
+  const see = async (name: string) => send({ method: "GET", path: `${pods}/${name}` });
+  const guarded = { "deletion-guard.postern.dev/cleans-up": "" };
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    await new Promise<void>((resolve) => workload.listen(0, "127.0.0.1", resolve));
+    // Listening on a port, it has one.
+    const { port } = workload.address() as AddressInfo;
+    stops.push(async () => workload.close());
+    cluster = await bootCluster(binaries, { flags: [], disable: ["ServiceAccount"] });
+    stops.push(cluster.stop);
+    const { server, ca, tokenOf } = cluster;
+    const connections = { local: { server, ca, credentials: { token: tokenOf("admin") } } };
+    const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
+    const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
+    const world = worlds(connections, memoryOf({ entries: 0, bytes: 0 }), memoryLedger());
+    const postern = await servePostern(JSON.stringify({ rules }), world);
+    stops.push(postern.stop);
+    await register(cluster.admin, patient(postern.manifests()));
+    await make("probe", guarded);
+    await noticed(
+      () => remove("probe", "?dryRun=All"),
+      () => postern.reports.length > 0,
+    );
+    assert.deepEqual(told, []);
+  });
+  after(async () => {
+    for (const stop of stops.reverse()) await stop();
+  });
+
+  it("stay, are told once, and go when they have finished", async () => {
+    await make("a", guarded);
+    assert.equal(await remove("a"), 403);
+    assert.equal(await remove("a", "?gracePeriodSeconds=0"), 403);
+    assert.equal(await evict("a"), 429);
+    assert.deepEqual(told.splice(0), ["POST /default/a"]);
+    assert.equal(Object((await see("a")).body.metadata).deletionTimestamp, undefined);
+    const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
+    await send({ method: "PATCH", path: `${pods}/a`, body: { metadata }, contentType });
+    assert.equal(await evict("a"), 201);
+    // The kubelet's last word, when the containers have ended.
+    assert.equal(await remove("a", "?gracePeriodSeconds=0"), 200);
+    assert.equal((await see("a")).code, 404);
+  });
+  it("stay where all pods are deleted at once", async () => {
+    await make("b", { app: "x", ...guarded });
+    const { code } = await send({ method: "DELETE", path: `${pods}?labelSelector=app%3Dx` });
+    assert.equal(code, 403);
+    assert.deepEqual(told.splice(0), ["POST /default/b"]);
+    assert.equal((await see("b")).code, 200);
+  });
+  it("go with their namespace", async () => {
+    await send({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });
+    await make("c", guarded, "shop");
+    assert.equal(await remove("c", "", podsOf("shop")), 403);
+    await send({ method: "DELETE", path: "/api/v1/namespaces/shop" });
+    assert.equal(await remove("c", "", podsOf("shop")), 200);
+  });
+});

@@ -1,0 +1,717 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Report } from "#lib/journal.ts";
+import { get } from "#lib/needs.ts";
+import { type Phase, type Rule, rule } from "#lib/rule.ts";
+import { parseConfig } from "../../infra/config.ts";
+import type { Handler } from "../../infra/gateway.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { configurations } from "../../infra/webhooks.ts";
+import { needs } from "../parts.ts";
+import { signing } from "../signing.ts";
+import { requireBinaries } from "./binaries.ts";
+import type { Answer, Client } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import {
+  apply,
+  type Caller,
+  type Herald,
+  type Host,
+  herald,
+  listed,
+  type Manifests,
+  patient,
+  remove,
+  serveRules,
+  until,
+} from "./postern.ts";
+import { freePort } from "./process.ts";
+import { answering, openScripted, type Script } from "./scripted.ts";
+
+// How a real API server calls, and what it makes of the answers, with Postern's gateway in between.
+const catalogue = await readCatalogue();
+const fromCatalogue = (...names: string[]) => catalogue.filter(({ name }) => names.includes(name));
+
+type Fields = Record<string, unknown>;
+const image = "registry.example.com/app:1";
+const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
+const pod = (metadata: Fields, spec: Fields = {}, container: Fields = {}) => {
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata,
+    spec: { containers: [{ name: "a", image, ...container }], ...spec },
+  };
+};
+const service = (name: string, externalIPs: string[]) => {
+  return { apiVersion: "v1", kind: "Service", metadata: { name }, spec: { ports: [{ port: 80 }], externalIPs } };
+};
+const configMap = (name: string, data: Fields = {}, labels: Fields = {}) => {
+  return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels }, data };
+};
+const create = (client: Client, where: string, body: unknown) => client({ method: "POST", path: where, body });
+
+const configMaps = [
+  { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE" as const] },
+];
+const pods = configMaps.map((match) => ({ ...match, resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }));
+/** For config maps of one name. */
+const meantFor = (name: string) => ({
+  match: configMaps,
+  matchConditions: { "is-meant": `object.metadata.name == "${name}"` },
+});
+
+describe("a real API server calls Postern", await needs("API server"), () => {
+  let folder: string;
+  let certificate: ServerCertificate;
+  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let announcer: Herald;
+  let one: Cluster;
+  let two: Cluster;
+  const opened: { stop(): Promise<void> }[] = [];
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
+    certificate = await openCertificate(folder, "127.0.0.1");
+    scripted = await openScripted(certificate, scripts);
+    announcer = herald(`${scripted.url}/herald`, certificate.ca);
+    const policy = { omitStages: ["RequestReceived"], rules: [{ level: "Metadata", resources: [{ group: "" }] }] };
+    const file = { apiVersion: "audit.k8s.io/v1", kind: "Policy", ...policy };
+    await writeFile(join(folder, "audit.yaml"), JSON.stringify(file));
+    const flags = [
+      `--audit-policy-file=${join(folder, "audit.yaml")}`,
+      `--audit-log-path=${join(folder, "audit.log")}`,
+    ];
+    const disable = ["DefaultTolerationSeconds"];
+    [one, two] = await Promise.all([bootCluster(binaries, { disable, flags }), bootCluster(binaries)]);
+  });
+  after(async () => {
+    await Promise.all([one, two, scripted, ...opened].map((running) => running?.stop()));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  /** Rules at the gateway and in the first cluster. */
+  const serving = async (rules: Listed[], yaml: string, host: Partial<Host> = {}) => {
+    const postern = await serveRules(rules, yaml, { certificate, ...host });
+    opened.push(postern);
+    const applied = (caller?: Caller, cluster = one) =>
+      apply(cluster.admin, patient(postern.manifests(caller)), announcer);
+    const stop = async () => {
+      await remove(one.admin, postern.manifests(), announcer);
+      await postern.stop();
+    };
+    return { ...postern, applied, close: postern.stop, stop };
+  };
+  type Serving = Awaited<ReturnType<typeof serving>>;
+
+  /** Whose failure let a config map pass, as the audit log has it. */
+  const failedOpen = async (name: string, phase: Phase) => {
+    const kind = `failed-open.${phase === "mutate" ? "mutation" : "validating"}.webhook.admission.k8s.io/`;
+    const notes = Object.entries(await audited("configmaps", name));
+    return notes.filter(([key]) => key.startsWith(kind)).map(([, webhook]) => webhook);
+  };
+
+  /** What the audit log holds of a request: its annotations. */
+  const audited = async (resource: string, name: string): Promise<Record<string, string>> => {
+    let found: { annotations?: Record<string, string> } | undefined;
+    await until(`the audit log has no ${resource} ${name}`, async () => {
+      const lines = (await readFile(join(folder, "audit.log"), "utf8")).split("\n").slice(0, -1);
+      const events = lines.filter((line) => line.includes(`"${name}"`)).map((line) => JSON.parse(line));
+      found = events.find(({ objectRef, verb }) => {
+        return verb === "create" && objectRef?.resource === resource && objectRef.name === name;
+      });
+      return found !== undefined;
+    });
+    return found?.annotations ?? {};
+  };
+
+  describe("again, where a later mutator changed the object", () => {
+    let postern: Serving;
+    const sidecar = rule<Pod>({
+      summary: "Gives every pod a second container.",
+      match: pods,
+      mutate({ spec }) {
+        if (spec?.containers.every(({ name }) => name !== "sidecar")) spec.containers.push({ name: "sidecar", image });
+      },
+    });
+    const counting = rule<Pod>({
+      summary: "Writes down how many containers a pod has.",
+      order: 1,
+      match: pods,
+      mutate({ metadata, spec }) {
+        if (metadata) metadata.annotations = { ...metadata.annotations, containers: String(spec?.containers.length) };
+      },
+    });
+    before(async () => {
+      const rules = [listed("count", counting), ...fromCatalogue("always-pull-images"), listed("sidecar", sidecar)];
+      postern = await serving(rules, "rules: { count: , always-pull-images: , sidecar: }");
+      await postern.applied();
+    });
+    after(() => postern.stop());
+    const shown = (reports: Report[]) => reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
+
+    it("and the object ends right, in two rounds", async () => {
+      const never = pod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
+      const [answer, reports] = await postern.during(() => create(one.admin, path("pods"), never));
+      assert.equal(answer.code, 201);
+      const { metadata, spec } = answer.body as Pod;
+      assert.equal(metadata?.annotations?.containers, "2");
+      assert.deepEqual(
+        spec?.containers.map(({ name, imagePullPolicy }) => [name, imagePullPolicy]),
+        [
+          ["a", "Always"],
+          ["sidecar", "Always"],
+        ],
+      );
+      const earlier = ["count mutate 1", "always-pull-images mutate 1"];
+      // What the earlier ones change in round two is news to the later one.
+      assert.deepEqual(shown(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
+    });
+
+    it("and the next request leaves it as it is, in one round", async () => {
+      const body = { metadata: { labels: { touched: "yes" } } };
+      const [answer, reports] = await postern.during(() =>
+        one.admin({
+          method: "PATCH",
+          path: `${path("pods")}/twice`,
+          body,
+          contentType: "application/merge-patch+json",
+        }),
+      );
+      assert.equal(answer.code, 200);
+      assert.deepEqual(shown(reports), ["count mutate 0", "sidecar mutate 0"]);
+    });
+
+    it("but never for the first time: what had nothing to mend in round one refuses what came after", async () => {
+      const always = pod({ name: "late" }, {}, { imagePullPolicy: "Always" });
+      const [answer, reports] = await postern.during(() => create(one.admin, path("pods"), always));
+      assert.equal(answer.code, 403);
+      assert.match(String(answer.body.message), /spec\.containers\[1\]\.imagePullPolicy: Unsupported value/);
+      assert.deepEqual(shown(reports), [
+        "count mutate 1",
+        "sidecar mutate 1",
+        "count mutate 1",
+        "sidecar mutate 0",
+        "always-pull-images validate 0",
+      ]);
+    });
+  });
+
+  it("in the order of the compiled-in chain, whatever the order of postern.yaml", async () => {
+    const names = ["default-requests-and-limits", "extended-resource-toleration", "default-toleration-seconds"];
+    const yaml = `rules: { default-requests-and-limits: { settings: { requests: { cpu: 100m } } }, ${names.slice(1).join(": , ")}: , always-pull-images: }`;
+    const postern = await serving(fromCatalogue(...names, "always-pull-images"), yaml);
+    try {
+      await postern.applied();
+      const container = { imagePullPolicy: "Never", resources: { limits: { "example.com/gpu": "1" } } };
+      const [answer, reports] = await postern.during(() =>
+        create(one.admin, path("pods"), pod({ name: "chain" }, {}, container)),
+      );
+      assert.equal(answer.code, 201);
+      assert.deepEqual(
+        reports.map(({ rule, operations }) => [rule, operations > 0]),
+        ["always-pull-images", ...names.toReversed()].map((name) => [name, true]),
+      );
+    } finally {
+      await postern.stop();
+    }
+  });
+
+  describe("for a dry run", () => {
+    let postern: Serving;
+    before(async () => {
+      const names = ["always-pull-images", "deny-service-external-ips"];
+      postern = await serving(fromCatalogue(...names), `rules: { ${names.join(": , ")}: }`);
+      await postern.applied();
+    });
+    after(() => postern.stop());
+
+    const table: [string, string, { metadata: Fields }, number][] = [
+      ["what is changed", "pods", pod({ name: "dry" }, {}, { imagePullPolicy: "Never" }), 201],
+      ["what is refused", "services", service("dry", ["192.0.2.1"]), 403],
+    ];
+    for (const [what, resource, body, code] of table)
+      it(`and answers alike ${what}, and stores nothing`, async () => {
+        const [dry, asked] = await postern.during(() => create(one.admin, `${path(resource)}?dryRun=All`, body));
+        assert.equal((await one.admin({ method: "GET", path: `${path(resource)}/dry` })).code, 404);
+        const [wet, answered] = await postern.during(() => create(one.admin, path(resource), body));
+        assert.deepEqual(comparable(dry), comparable(wet));
+        assert.equal(dry.code, code);
+        const summary = (reports: Report[]) =>
+          reports.map(({ rule, phase, refused, operations }) => ({ rule, phase, refused, operations }));
+        assert.deepEqual(summary(asked), summary(answered));
+        assert.deepEqual([...new Set(asked.map(({ request }) => request?.dryRun))], [true]);
+        assert.deepEqual([...new Set(answered.map(({ request }) => request?.dryRun))], [false]);
+      });
+  });
+
+  describe("and gets no valid answer:", () => {
+    const frame = "failed to call webhook:";
+    const faults: Record<string, (url: string, name: string) => string | RegExp> = {
+      refused: (url) => {
+        const { host } = new URL(url);
+        return `${frame} Post "${url}?timeout=30s": dial tcp ${host}: connect: connection refused`;
+      },
+      slow: (url) => `${frame} Post "${url}?timeout=1s": context deadline exceeded`,
+      error: () => `${frame} an error on the server ("unknown") has prevented the request from succeeding`,
+      absent: () => `${frame} the server could not find the requested resource`,
+      garbage: () => /^failed to call webhook: couldn't get version\/kind; json parse error: /,
+      stranger: () =>
+        /^received invalid webhook response: expected response\.uid="[-0-9a-f]{36}", got "somebody else's"$/,
+    };
+    const policies = ["Ignore", "Fail"] as const;
+    const cases = policies.flatMap((policy) =>
+      (["mutate", "validate"] as const).flatMap((phase) =>
+        Object.entries(faults).map(([fault, sentence]) => {
+          const name = `${fault}-${phase}-${policy.toLowerCase()}`;
+          return { name, fault, phase, policy, sentence };
+        }),
+      ),
+    );
+    const manifests: Manifests = [];
+    let nobody: string;
+    before(async () => {
+      nobody = `https://127.0.0.1:${await freePort()}`;
+      for (const policy of policies) {
+        const chosen = cases.filter((one) => one.policy === policy);
+        const rules = chosen.map(({ name, phase, fault }) => {
+          const timeoutSeconds = fault === "slow" ? 1 : 3;
+          return listed(name, only(phase, { summary: "Never answers.", timeoutSeconds, ...meantFor(name) }));
+        });
+        const yaml = `rules: { ${chosen.map(({ name }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
+        const cluster = parseConfig(yaml, rules).clusters.get("local");
+        assert.ok(cluster);
+        const registration = { name: policy.toLowerCase(), address, ca: certificate.ca, harden: false };
+        manifests.push(...configurations(rules, cluster, registration));
+      }
+      await apply(one.admin, patient(manifests), announcer);
+    });
+    after(() => remove(one.admin, manifests, announcer));
+    const address = (name: string) => {
+      const [fault = ""] = name.split("-");
+      return `${fault === "refused" ? nobody : scripted.url}/${fault}`;
+    };
+
+    for (const { name, fault, phase, policy, sentence } of cases)
+      it(`${fault} to ${phase}, with ${policy}`, async () => {
+        const answer = await create(one.admin, path("configmaps"), configMap(name));
+        if (policy === "Ignore") {
+          assert.equal(answer.code, 201);
+          return assert.deepEqual(await failedOpen(name, phase), [`${name}.postern.dev`]);
+        }
+        const before = `Internal error occurred: failed calling webhook "${name}.postern.dev": `;
+        assert.deepEqual([answer.code, answer.body.reason], [500, "InternalError"]);
+        const said = String(answer.body.message);
+        assert.ok(said.startsWith(before), said);
+        const wanted = sentence(address(name), name);
+        if (typeof wanted === "string") assert.equal(said.slice(before.length), wanted);
+        else assert.match(said.slice(before.length), wanted);
+      });
+  });
+
+  describe("and is told why there was no answer:", () => {
+    let postern: Serving;
+    const event =
+      (change: (event: Fields) => Fields) =>
+      (handler: Handler): Handler => {
+        return (given, context) => handler(change(given as Fields), context);
+      };
+    const spoiled: Record<string, (handler: Handler) => Handler> = {
+      "gives-400": event((given) => ({ ...given, body: "{" })),
+      "gives-404": event((given) => ({ ...given, rawPath: "/local.nobody/gives-404/validate" })),
+      "gives-405": event((given) => ({ ...given, requestContext: { http: { method: "GET" } } })),
+      "gives-415": event((given) => ({ ...given, headers: { "content-type": "text/plain" } })),
+    };
+    // A legal config map; the API server writes each of these as six.
+    const large = { text: "<".repeat(1_000_000) };
+    const throwing = () => {
+      throw new TypeError("what a rule may not do");
+    };
+    const needs = { node: get("nodes") };
+    const reading = rule<object, object, typeof needs>({
+      summary: "Reads a node.",
+      needs,
+      match: configMaps,
+      async validate(_, { node }) {
+        await node("n1");
+      },
+    });
+    const table: { code: number; sentence: string; data?: Fields; rule?: Partial<Rule> }[] = [
+      { code: 400, sentence: "the body is not JSON (at position 1); an AdmissionReview is expected" },
+      { code: 404, sentence: "there is nothing here" },
+      { code: 405, sentence: "GET is not answered here; a review is sent by POST" },
+      { code: 413, sentence: "the review is larger than the 6291456 bytes that Lambda takes", data: large },
+      { code: 415, sentence: 'the content type is "text/plain"; a review is application/json' },
+      { code: 500, sentence: "the rule failed: TypeError: what a rule may not do", rule: { validate: throwing } },
+      { code: 503, sentence: 'nothing can be read from cluster "local": it has no connection here', rule: reading },
+      {
+        code: 504,
+        sentence: "the rule did not answer in time",
+        rule: { timeoutSeconds: 1, validate: () => new Promise(() => {}) },
+      },
+    ];
+    const cases = table.flatMap((row) =>
+      ["Ignore", "Fail"].map((policy) => ({ ...row, policy, name: `gives-${row.code}-${policy.toLowerCase()}` })),
+    );
+    before(async () => {
+      const rules = cases.map(({ name, rule }) =>
+        listed(name, only("validate", { summary: "Fails.", ...rule, ...meantFor(name) })),
+      );
+      const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
+      postern = await serving(rules, yaml, {
+        before: (name, handler) => spoiled[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
+      });
+      await postern.applied();
+    });
+    after(() => postern.stop());
+
+    for (const { code, name, policy, sentence, data } of cases)
+      it(`${code}, with ${policy}`, async () => {
+        const answer = await create(one.admin, path("configmaps"), configMap(name, data));
+        if (policy === "Ignore") {
+          assert.equal(answer.code, 201);
+          return assert.deepEqual(await failedOpen(name, "validate"), [`${name}.postern.dev`]);
+        }
+        assert.deepEqual([answer.code, answer.body.reason], [500, "InternalError"]);
+        const before = `Internal error occurred: failed calling webhook "${name}.postern.dev": failed to call webhook: `;
+        assert.equal(answer.body.message, before + sentence);
+      });
+  });
+
+  it("and is told so before it has sent all of what is larger than API Gateway takes", async () => {
+    const rules = [listed("vast", only("mutate", { summary: "Sees it before it is validated." }))];
+    const postern = await serving(rules, "rules: { vast: { failurePolicy: Fail } }");
+    try {
+      await postern.applied();
+      const answer = await create(one.admin, path("configmaps"), configMap("vast", { text: "<".repeat(3_000_000) }));
+      const frame = 'failed calling webhook "vast.postern.dev": failed to call webhook:';
+      const sentence = "the review is larger than the 6291456 bytes that Lambda takes";
+      assert.equal(answer.body.message, `Internal error occurred: ${frame} ${sentence}`);
+    } finally {
+      await postern.stop();
+    }
+  });
+
+  for (const mode of ["warn", "audit"])
+    describe(`in mode ${mode}`, () => {
+      let postern: Serving;
+      before(async () => {
+        const names = ["always-pull-images", "deny-service-external-ips"];
+        const yaml = `rules: { ${names.map((name) => `${name}: { mode: ${mode} }`).join(", ")} }`;
+        postern = await serving(fromCatalogue(...names), yaml);
+        await postern.applied();
+      });
+      after(() => postern.stop());
+
+      const pull = 'spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"';
+      const table: [string, string, Fields, Record<string, string>][] = [
+        [
+          "pods",
+          "changed, or denied",
+          pod({ name: mode }, {}, { imagePullPolicy: "Never" }),
+          {
+            "always-pull-images.postern.dev/would-change": "/spec/containers/0/imagePullPolicy",
+            "always-pull-images.postern.dev/would-deny": `pods "${mode}" is forbidden: ${pull}`,
+          },
+        ],
+        [
+          "services",
+          "denied",
+          service(mode, ["192.0.2.1"]),
+          {
+            "deny-service-external-ips.postern.dev/would-deny": `services "${mode}" is forbidden: Use of external IPs is denied by admission control`,
+          },
+        ],
+      ];
+      for (const [resource, fate, body, annotations] of table)
+        it(`says what would be ${fate}, and does not do it`, async () => {
+          const answer = await create(one.admin, path(resource), body);
+          assert.equal(answer.code, 201);
+          const said = answer.warnings.filter((text) => / would (deny|change): /.test(text));
+          const sentences = Object.entries(annotations).map(([key, what]) => {
+            return `${key.replace(".postern.dev/would-", " would ")}: ${what}`;
+          });
+          assert.deepEqual(said, mode === "warn" ? sentences : []);
+          const kept = await one.admin({ method: "GET", path: `${path(resource)}/${mode}` });
+          assert.partialDeepStrictEqual(kept.body.spec, body.spec);
+          const notes = Object.entries(await audited(resource, mode));
+          const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
+          assert.deepEqual(Object.fromEntries(ours), mode === "audit" ? annotations : {});
+        });
+    });
+
+  describe("but not for the exempt:", () => {
+    let postern: Serving;
+    const looking = rule({ summary: "Looks at it.", timeoutSeconds: 2, match: configMaps, mutate() {}, validate() {} });
+    const exemptions: Record<string, string> = {
+      namespaces: "{ exempt: { namespaces: [spared] } }",
+      labels: "{ exempt: { namespaceLabels: { spared: by-label } } }",
+      users: "{ exempt: { users: [jane] } }",
+      groups: "{ exempt: { groups: [developers] } }",
+      both: "{ exempt: { namespaces: [spared], users: [jane] } }",
+      closed: "{ failurePolicy: Fail }",
+      everywhere: "{ failurePolicy: Fail, exempt: { namespaces: [] } }",
+    };
+    const namespaces: Record<string, Fields> = {
+      spared: {},
+      labelled: { spared: "by-label" },
+      mislabelled: { spared: "no" },
+      "kube-system": {},
+      "kube-node-lease": {},
+    };
+    before(async () => {
+      for (const [name, labels] of Object.entries(namespaces)) {
+        const body = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
+        assert.ok([201, 409].includes((await create(one.admin, "/api/v1/namespaces", body)).code));
+      }
+      const rules = Object.keys(exemptions).map((name) => listed(name, looking));
+      const setups = Object.entries(exemptions).map(([name, setup]) => `${name}: ${setup}`);
+      postern = await serving(rules, `rules: { ${setups.join(", ")} }`);
+      await postern.applied();
+    });
+    after(() => postern.stop());
+
+    const everybody = Object.keys(exemptions);
+    const table: [string, "admin" | "jane", string, string[]][] = [
+      ["nobody is", "admin", "default", []],
+      ["a namespace by name, for the rules that say so", "admin", "spared", ["namespaces", "both"]],
+      ["a namespace by label", "admin", "labelled", ["labels"]],
+      ["a namespace with another label isn't", "admin", "mislabelled", []],
+      ["a user, or a group", "jane", "default", ["users", "groups", "both"]],
+      ["kube-system, for what fails closed and says nothing else", "admin", "kube-system", ["closed"]],
+      ["kube-node-lease likewise", "admin", "kube-node-lease", ["closed"]],
+    ];
+    for (const [index, [sentence, user, namespace, exempt]] of table.entries())
+      it(`${sentence}`, async () => {
+        const client = user === "admin" ? one.admin : one.as(user);
+        const [answer, reports] = await postern.during(() =>
+          create(client, path("configmaps", namespace), configMap(`exempt-${index}`)),
+        );
+        assert.equal(answer.code, 201);
+        const called = (phase: Phase) => reports.filter((report) => report.phase === phase).map(({ rule }) => rule);
+        const wanted = everybody.filter((name) => !exempt.includes(name));
+        assert.deepEqual(called("mutate"), wanted);
+        assert.deepEqual(called("validate").sort(), wanted.toSorted());
+      });
+  });
+
+  it("for a namespace that takes the label of an exempt one; mutators miss it only while its name is being made", async () => {
+    const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
+    const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
+    const postern = await serving([listed("names", looking)], "rules: { names: { exempt: { namespaces: [spared] } } }");
+    try {
+      await postern.applied();
+      const table: [Fields, Phase[]][] = [
+        [{ name: "claiming" }, ["mutate", "validate"]],
+        [{ generateName: "claiming-" }, ["validate"]],
+      ];
+      for (const [metadata, called] of table) {
+        const labels = { "kubernetes.io/metadata.name": "spared" };
+        const body = { apiVersion: "v1", kind: "Namespace", metadata: { ...metadata, labels } };
+        const [answer, reports] = await postern.during(() => create(one.admin, "/api/v1/namespaces", body));
+        assert.equal(answer.code, 201);
+        assert.deepEqual(
+          reports.map(({ phase }) => phase),
+          called,
+        );
+      }
+    } finally {
+      await postern.stop();
+    }
+  });
+
+  it("and while nobody answers and everything fails closed, the cluster can still heal itself", async () => {
+    const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
+    const rules = [listed("everything", rule({ summary: "Judges.", match: everything, validate() {} }))];
+    const postern = await serving(rules, "rules: { everything: { failurePolicy: Fail } }");
+    await postern.applied();
+    await postern.close();
+    const table: [string, unknown, number][] = [
+      [path("configmaps"), configMap("healing"), 500],
+      ["/api/v1/nodes", { apiVersion: "v1", kind: "Node", metadata: { name: "healing" } }, 500],
+      [path("configmaps", "kube-system"), configMap("healing"), 201],
+      [path("pods", "kube-system"), pod({ name: "healing" }), 201],
+    ];
+    for (const [where, body, code] of table) assert.equal((await create(one.admin, where, body)).code, code, where);
+    await postern.stop();
+    assert.equal((await create(one.admin, path("configmaps"), configMap("healed"))).code, 201);
+  });
+
+  describe("with a key", () => {
+    const [ours, stranger] = [signing(1), signing(9)];
+    let postern: Serving;
+    before(async () => {
+      const rules = "rules: { deny-service-external-ips: { failurePolicy: Fail } }";
+      const second = "two: { keyVersion: 3, rules: { deny-service-external-ips: { mode: warn } } }";
+      postern = await serving(fromCatalogue("deny-service-external-ips"), `${rules}\nclusters: { one: , ${second} }`);
+      await postern.applied({ cluster: "one" });
+      await postern.applied({ cluster: "two" }, two);
+    });
+    after(async () => {
+      await remove(two.admin, postern.manifests({ cluster: "two" }), announcer);
+      await remove(one.admin, postern.manifests({ cluster: "one" }), announcer);
+      await postern.close();
+    });
+
+    it("of its own: each of two clusters is judged as postern.yaml has it for it", async () => {
+      const external = service("keys", ["192.0.2.1"]);
+      const [answers, reports] = await postern.during(async () => [
+        await create(one.admin, path("services"), external),
+        await create(two.admin, path("services"), external),
+      ]);
+      assert.deepEqual(
+        answers.map(({ code, warnings }) => [code, warnings.some((text) => / would deny: /.test(text))]),
+        [
+          [403, false],
+          [201, true],
+        ],
+      );
+      const id = ours.publicKey.slice(0, 8);
+      assert.deepEqual(
+        reports.map(({ cluster, key }) => [cluster, key]),
+        [
+          ["one", `${id}.1`],
+          ["two", `${id}.3`],
+        ],
+      );
+    });
+
+    const signatureOf = (segment: string) => segment.split(".")[1];
+    const table: [string, string][] = [
+      ["another cluster's", `one.${signatureOf(ours.segment("two", 3))}`],
+      ["its own under another cluster's name", `two.${signatureOf(ours.segment("one"))}`],
+      ["a version that postern.yaml doesn't have", ours.segment("one", 2)],
+      ["a stranger's", stranger.segment("one")],
+      ["none", "one"],
+    ];
+    for (const [index, [whose, segment]] of table.entries())
+      it(`that is ${whose}, and the call fails`, async () => {
+        await postern.applied({ cluster: "one", signer: { ...ours, segment: () => segment } });
+        const [answer, reports] = await postern.during(() =>
+          create(one.admin, path("services"), service(`wrong-${index}`, ["192.0.2.1"])),
+        );
+        const frame = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
+        assert.equal(answer.body.message, `Internal error occurred: ${frame} there is nothing here`);
+        assert.deepEqual(
+          reports.map(({ code, cluster }) => [code, cluster]),
+          [[404, undefined]],
+        );
+      });
+  });
+
+  describe("while keys change, and not one request fails", () => {
+    const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
+    const versions = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
+    const [first, second] = [signing(1), signing(2)];
+    const both = `${first.publicKey},${second.publicKey}`;
+    type Stage = (postern: Serving) => unknown;
+    const table: { what: string; stages: [Stage, Stage, Stage]; keys: [string, string] }[] = [
+      {
+        what: "from one signing key to the next",
+        stages: [
+          ({ serve }) => serve(closed, both),
+          ({ applied }) => applied({ signer: second }),
+          ({ serve }) => serve(closed, second.publicKey),
+        ],
+        keys: [`${first.publicKey.slice(0, 8)}.1`, `${second.publicKey.slice(0, 8)}.1`],
+      },
+      {
+        what: "from one key version to the next",
+        stages: [
+          ({ serve }) => serve(versions("[1, 2]")),
+          ({ applied }) => applied(),
+          ({ serve }) => serve(versions("2")),
+        ],
+        keys: [`${first.publicKey.slice(0, 8)}.1`, `${first.publicKey.slice(0, 8)}.2`],
+      },
+    ];
+    for (const { what, stages, keys } of table)
+      it(what, async () => {
+        const postern = await serving(fromCatalogue("always-pull-images"), closed);
+        const crowd = creating(one.admin);
+        try {
+          await postern.applied();
+          crowd.start();
+          await crowd.further();
+          for (const stage of stages) {
+            await stage(postern);
+            // Whatever was under way has been answered; only then may a key go.
+            await crowd.further();
+          }
+          const answers = await crowd.stop();
+          const failed = answers.filter(({ code }) => code !== 201).map(({ body }) => body.message);
+          assert.deepEqual(failed, []);
+          const policies = answers.map(({ body }) => (body as Pod).spec?.containers[0]?.imagePullPolicy);
+          assert.deepEqual([...new Set(policies)], ["Always"]);
+          const used = postern.reports.map(({ key }) => key);
+          assert.deepEqual([...new Set(used)], keys);
+        } finally {
+          await crowd.stop();
+          await postern.stop();
+        }
+      });
+  });
+});
+
+/** A rule with nothing to say in one phase. */
+const only = (phase: Phase, definition: Partial<Rule>): Rule =>
+  ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
+
+/** An answer without what differs between any two. */
+const comparable = ({ code, body, warnings }: Answer) => {
+  const differing = new Set([
+    "uid",
+    "creationTimestamp",
+    "resourceVersion",
+    "managedFields",
+    "clusterIP",
+    "clusterIPs",
+  ]);
+  const plain = JSON.parse(JSON.stringify(body, (key, value) => (differing.has(key) ? undefined : value)));
+  return { code, body: plain, warnings };
+};
+
+/** Eight clients that create pods, one after the other, until they are stopped. */
+const creating = (client: Client) => {
+  const counts = Array.from({ length: 8 }, () => 0);
+  const answers: Answer[] = [];
+  let going = true;
+  let all: Promise<unknown> = Promise.resolve();
+  const run = async (index: number) => {
+    while (going) {
+      const body = pod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
+      answers.push(await create(client, path("pods"), body));
+      counts[index] = (counts[index] ?? 0) + 1;
+    }
+  };
+  return {
+    start: () => {
+      all = Promise.all(counts.map((_, index) => run(index)));
+    },
+    /** Until each has created a few pods that it began after now. */
+    further: async () => {
+      const wanted = counts.map((count) => count + 5);
+      await until("pods are no longer answered", () => counts.every((count, index) => count >= (wanted[index] ?? 0)));
+    },
+    stop: async () => {
+      going = false;
+      await all;
+      return answers;
+    },
+  };
+};
+
+const scripts: Record<string, Script> = {
+  herald: (review, word) => ({ body: answering(review, { warnings: [word] }) }),
+  slow: () => undefined,
+  error: () => ({ code: 500, body: '{"message":"Internal Server Error"}' }),
+  absent: () => ({ code: 404, body: '{"message":"Not Found"}' }),
+  garbage: () => ({ type: "text/html", body: "<html>It works!</html>" }),
+  stranger: (review) => ({ body: answering(review, { uid: "somebody else's" }) }),
+};

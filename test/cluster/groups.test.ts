@@ -1,0 +1,187 @@
+import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import fc from "fast-check";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Report } from "#lib/journal.ts";
+import { inPhase, rule } from "#lib/rule.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import type { Client } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { comparable, diffOf } from "./compare.ts";
+import { sequencesFor } from "./generator.ts";
+import { clear, play } from "./player.ts";
+import { apply, type Herald, herald, listed, patient, remove, serveRules } from "./postern.ts";
+import { answering, openScripted, type Script } from "./scripted.ts";
+
+// Several mutators behind one entry do what they do one by one, on a real API server.
+// What rules read of a cluster makes no difference to a group, and one that judges everything can be in none.
+const mutators = (await readCatalogue()).filter(
+  ({ rule, phases }) =>
+    phases.includes("mutate") && !rule.needs && !rule.exemptionRequired && rule.twin?.plugin !== "PodGroupProtection",
+);
+const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }];
+const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
+const pod = (name: string, spec: object = {}, annotations: Record<string, string> = {}) => {
+  const containers = [{ name: "a", image: "registry.example.com/app:1" }];
+  return { apiVersion: "v1", kind: "Pod", metadata: { name, annotations }, spec: { containers, ...spec } };
+};
+
+describe("a group on a real API server", await needs("API server"), () => {
+  let folder: string;
+  let certificate: ServerCertificate;
+  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let announcer: Herald;
+  let one: Cluster;
+  let two: Cluster;
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
+    certificate = await openCertificate(folder, "127.0.0.1");
+    const script: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
+    scripted = await openScripted(certificate, { herald: script });
+    announcer = herald(`${scripted.url}/herald`, certificate.ca);
+    const disable = mutators.flatMap(({ rule: { twin } }) => (twin?.defaultOn ? [twin.plugin] : []));
+    [one, two] = await Promise.all([bootCluster(binaries, { disable }), bootCluster(binaries, { disable })]);
+  });
+  after(async () => {
+    await Promise.all([one, two, scripted].map((running) => running?.stop()));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const serving = async (rules: Listed[], yaml: string, cluster: Cluster) => {
+    const postern = await serveRules(rules, yaml, { certificate });
+    await apply(cluster.admin, patient(postern.manifests()), announcer);
+    const stop = async () => {
+      await remove(cluster.admin, postern.manifests(), announcer);
+      await postern.stop();
+    };
+    return { ...postern, stop };
+  };
+
+  it("stores what its members store one by one, and refuses what they refuse, with fewer calls", async () => {
+    const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
+    const settings = "{ settings: { requests: { cpu: 100m } } }";
+    const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
+    const yaml = `rules: { ${rules.join(", ")} }\n`;
+    const alone = await serving(mutators, yaml, one);
+    const names = mutators.map(({ name }) => name);
+    let together: Awaited<ReturnType<typeof serving>> | undefined;
+    try {
+      together = await serving(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, two);
+      const matches = mutators.flatMap(({ rule }) => inPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
+      const sequences = fc.sample(sequencesFor(matches), { seed, numRuns: 120 });
+      for (const [index, sequence] of sequences.entries()) {
+        const name = `s${index}`;
+        const [wanted, actual] = await Promise.all(
+          [one, two].map(async ({ as }) => {
+            const { turns, remains } = await play(sequence, name, as);
+            for (const path of remains) await clear(path, as);
+            return turns.map((turn) => comparable(turn, name));
+          }),
+        );
+        for (const [step, turn] of wanted?.entries() ?? [])
+          assert.deepEqual(
+            actual?.[step],
+            turn,
+            `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && diffOf(turn, actual[step])}`,
+          );
+      }
+      const calls = (reports: Report[]) => reports.filter(({ phase }) => phase === "mutate").length;
+      assert.ok(calls(together.reports) > 50, "the group was called");
+      assert.ok(calls(together.reports) < calls(alone.reports), "in place of its members");
+      assert.deepEqual(
+        together.reports.filter(({ code }) => code !== 200),
+        [],
+      );
+    } finally {
+      await alone.stop();
+      await together?.stop();
+    }
+  });
+
+  describe("holds of each member", () => {
+    const labelling = (name: string) =>
+      listed(
+        name,
+        rule<Pod>({
+          summary: "Labels pods.",
+          match: pods,
+          mutate({ metadata }) {
+            if (metadata) metadata.labels = { ...metadata.labels, [name]: "yes" };
+          },
+        }),
+      );
+    const refusing = listed(
+      "refuses",
+      rule<Pod>({
+        summary: "Refuses pods that ask for it.",
+        match: pods,
+        mutate: ({ metadata }) =>
+          metadata?.annotations?.refuse && { refuse: { code: 422, reason: "Invalid", message: "asked for" } },
+      }),
+    );
+    const rules = ["acts", "warns", "audits", "spares"].map(labelling).concat(refusing);
+    let postern: Awaited<ReturnType<typeof serving>>;
+    before(async () => {
+      const exempt = { namespaces: ["spared"] };
+      const said = {
+        acts: { exempt },
+        warns: { mode: "warn", exempt },
+        audits: { mode: "audit", exempt },
+        spares: { exempt: { ...exempt, users: ["jane"] } },
+        refuses: { exempt },
+      };
+      const groups = { together: Object.keys(said) };
+      postern = await serving(rules, JSON.stringify({ rules: said, groups }), one);
+      const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "spared" } };
+      await one.admin({ method: "POST", path: "/api/v1/namespaces", body: namespace });
+    });
+    after(() => postern?.stop());
+    const create = (client: Client, body: unknown, namespace?: string) =>
+      client({ method: "POST", path: path("pods", namespace), body });
+
+    it("its mode", async () => {
+      const [{ code, body, warnings }, reports] = await postern.during(() => create(one.admin, pod("modes")));
+      assert.equal(code, 201);
+      assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes", spares: "yes" });
+      assert.deepEqual(warnings, ["warns would change: /metadata/labels/warns"]);
+      assert.deepEqual(
+        reports.map(({ rule, members }) => [rule, members?.map((one) => `${one.rule} ${one.mode} ${one.operations}`)]),
+        [["together", ["acts enforce 1", "warns warn 1", "audits audit 1", "spares enforce 1"]]],
+      );
+    });
+
+    it("its exemptions, and none is asked where all are exempt", async () => {
+      const [{ body }, reports] = await postern.during(() => create(one.as("jane"), pod("spared-user")));
+      assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes" });
+      assert.equal(reports.length, 1);
+      const [spared, none] = await postern.during(() => create(one.admin, pod("spared"), "spared"));
+      assert.deepEqual([spared.code, (spared.body as Pod).metadata?.labels, none], [201, undefined, []]);
+    });
+
+    it("its refusal, by name", async () => {
+      const [{ code, body }, reports] = await postern.during(() =>
+        create(one.admin, pod("refused", {}, { refuse: "yes" })),
+      );
+      assert.deepEqual(
+        [code, body.reason, body.message],
+        [422, "Invalid", 'admission webhook "together.postern.dev" denied the request: refuses: asked for'],
+      );
+      assert.deepEqual(
+        reports.map(({ rule, group, refused }) => [rule, group, refused]),
+        [
+          ["together", undefined, true],
+          ["refuses", "together", true],
+        ],
+      );
+    });
+  });
+});

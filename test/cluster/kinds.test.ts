@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { after, describe, it } from "node:test";
+import { kindsOf } from "../../infra/kinds/kinds.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import { bootCluster } from "./cluster.ts";
+
+describe("the built-in kinds", await needs("API server"), () => {
+  it("are those that a real API server serves", async () => {
+    const cluster = await bootCluster(await requireBinaries(), {
+      flags: ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"],
+    });
+    after(() => cluster.stop());
+    const ask = async (path: string): Promise<any> => (await cluster.admin({ method: "GET", path })).body;
+    const groups: any[] = (await ask("/apis")).groups;
+    const versions = ["v1", ...groups.flatMap((group) => group.versions.map((one: any) => one.groupVersion))];
+    const kinds = kindsOf([]);
+    for (const version of versions) {
+      const { resources } = await ask(version === "v1" ? "/api/v1" : `/apis/${version}`);
+      const own = resources.filter(({ name }: any) => !name.includes("/"));
+      const wanted = own.map(({ name, kind, namespaced }: any) => ({ resource: name, kind, namespaced }));
+      const byName = (one: any, other: any) => (one.resource < other.resource ? -1 : 1);
+      assert.deepEqual(kinds.discover(version)?.toSorted(byName), wanted.toSorted(byName), version);
+      for (const { name, kind } of own) {
+        const below = resources.filter((one: any) => one.name.startsWith(`${name}/`));
+        const subresources = below.map((one: any) => one.name.slice(name.length + 1)).sort();
+        assert.deepEqual(kinds.of(version, kind)?.subresources, subresources, `${version} ${kind}`);
+      }
+    }
+  });
+});

@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { subjectOf } from "../../functions/pod-security/pods.ts";
+import type { Level, Version } from "../../functions/pod-security/policy.ts";
+import { offencesOf } from "../../functions/pod-security/standards.ts";
+import { needs } from "../parts.ts";
+import { evaluate, findEvaluator, readCorpus, type Verdict } from "../pod-security/evaluator.ts";
+import { pods as generated } from "../pod-security/pods.ts";
+
+// Upstream's own evaluator judges: the pods on which upstream tests it, and others, word by word at every version.
+const evaluator = await findEvaluator();
+
+const seed = 20_261_121;
+const newest = 40;
+
+describe("the Pod Security Standards, beside upstream's evaluator", await needs("Pod Security evaluator"), () => {
+  it("judges upstream's own pods as their place says, in upstream's words", async () => {
+    assert.ok(evaluator);
+    const corpus = await readCorpus(evaluator);
+    const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));
+    assert.ok(corpus.length > 4000 && versions.size >= 36, "it is all there");
+    for (const { place, pod } of corpus) {
+      const [level, version, wanted] = place.split("/") as [Level, Version, "pass" | "fail"];
+      assert.equal(offencesOf(subjectOf(pod), { level, version }).length === 0, wanted === "pass", place);
+    }
+    await agrees(distinct(corpus.map(({ pod }) => pod)));
+  });
+
+  it("judges pods of all sorts in upstream's words", async () => {
+    const pods = distinct(fc.sample(generated, { seed, numRuns: 3000 }));
+    const reasons = await agrees(pods);
+    assert.equal(reasons.size, 18, "every check has something to say");
+  });
+});
+
+/** That each pod is judged alike at every version; and for what reasons. */
+async function agrees(pods: Pod[]): Promise<Set<string>> {
+  assert.ok(evaluator);
+  const wanted = await evaluate(evaluator, pods);
+  assert.equal(wanted.length, pods.length);
+  const met = new Set<string>();
+  for (const [index, pod] of pods.entries()) {
+    const subject = subjectOf(pod);
+    const { latest, ...byVersion } = wanted[index] ?? assert.fail();
+    for (const level of ["baseline", "restricted"] as const) {
+      const judged = (version: Version) => said(offencesOf(subject, { level, version }));
+      const shown = () => `${level} ${JSON.stringify(pod)}`;
+      assert.deepEqual(judged("latest"), saidBy(latest[level]), shown());
+      for (let minor = 0; minor <= newest; minor++) {
+        const verdict = byVersion[level].findLast(({ since }) => since <= minor) ?? assert.fail();
+        for (const reason of verdict.reasons ?? []) met.add(reason);
+        assert.deepEqual(judged(`v1.${minor}`), saidBy(verdict), `v1.${minor} ${shown()}`);
+      }
+    }
+  }
+  return met;
+}
+
+const said = (offences: { reason: string; detail: string }[]) => offences.map(({ reason, detail }) => [reason, detail]);
+const saidBy = ({ reasons, details }: Verdict) => (reasons ?? []).map((reason, index) => [reason, details?.[index]]);
+
+function distinct(pods: object[]): Pod[] {
+  return [...new Set(pods.map((pod) => JSON.stringify(pod)))].map((text) => JSON.parse(text));
+}

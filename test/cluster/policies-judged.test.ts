@@ -1,0 +1,268 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, before, describe, it } from "node:test";
+import { stringify } from "yaml";
+import { worlds } from "#lib/cluster/live.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { merge } from "#lib/settings.ts";
+import { needs } from "../parts.ts";
+import { exampleCases, normalised } from "../policies.ts";
+import { requireBinaries } from "./binaries.ts";
+import type { Answer } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { applyAs, collectionOf, type Manifest, of, pathOf, pod, pods, said, serveKinds, writes } from "./policies.ts";
+import { noticed, patient, register, servePostern } from "./postern.ts";
+
+// What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.
+const overriding = (name: string, overriders: object) =>
+  of("ClusterOverridePolicy", name, { resourceSelectors: pods, overrideRules: [{ overriders }] });
+const validating = (name: string, cue: string) => of("ClusterValidatePolicy", name, { validateRules: [{ cue }] });
+const refers = (reference: object) => {
+  const template = { type: "annotations", operation: "add", path: "a", valueRef: { path: "data.a", ...reference } };
+  return { template };
+};
+const endless = `import "list"
+object: _
+x: list.Range(0, 100000000 * len(object.spec.containers), 1)
+patches: [for i in x {op: "add", path: "/metadata/annotations/\\(i)", value: "a"}]`;
+const growing = `import "strings"
+object: _
+x: strings.Repeat("x", 1000000000 * len(object.spec.containers))
+patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
+
+describe("policies, judged by a real API server", await needs("API server"), () => {
+  let cluster: Cluster;
+  let postern: Awaited<ReturnType<typeof servePostern>>;
+  let service: Awaited<ReturnType<typeof openService>>;
+  const answers = new Map<string, unknown>();
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    cluster = await bootCluster(binaries);
+    await serveKinds(cluster.admin);
+    service = await openService(answers);
+    const settings = { intercept: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] }] };
+    const http = { hosts: [new URL(service.url).host, "169.254.169.254", "10.1.2.3"], addresses: ["127.0.0.1/32"] };
+    const applying = { failurePolicy: "Fail", settings: { ...settings, http } };
+    const rules = { "policy-override": applying, "policy-validate": applying };
+    const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
+    const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("admin") } };
+    // What was read is forgotten at once: a policy holds as soon as it is there.
+    postern = await servePostern(yaml, worlds({ local: connection }, memoryOf({ entries: 0, bytes: 0 })));
+    await register(cluster.admin, patient(postern.manifests()));
+    const probe = of("ClusterOverridePolicy", "probe", {
+      overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
+    });
+    await noticed(
+      () => cluster.admin({ method: "POST", path: `${collectionOf(probe)}?dryRun=All`, body: probe }),
+      () => postern.reports.length > 0,
+    );
+    await noticed(
+      () => cluster.admin({ method: "POST", path: `${collectionOf(pod("probe"))}?dryRun=All`, body: pod("probe") }),
+      () => ["policy-override", "policy-validate"].every((name) => postern.reports.some(({ rule }) => rule === name)),
+    );
+  });
+  after(async () => {
+    await postern?.stop();
+    await cluster?.stop();
+    await service?.stop();
+  });
+
+  /** Something that a request must find, or that is in its way. */
+  const put = async (object: KubernetesObject) => {
+    const { admin } = cluster;
+    // Nobody here would finish the deletion of a namespace.
+    const isKept = object.kind === "Namespace";
+    if (!isKept) await admin({ method: "DELETE", path: `${pathOf(object)}?gracePeriodSeconds=0` });
+    const answer = isKept
+      ? await applyAs(admin, object)
+      : await admin({ method: "POST", path: collectionOf(object), body: object });
+    assert.ok(answer.code < 300, said(answer));
+  };
+
+  for (const one of exampleCases)
+    it(one.id, async () => {
+      const { operation, expect, cluster: there = [], http = [] } = one;
+      const named = operation === "DELETE" ? one.oldObject : one.object;
+      assert.ok(named);
+      // What is there already can't be created.
+      const isNew = operation === "CREATE";
+      const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
+      for (const neighbour of there) await put(merge(workload, neighbour));
+      if (!isNew) await put(one.oldObject ?? object);
+      answers.clear();
+      for (const { path, body } of http) answers.set(path, body);
+      const policies: Manifest[] = one.policies.map((policy) =>
+        JSON.parse(JSON.stringify(policy).replaceAll("http://mock/", `${service.url}/`)),
+      );
+      try {
+        for (const policy of policies) {
+          const { code, body } = await applyAs(cluster.admin, policy);
+          assert.equal(code < 300, expect.policy !== "rejected", String(body.message));
+        }
+        if (expect.policy === "rejected") return;
+        const { method, path } = ways[operation];
+        const answer = await cluster.admin({
+          method,
+          path: `${path(object)}?dryRun=All`,
+          ...(operation !== "DELETE" && { body: object }),
+        });
+        if (expect.error) {
+          assert.equal(answer.code, 500);
+          assert.match(said(answer), /Policy .*Rules\[\d+\]: /);
+        } else if (isRefusedByKubernetes(one)) {
+          assert.equal(answer.code, 422);
+          assert.match(said(answer), /spec\.affinity\.nodeAffinity\.preferred\S+matchFields\[0\]\.key/);
+          return;
+        } else if (expect.allowed === false)
+          assert.match(said(answer), new RegExp(`denied the request: ${expect.reason}$`));
+        else assert.ok(answer.code < 300, said(answer));
+        if (expect.object) {
+          const metadata = { ...expect.object.metadata, name: object.metadata?.name };
+          const expected = { ...expect.object, metadata };
+          assert.deepEqual(within(expected, answer.body), normalised(expected));
+        }
+      } finally {
+        for (const policy of policies) await cluster.admin({ method: "DELETE", path: pathOf(policy) });
+      }
+    });
+
+  const applied = async (object: Manifest) => {
+    const answer = await applyAs(cluster.admin, object);
+    assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${said(answer)}`);
+    return answer;
+  };
+  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: pathOf(object) });
+  /** What would come of creating it. */
+  const tried = (object: KubernetesObject): Promise<Answer> =>
+    cluster.admin({ method: "POST", path: `${collectionOf(object)}?dryRun=All`, body: object });
+
+  it("are refused with all that is wrong with them, and admitted when they are mended", async () => {
+    const broken = of("ClusterValidatePolicy", "broken", {
+      validateRules: [
+        { template: { type: "condition", condition: { cond: "Gt", dataRef: { from: "current", path: "" } } } },
+        { cue: "object: _\nvalidate: {valid: objekt.a}" },
+      ],
+    });
+    const refused = await applyAs(cluster.admin, broken);
+    assert.equal(refused.code, 403);
+    assert.match(said(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
+    const scripted = await applyAs(cluster.admin, validating("broken", "object: _\nvalidate: {valid: objekt.a}"));
+    assert.match(said(scripted), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
+    await applied(validating("broken", "object: _\nvalidate: {valid: object.a}"));
+    await remove(broken);
+    const tool = await applyAs(cluster.admin, overriding("tool", { cue: 'import "tool/exec"\npatches: []' }));
+    assert.equal(tool.code, 403);
+    assert.match(said(tool), /tool\/exec/);
+  });
+
+  it("can't lock out what mends them", async () => {
+    const failing = overriding("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
+    await applied(validating("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
+    await applied(failing);
+    const blamed = await tried(pod("a"));
+    assert.equal(blamed.code, 500);
+    assert.match(said(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
+    await remove(failing);
+    const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port: 1 }] } };
+    for (const object of [pod("a"), service])
+      assert.match(said(await tried(object)), /denied the request: nothing is let in$/);
+    await applied(validating("everything", "validate: {valid: true}"));
+    assert.equal((await tried(pod("a"))).code, 201);
+    await remove(validating("everything", ""));
+  });
+
+  const hostile: [string, object, RegExp][] = [
+    ["a script that never ends", { cue: endless }, /the script (did not end in time|needs more than)/],
+    ["a script that grows", { cue: growing }, /the script needs more than|more than \d+ characters/],
+    [
+      "the metadata service",
+      refers({ from: "http", http: { url: "http://169.254.169.254/latest/" } }),
+      /169\.254\.169\.254/,
+    ],
+    ["a private address", refers({ from: "http", http: { url: "http://10.1.2.3/" } }), /10\.1\.2\.3/],
+    ["a host that is not listed", refers({ from: "http", http: { url: "https://example.com/" } }), /example\.com/],
+    [
+      "a secret",
+      refers({ from: "k8s", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } }),
+      /Secrets are read only where/,
+    ],
+  ];
+  for (const [name, overriders, sentence] of hostile)
+    it(`fail with a sentence where one wants ${name}`, async () => {
+      const policy = overriding("hostile", overriders);
+      await applied(policy);
+      try {
+        const { code, body } = await tried(pod("a"));
+        assert.equal(code, 500);
+        assert.match(String(body.message), /ClusterOverridePolicy hostile, overrideRules\[0\]: /);
+        assert.match(String(body.message), sentence);
+      } finally {
+        await remove(policy);
+      }
+      assert.equal((await tried(pod("a"))).code, 201);
+    });
+
+  it("are a thousand, and only those count that concern an object; a megabyte of it, too", async () => {
+    const others = Array.from({ length: 1000 }, (_, index) =>
+      of(
+        "ClusterOverridePolicy",
+        `other-${index}`,
+        writes("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
+      ),
+    );
+    for (let done = 0; done < others.length; done += 16) await Promise.all(others.slice(done, done + 16).map(applied));
+    const large = { ...pod("p-500"), kind: "ConfigMap", data: { a: "x".repeat(1_000_000) }, spec: undefined };
+    await applied(of("ClusterOverridePolicy", "large", writes("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }])));
+    const annotations = async (object: KubernetesObject) => Object((await tried(object)).body.metadata).annotations;
+    assert.deepEqual(await annotations(pod("p-500")), { a: "b" });
+    assert.equal(await annotations(pod("another")), undefined);
+    assert.deepEqual(await annotations(large), { c: "d" });
+    await cluster.admin({ method: "DELETE", path: collectionOf({ kind: "ClusterOverridePolicy" }) });
+  });
+});
+
+/** What the API server makes of an affinity that the example has: the policy put it there all the same. */
+const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinity/");
+
+/** What workloads must have, and cases leave out. */
+const labels = { app: "web" };
+const { spec } = pod("any");
+const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
+
+const ways = {
+  CREATE: { method: "POST", path: collectionOf },
+  UPDATE: { method: "PUT", path: pathOf },
+  DELETE: { method: "DELETE", path: pathOf },
+  CONNECT: { method: "GET", path: pathOf },
+} as const;
+
+/** What the API server made of an object, as far as it was expected: it fills in much that nobody asked for. */
+const within = (expected: unknown, actual: unknown, isWhole = false): unknown => {
+  if (isWhole) return normalised(actual);
+  if (Array.isArray(expected) && Array.isArray(actual))
+    return actual.map((inner, index) => within(expected[index], inner));
+  if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;
+  const entries = Object.entries(Object(actual)).flatMap(([key, inner]) => {
+    const isExpected = Object.hasOwn(expected, key);
+    return isExpected || whole.has(key) ? [[key, within(Reflect.get(expected, key), inner, whole.has(key))]] : [];
+  });
+  return normalised(Object.fromEntries(entries));
+};
+const whole = new Set(["annotations", "labels", "resources", "affinity"]);
+
+/** A service that answers with JSON under the paths that it is told. */
+const openService = async (answers: Map<string, unknown>) => {
+  const server = createServer(({ url = "" }, response) => {
+    const { pathname } = new URL(url, "http://mock");
+    response.statusCode = answers.has(pathname) ? 200 : 404;
+    response.end(JSON.stringify(answers.get(pathname) ?? {}));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, stop: () => server.close() };
+};

@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { parseAllDocuments, stringify } from "yaml";
+import type { KubernetesObject } from "#lib/review.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import type { Answer, Client } from "./client.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+import { applyAs, collectionOf, type Manifest, of, pathOf, pod, said, serveKinds, writes } from "./policies.ts";
+import { until } from "./postern.ts";
+
+// Policies in a real cluster, set up by the commands that the READMEs give: the kinds as they are, Postern served with
+// the rights that its manifests give it and no others, and the entries that these policies need.
+const root = fileURLToPath(new URL("../..", import.meta.url));
+/** For how long a change of a policy may go unnoticed, in milliseconds. */
+const staleness = 10_000;
+
+describe("policies on a real API server", await needs("API server"), () => {
+  let cluster: Cluster;
+  let admin: Client;
+  let folder = "";
+  let url = "";
+  let printed = "";
+  const stops: (() => unknown)[] = [];
+
+  const kubeconfig = async (user: string): Promise<string> => {
+    const file = join(folder, `${user}.kubeconfig`);
+    const { server, ca } = cluster;
+    const named = { name: "here" };
+    const content = {
+      ...{ apiVersion: "v1", kind: "Config", "current-context": "here" },
+      clusters: [{ ...named, cluster: { server, "certificate-authority-data": Buffer.from(ca).toString("base64") } }],
+      users: [{ ...named, user: { token: cluster.tokenOf(user) } }],
+      contexts: [{ ...named, context: { cluster: "here", user: "here" } }],
+    };
+    await writeFile(file, JSON.stringify(content), { mode: 0o600 });
+    return file;
+  };
+  const postern = (...words: string[]) => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    return spawn(process.execPath, ["infra/postern.js", ...words], { cwd: root, env });
+  };
+  const printedBy = async (...words: string[]) => {
+    const child = postern(...words);
+    const texts = { out: "", err: "" };
+    child.stdout.on("data", (text) => (texts.out += text));
+    child.stderr.on("data", (text) => (texts.err += text));
+    const [code] = await once(child, "close");
+    assert.equal(code, 0, texts.err);
+    return texts;
+  };
+  const apply = (object: Manifest) => applyAs(admin, object);
+  const applied = async (object: Manifest) => {
+    const answer = await apply(object);
+    assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${said(answer)}`);
+    return answer;
+  };
+  const create = (object: KubernetesObject, query = "") =>
+    admin({ method: "POST", path: `${collectionOf(object)}${query}`, body: object });
+  const remove = async (object: Manifest) => {
+    await admin({ method: "DELETE", path: `${collectionOf(object)}/${object.metadata.name}` });
+  };
+  /** What `npx postern manifests | kubectl apply -f -` does. */
+  const renew = async () => {
+    const { out, err } = await printedBy(
+      ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
+      ...["--kubeconfig", await kubeconfig("admin")],
+    );
+    const manifests: Manifest[] = parseAllDocuments(out).map((document) => document.toJS());
+    for (const manifest of manifests) await applied(manifest);
+    return { manifests, notes: err };
+  };
+  /** Until an object that is tried, dry, is answered so. */
+  const soon = async (object: KubernetesObject, isSo: (answer: Answer) => boolean) => {
+    let last: Answer | undefined;
+    const isAnsweredSo = async () => {
+      last = await create(object, "?dryRun=All");
+      return isSo(last);
+    };
+    await until("", isAnsweredSo).catch(() => {
+      assert.fail(`${object.metadata?.name} is still answered with ${JSON.stringify(last)}`);
+    });
+  };
+  const annotation = ({ body }: Answer, key: string) => Object(Object(body.metadata).annotations)[key];
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-policies-"));
+    stops.push(() => rm(folder, { recursive: true, force: true }));
+    const users = { functions: ["override", "validate", "admission"].map((rule) => `postern:policy-${rule}`) };
+    cluster = await bootCluster(binaries, { rbac: true, users });
+    stops.push(cluster.stop);
+    admin = cluster.admin;
+
+    const names = ["policy-override", "policy-validate", "policy-admission"];
+    const rules = Object.fromEntries(names.map((name) => [name, { failurePolicy: "Fail" }]));
+    const config = { rules, clusters: { local: { connect: { kubeconfig: await kubeconfig("functions") } } } };
+    await writeFile(join(folder, "postern.yaml"), stringify(config));
+    const gateway = postern("serve", "--port", "0", "--config", join(folder, "postern.yaml"));
+    stops.push(async () => {
+      gateway.kill("SIGINT");
+      await once(gateway, "exit");
+    });
+    for (const stream of [gateway.stdout, gateway.stderr]) stream.on("data", (text) => (printed += text));
+    await until("the gateway did not start", () => /https:\/\/\S+policy-override/.test(printed));
+    url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
+
+    await serveKinds(admin);
+  });
+  after(async () => {
+    for (const stop of stops.reverse()) await stop();
+  });
+
+  it("has entries for policies alone, as long as there are none", async () => {
+    const { manifests } = await renew();
+    const entries = manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
+    assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
+    await until("admission is not asked", async () => {
+      const answer = await create(
+        of("ClusterOverridePolicy", "probe", {
+          overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
+        }),
+        "?dryRun=All",
+      );
+      return answer.code === 403;
+    });
+  });
+
+  it("warns of a policy that no entry serves, and serves it when the entries are renewed", async () => {
+    const policy = of("ClusterOverridePolicy", "owner", writes("owner", "web"));
+    const { warnings, body } = await applied(policy);
+    assert.ok(
+      warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
+      warnings.join("\n"),
+    );
+    const [rule] = Object(body.spec).overrideRules;
+    assert.match(rule.overriders.renderedCue, /patches/);
+
+    const { manifests } = await renew();
+    const [entry] = manifests.flatMap(({ kind, webhooks }) =>
+      kind === "MutatingWebhookConfiguration" && Array.isArray(webhooks)
+        ? webhooks.filter(({ name }) => name.startsWith("policy-override"))
+        : [],
+    );
+    assert.deepEqual(entry.rules, [
+      { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"], scope: "*" },
+    ]);
+    await soon(pod("a"), (answer) => annotation(answer, "owner") === "web");
+    assert.deepEqual((await applied(of("ClusterOverridePolicy", "other", writes("other", "web")))).warnings, []);
+    await remove(of("ClusterOverridePolicy", "other", {}));
+  });
+
+  it("leaves a policy as it is that is applied again as its author wrote it", async () => {
+    const spec = {
+      ...writes("again", "a"),
+      overrideRules: [...writes("again", "a").overrideRules, { overriders: {} }],
+    };
+    const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
+    const rules = { resourceSelectors: [], validateRules: [{ template: { type: "condition", condition } }] };
+    for (const policy of [of("ClusterOverridePolicy", "again", spec), of("ClusterValidatePolicy", "again", rules)]) {
+      const { body: first } = await applied(policy);
+      const { body: second } = await applied(policy);
+      assert.match(JSON.stringify(first.spec), /renderedCue/);
+      assert.deepEqual(second, first);
+      const merge = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
+      const { body: third } = await admin({ method: "PATCH", path: `${pathOf(policy)}?fieldManager=other`, ...merge });
+      assert.deepEqual(
+        [Object(third.metadata).generation, third.spec],
+        [Object(first.metadata).generation, first.spec],
+      );
+      await remove(policy);
+    }
+  });
+
+  it("sees a changed policy and one that is gone within ten seconds", async () => {
+    await applied(of("ClusterOverridePolicy", "owner", writes("owner", "api")));
+    await wait(staleness);
+    assert.equal(annotation(await create(pod("a"), "?dryRun=All"), "owner"), "api");
+    await remove(of("ClusterOverridePolicy", "owner", {}));
+    await wait(staleness);
+    assert.equal(annotation(await create(pod("a"), "?dryRun=All"), "owner"), undefined);
+  });
+});

@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { parseAllDocuments } from "yaml";
+import { casesIn, decideCase, differences, reviewOf } from "../../infra/cases.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+
+// What `postern record` writes of a real API server's reviews, by rules that read that cluster.
+const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
+const rules = {
+  "namespace-lifecycle": {},
+  "limit-ranger": {},
+  "always-pull-images": { mode: "warn" },
+  "default-toleration-seconds": {},
+  "pod-security": { mode: "audit", settings: { defaults: { enforce: "baseline" } } },
+  "deny-service-external-ips": {},
+  "event-rate-limit": {
+    settings: { limits: [{ type: "Namespace", qps: 1, burst: 2 }] },
+    exempt: { users: ["nobody"] },
+  },
+  "allowed-registries": { settings: { registries: ["registry.example.com"] } },
+};
+
+describe("what is recorded behind the gateway", await needs("API server"), () => {
+  let cluster: Cluster;
+  let folder: string;
+  let child: ChildProcess;
+  let printed = "";
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    folder = await mkdtemp(join(tmpdir(), "postern-recorded-"));
+    cluster = await bootCluster(binaries, { disable: ["ServiceAccount"] });
+    const of = (key: string, value: object) => [{ name: "a", [key]: value }];
+    const kubeconfig = {
+      ...{ apiVersion: "v1", kind: "Config", "current-context": "a" },
+      clusters: of("cluster", {
+        server: cluster.server,
+        "certificate-authority-data": Buffer.from(cluster.ca).toString("base64"),
+      }),
+      users: of("user", { token: cluster.tokenOf("admin") }),
+      contexts: of("context", { cluster: "a", user: "a" }),
+    };
+    await writeFile(join(folder, "kubeconfig"), JSON.stringify(kubeconfig), { mode: 0o600 });
+    const clusters = { prod: { connect: { kubeconfig: join(folder, "kubeconfig") } } };
+    await writeFile(join(folder, "postern.yaml"), JSON.stringify({ rules, clusters }));
+    child = spawn(process.execPath, [program, "record", ...config(), "--to", join(folder, "to"), "--port", "0"]);
+    for (const stream of [child.stdout, child.stderr])
+      stream?.on("data", (chunk) => {
+        printed += chunk;
+      });
+    const url = await said(/Serving \d+ rules at (\S+)\. /);
+    const words = ["manifests", ...config(), "--url", url, "--ca", join(folder, ".postern/ca.crt")];
+    const { stdout } = await promisify(execFile)(process.execPath, [program, ...words]);
+    for (const document of parseAllDocuments(stdout)) {
+      const body = document.toJS();
+      if (!body.kind.endsWith("WebhookConfiguration")) continue;
+      const path = `/apis/admissionregistration.k8s.io/v1/${body.kind.toLowerCase()}s`;
+      assert.equal((await cluster.admin({ method: "POST", path, body })).code, 201);
+    }
+    const dry = { method: "POST" as const, path: "/api/v1/namespaces/default/pods?dryRun=All", body: pod("early") };
+    for (let time = 0; time < 1000 && !printed.includes("Pod default/early"); time++) {
+      await cluster.admin(dry);
+      await wait(100);
+    }
+  });
+  after(async () => {
+    child?.kill("SIGKILL");
+    await cluster?.stop();
+    if (folder) await rm(folder, { recursive: true, force: true });
+  });
+
+  const config = () => ["--config", join(folder, "postern.yaml")];
+  const said = async (what: RegExp): Promise<string> => {
+    for (let time = 0; time < 1000; time++) {
+      const [found, part = found] = what.exec(printed) ?? [];
+      if (part !== undefined) return part;
+      await wait(100);
+    }
+    return assert.fail(`it did not say ${what}: ${printed}`);
+  };
+  const pod = (name: string, image = "registry.example.com/app:1", more: object = {}) => ({
+    ...{ apiVersion: "v1", kind: "Pod", metadata: { name, ...more } },
+    spec: { containers: [{ name: "a", image, env: [{ name: "PASSWORD", value: "open sesame" }] }] },
+  });
+
+  const event = (name: string) => ({
+    ...{ apiVersion: "v1", kind: "Event", metadata: { name }, reason: "a", type: "Normal" },
+    involvedObject: { kind: "Pod", name: "good", namespace: "shop" },
+  });
+
+  it("are cases that hold, without the secrets that were in them", async () => {
+    const send = (method: "POST" | "DELETE" | "PATCH", path: string, body?: object) =>
+      cluster.admin({ method, path, ...(body && { body }) });
+    const limits = { limits: [{ type: "Container", max: { cpu: "1" }, defaultRequest: { cpu: "100m" } }] };
+    const shop = "/api/v1/namespaces/shop";
+    const secret = { apiVersion: "v1", kind: "Secret", metadata: { name: "db" }, stringData: { key: "open sesame" } };
+    const codes = [
+      await send("POST", "/api/v1/namespaces", { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } }),
+      await send("POST", `${shop}/secrets`, secret),
+      await send("POST", `${shop}/limitranges`, {
+        apiVersion: "v1",
+        kind: "LimitRange",
+        metadata: { name: "l" },
+        spec: limits,
+      }),
+      await send("POST", `${shop}/pods`, pod("good")),
+      await send("POST", `${shop}/pods`, pod("bad", "elsewhere.example.com/app:1")),
+      await cluster.admin({
+        ...{ method: "PATCH", path: `${shop}/pods/good`, contentType: "application/merge-patch+json" },
+        body: { metadata: { labels: { a: "b" } } },
+      }),
+      await send("POST", `${shop}/services`, {
+        ...{ apiVersion: "v1", kind: "Service", metadata: { name: "s" } },
+        spec: { ports: [{ port: 80 }], externalIPs: ["192.0.2.1"] },
+      }),
+      ...(await Promise.all(["a", "b", "c"].map((name) => send("POST", `${shop}/events`, event(name))))),
+      await send("DELETE", `${shop}/secrets/db`),
+      await send("DELETE", `${shop}/pods/good?gracePeriodSeconds=0`),
+      await send("DELETE", "/api/v1/namespaces/kube-system"),
+    ].map(({ code }) => code);
+    codes.splice(7, 3, ...codes.slice(7, 10).sort());
+    // Of three at once, any may be the one that is too many.
+    assert.deepEqual(codes, [201, 201, 201, 201, 403, 200, 403, 201, 201, 429, 200, 200, 403]);
+
+    child.kill("SIGINT");
+    const summary = await said(/\d+ reviews recorded in .*/);
+    const catalogue = await readCatalogue();
+    let count = 0;
+    for (const file of await readdir(join(folder, "to/prod"))) {
+      const text = await readFile(join(folder, "to/prod", file), "utf8");
+      assert.ok(!text.includes("sesame") && !text.includes(Buffer.from("open sesame").toString("base64")), file);
+      const listed = catalogue.find(({ name }) => `${name}.yaml` === file);
+      assert.ok(listed);
+      const cases = casesIn(text, file, listed.phases);
+      count += cases.length;
+      for (const entry of cases)
+        assert.deepEqual(differences(entry, await decideCase(listed, entry, reviewOf(listed, entry))), [], entry.name);
+    }
+    assert.equal(summary, `${count} reviews recorded in ${join(folder, "to")}`);
+  });
+});

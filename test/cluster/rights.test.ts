@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import { asksCluster, type Need } from "#lib/needs.ts";
+import { parseConfig } from "../../infra/config.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { groupOf, roles } from "../../infra/rights.ts";
+import { needs } from "../parts.ts";
+import { requireBinaries } from "./binaries.ts";
+import { bootCluster, type Cluster } from "./cluster.ts";
+
+// What the printed roles allow, on a real API server that asks RBAC: all that each rule needs, and nothing else.
+const asking = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));
+
+describe("a rule's rights on a real API server", await needs("API server"), () => {
+  let cluster: Cluster;
+  let all: { group: string; version: string; resource: string }[];
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    const users = Object.fromEntries(asking.map(({ name }) => [`function:${name}`, [groupOf("postern", name)]]));
+    cluster = await bootCluster(binaries, { rbac: true, users });
+    const rules = asking.map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`).join(", ");
+    const [local] = parseConfig(`rules: { ${rules} }`, asking.map(withoutSettings)).clusters.values();
+    assert.ok(local);
+    for (const object of roles(asking, local, "postern")) {
+      const { kind } = object as { kind: string };
+      const path = `/apis/rbac.authorization.k8s.io/v1/${kind.toLowerCase()}s`;
+      const { code, body } = await cluster.admin({ method: "POST", path, body: object });
+      assert.equal(code, 201, String(body.message));
+    }
+    all = await everyResource(cluster);
+  });
+  after(() => cluster?.stop());
+
+  const world = (name: string) => {
+    const { server, ca, tokenOf } = cluster;
+    const credentials = { token: tokenOf(`function:${name}`) };
+    return worlds({ local: { server, ca, credentials } })("local", 10_000);
+  };
+
+  for (const { name, rule } of asking) {
+    const needs = Object.values(rule.needs ?? {}).flatMap((need) => questionsOf(need, rule.settings ?? {}));
+    it(`let ${name} do what it needs`, async () => {
+      // What nobody serves here, or is no object, is refused after the right was found.
+      for (const need of needs) assert.match(await said(world(name), need), /^$|the API server answers (400|404)/);
+    });
+
+    it(`let ${name} read nothing else`, async () => {
+      const asked = world(name);
+      for (const { group, version, resource } of all)
+        for (const verb of ["get", "list"] as const) {
+          const isNeeded = needs.some(
+            (need) => need.verb === verb && need.kind?.group === group && need.kind.resource === resource,
+          );
+          if (isNeeded) continue;
+          const need = { verb, kind: { group, version, resource } };
+          assert.match(await said(asked, need), /answers 403/, `${verb} ${resource}.${group}`);
+        }
+    });
+  }
+});
+
+/** What a need asks under these settings, one by one. */
+function questionsOf({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
+  if (!kinds) return [{ verb, ...(kind && { kind }) }];
+  const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
+  return [...read, { verb: "discover" }];
+}
+
+/** What comes of asking for something of a kind: an error's message, or nothing. */
+const said = (
+  world: ReturnType<ReturnType<typeof worlds>>,
+  { verb, kind = { group: "", resource: "" } }: Pick<Need<unknown>, "verb" | "kind">,
+): Promise<string> => {
+  const user = { username: "jane", groups: [] };
+  const object = { apiVersion: "v1", kind: "None", metadata: { name: "none" } };
+  const questions: Record<string, () => Promise<unknown>> = {
+    get: () => world.get(kind, "none", undefined, { maxAge: 0 }),
+    list: () => world.list(kind, undefined, { maxAge: 0 }),
+    create: () => world.create(kind, object),
+    may: () => world.may({ user, verb: "get", resource: "pods" }),
+    discover: () => world.discover("apps/v1"),
+  };
+  return (questions[verb]?.() ?? Promise.resolve()).then(
+    () => "",
+    (error: Error) => error.message,
+  );
+};
+
+/** Settings that a rule can't do without say nothing of its rights. */
+const withoutSettings = (listed: Listed): Listed => {
+  const { checkSettings: _, ...rule } = listed.rule;
+  return { ...listed, rule };
+};
+
+const everyResource = async ({ admin }: Cluster) => {
+  const { body } = await admin({ method: "GET", path: "/apis" });
+  const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map((one) => one.preferredVersion);
+  const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];
+  const lists = versions.map(async (groupVersion) => {
+    const path = groupVersion === "v1" ? "/api/v1" : `/apis/${groupVersion}`;
+    const { resources } = (await admin({ method: "GET", path })).body as {
+      resources: { name: string; verbs: string[] }[];
+    };
+    const [version = "", group = ""] = groupVersion.split("/").reverse();
+    const read = resources.filter(({ name, verbs }) => !name.includes("/") && verbs.includes("list"));
+    return read.map(({ name }) => ({ group, version, resource: name }));
+  });
+  return (await Promise.all(lists)).flat();
+};

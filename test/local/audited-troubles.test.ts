@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { gzipSync } from "node:zlib";
+import type { Options } from "../../infra/command.ts";
+import check from "../../infra/commands/check.ts";
+import { Complaint } from "../../infra/complaint.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { audit, json, postern } from "../auditing.ts";
+import { kubeconfigOf } from "../checkout.ts";
+
+// `npx postern check --live` where the cluster doesn't do as it should, has more than anybody holds, or isn't there.
+describe("an audit of a cluster in trouble", () => {
+  let folder: string;
+  let certificate: ServerCertificate;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-troubled-"));
+    certificate = await openCertificate(folder, "127.0.0.1");
+    await writeFile(join(folder, "postern.yaml"), postern("  always-admit:\n"));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  type Show = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
+
+  /** An API server that has these kinds of the core, each shown by a function, which may answer by itself. */
+  const serving = async (kinds: Record<string, Show>, act: (asked: string[]) => Promise<void>): Promise<void> => {
+    const asked: string[] = [];
+    const shown: Record<string, (url: URL) => object> = {
+      "/api": () => ({ kind: "APIVersions", versions: ["v1"] }),
+      "/apis": () => ({ kind: "APIGroupList", groups: [] }),
+      "/api/v1": () => ({
+        kind: "APIResourceList",
+        resources: Object.keys(kinds).map((name) => {
+          const kind = { configmaps: "ConfigMap", secrets: "Secret", services: "Service" }[name];
+          return { name, kind, namespaced: true, verbs: ["list", "create"] };
+        }),
+      }),
+    };
+    const server = createServer({ cert: certificate.cert, key: certificate.key }, (request, response) => {
+      const url = new URL(request.url ?? "", "https://localhost");
+      asked.push(String(request.url));
+      const [, , , name = ""] = url.pathname.split("/");
+      const namespace = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(url.pathname)?.[1];
+      const body =
+        shown[url.pathname]?.(url) ??
+        (namespace === undefined
+          ? kinds[name]?.(url, response, request)
+          : { kind: "Namespace", metadata: { name: namespace } });
+      if (body !== undefined) response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const address = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const cluster = { server: address, ca: certificate.ca, tokenOf: () => "token" };
+    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ c: cluster }));
+    try {
+      await act(asked);
+    } finally {
+      server.close();
+      server.closeAllConnections();
+    }
+  };
+
+  /** Some of so many objects, from the one that the token names. */
+  const pageOf = (total: number, { searchParams }: URL, data: string) => {
+    const start = Number(searchParams.get("continue") ?? 0);
+    const end = Math.min(start + Number(searchParams.get("limit")), total);
+    const items = Array.from({ length: end - start }, (_, index) => {
+      const name = `c${String(start + index).padStart(7, "0")}`;
+      return { metadata: { name, namespace: "a", uid: name }, data: { data } };
+    });
+    const metadata = end < total ? { continue: String(end), remainingItemCount: total - end } : {};
+    return { kind: "ConfigMapList", apiVersion: "v1", metadata, items };
+  };
+  const said = (response: ServerResponse, code: number, body: object, headers: Record<string, string> = {}) => {
+    response.writeHead(code, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+    return undefined;
+  };
+
+  it("asks again where it was refused for the moment, cut off, or told that its list is too old", async () => {
+    const troubles: ((response: ServerResponse, request: IncomingMessage, url: URL) => undefined)[] = [
+      (response) => said(response, 429, {}, { "retry-after": "0" }),
+      (_, request) => void request.socket.destroy(),
+      (response) => said(response, 503, {}, { "retry-after": "0" }),
+      (response, _, url) => said(response, 410, { metadata: { continue: url.searchParams.get("continue") } }),
+      (response) => said(response, 410, { message: "too old" }),
+    ];
+    let isNext = false;
+    const show: Show = (url, response, request) => {
+      isNext = !isNext;
+      const trouble = isNext || !url.searchParams.has("continue") ? undefined : troubles.shift();
+      if (trouble) return trouble(response, request, url);
+      return pageOf(40, url, "x");
+    };
+    await serving({ configmaps: show }, async () => {
+      const { code, objects, faults } = await json(folder, ["--page", "5"]);
+      assert.deepEqual(troubles, []);
+      assert.deepEqual(faults, []);
+      assert.equal(code, 0);
+      assert.deepEqual(
+        objects.map(({ uid }) => uid).toSorted(),
+        pageOf(40, new URL("x:?limit=40"), "").items.map(({ metadata }) => metadata.uid),
+      );
+    });
+  });
+
+  it("gives up a kind that never answers, and goes on with the next one", async () => {
+    await serving(
+      {
+        secrets: (_, response) => said(response, 503, { message: "not today" }, { "retry-after": "0" }),
+        configmaps: (url) => pageOf(3, url, "x"),
+      },
+      async (asked) => {
+        const { code, objects, stderr } = await json(folder, []);
+        assert.equal(code, 3);
+        assert.equal(objects.length, 3);
+        assert.match(stderr, /^secrets could not be read whole: the API server answers 503: not today$/m);
+        assert.equal(asked.filter((path) => path.startsWith("/api/v1/secrets")).length, 5);
+      },
+    );
+  });
+
+  it("follows nobody elsewhere, unpacks no bomb, and goes in no circles", async () => {
+    let strangers = 0;
+    const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
+      strangers++;
+      response.end("{}");
+    });
+    await once(elsewhere.listen(0, "127.0.0.1"), "listening");
+    const location = `https://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/api/v1/secrets`;
+    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
+    const esc = "\u001b[31m::error::";
+    await serving(
+      {
+        secrets: (_, response) => said(response, 302, { message: `gone ${esc}` }, { location }),
+        services: (_, response) => void response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
+        configmaps: ({ searchParams }) => {
+          const name = searchParams.get("continue") === "a" ? "b" : "a";
+          return { metadata: { continue: name }, items: [{ metadata: { name, namespace: "a", uid: name } }] };
+        },
+      },
+      async () => {
+        const { code, objects, stderr } = await json(folder, []);
+        assert.equal(code, 3);
+        assert.deepEqual(
+          objects.map(({ name }) => name),
+          ["a", "b"],
+        );
+        assert.match(stderr, /^secrets could not be read whole: the API server answers 302: gone \?\[31m::error::$/m);
+        assert.match(stderr, /^services could not be read whole: .*: its answer has more than 8388608 bytes$/m);
+        assert.match(stderr, /^configmaps could not be read whole: its list goes in circles$/m);
+        assert.equal(strangers, 0);
+      },
+    );
+    elsewhere.close();
+  });
+
+  it("ends where somebody ends it, with what it has by then, in whole files", async () => {
+    let child = 0;
+    const show: Show = (url) => {
+      if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
+      process.kill(child, "SIGINT");
+      return undefined;
+    };
+    await serving({ configmaps: show }, async () => {
+      await writeFile(join(folder, "out.json"), "from before");
+      const words = ["--page", "10", "-o", "json=out.json", "-o", "sarif=out.sarif"];
+      const { code, stdout, stderr } = await audit(folder, words, [], (pid) => {
+        child = pid;
+      });
+      assert.equal(code, 3, stderr);
+      assert.equal(stdout, "10 objects: 10 allowed\n");
+      assert.match(stderr, /^ended early: what comes after 10 objects was not looked at$/m);
+      const { objects, isCut } = JSON.parse(await readFile(join(folder, "out.json"), "utf8"));
+      assert.deepEqual([objects.length, isCut], [10, true]);
+      const [{ invocations }] = JSON.parse(await readFile(join(folder, "out.sarif"), "utf8")).runs;
+      assert.equal(invocations[0].executionSuccessful, false);
+      assert.deepEqual(
+        (await readdir(folder)).filter((name) => /^out\.(json|sarif)\./.test(name)),
+        [],
+      );
+    });
+  });
+
+  it("holds no more than a page of however much there is", {
+    skip: process.platform !== "linux" && "memory is read from /proc",
+  }, async () => {
+    let [under, most] = [0, 0];
+    const data = "x".repeat(10_000);
+    const show: Show = (url, response) => {
+      most = Math.max(most, ++under);
+      response.on("close", () => under--);
+      return pageOf(20_000, url, data);
+    };
+    await serving({ configmaps: show }, async (asked) => {
+      const words = ["-o", "json=all.json", "-o", "junit=all.xml,sarif=all.sarif,policyreport=all.reports"];
+      // All objects at once would be 200 MB, and what is said of them twice as much.
+      const { code, stdout, stderr, peak } = await audit(folder, words, ["--max-old-space-size=150"]);
+      assert.equal(stdout, "20000 objects: 20000 allowed\n", stderr);
+      assert.equal(code, 0);
+      assert.equal(most, 1);
+      assert.equal(asked.filter((path) => path.startsWith("/api/v1/configmaps")).length, 80);
+      assert.ok(peak > 0 && peak < 360, `${peak} MiB`);
+    });
+  });
+
+  it("is told in one sentence that it can't begin", async () => {
+    const options = (said: Record<string, string>): Options => {
+      const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...said };
+      const text = (name: string) => all[name];
+      const texts = (name: string) => [all[name] ?? []].flat();
+      return {
+        text,
+        texts,
+        flag: (name) => all[name] === "",
+        number: (name) => (all[name] ? Number(all[name]) : undefined),
+      };
+    };
+    for (const [said, words, sentence] of [
+      [{}, ["k8s"], "--live judges what the cluster has, and takes no k8s; leave one of them out"],
+      [{ state: "x" }, [], "--live judges what the cluster has, and takes no --state; leave one of them out"],
+      [{ fix: "" }, [], "--live judges what the cluster has, and takes no --fix; leave one of them out"],
+      [{ live: "no", page: "3" }, ["k8s"], "--page is of no use without --live"],
+      [{ page: "1001" }, [], "--page takes a number from 1 to 1000, not 1001"],
+      [
+        { operation: "connect" },
+        [],
+        '--operation takes CREATE, UPDATE or DELETE, not "CONNECT"; others are judged as --review',
+      ],
+      [{ output: "json=x,sarif=./x" }, [], "./x can hold one report; give each --output a file of its own"],
+      [{ output: "json=x,sarif=x" }, [], "x can hold one report; give each --output a file of its own"],
+    ] as const)
+      await assert.rejects(check.run({ options: options(said), words: [...words] }), new Complaint(sentence));
+    await serving({}, async () => {
+      const file = join(folder, "no/such");
+      const nowhere = check.run({ options: options({ output: `json=${file}` }), words: [] });
+      await assert.rejects(nowhere, /^Error: .*no\/such can't be written: ENOENT/);
+      const { code, stderr } = await audit(folder, []);
+      assert.deepEqual([code, stderr], [0, "no rule is about anything that cluster c has\n"]);
+    });
+    await assert.rejects(
+      check.run({ options: options({}), words: [] }),
+      /^Error: what the cluster has can't be told: the API server at https:.* can't be reached: .*ECONNREFUSED/,
+    );
+  });
+});

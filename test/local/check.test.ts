@@ -1,0 +1,578 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { stripVTControlCharacters } from "node:util";
+import { parse, stringify } from "yaml";
+import { openCertificate } from "../../infra/keys.ts";
+
+// `npx postern check`, as somebody calls it in a folder of his own.
+const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
+let folder = "";
+
+const config = `
+rules:
+  always-pull-images:
+  default-requests-and-limits:
+    settings: { requests: { cpu: 100m } }
+  deny-service-external-ips:
+  security-context-deny: { mode: warn }
+  minimum-replicas: { mode: audit, settings: { minimum: 2 } }
+  allowed-registries: { settings: { registries: [docker.io] } }
+clusters:
+  test: {}
+  strict:
+    rules:
+      security-context-deny: { mode: enforce }
+      limit-ranger:
+      pod-node-selector: { mode: "off" }
+      deletion-guard: { mode: "off" }
+`;
+
+const deployment = `# The shop.
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop # where it is
+spec:
+  replicas: 1
+  selector: { matchLabels: { app: web } }
+  template:
+    metadata: { labels: { app: web } }
+    spec:
+      containers:
+      - name: web
+        image: evil.example/web:1
+`;
+
+const pods = `apiVersion: v1
+kind: Pod
+metadata:
+  name: one
+spec:
+  containers:
+  # The first.
+  - name: a
+    image: docker.io/a:1 # pinned
+    imagePullPolicy: IfNotPresent # why not
+    resources: {requests: {cpu: 1}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: two, namespace: shop}
+spec:
+  containers:
+  - name: a
+    image: docker.io/a
+  - name: b
+    image: evil.example/b
+`;
+
+const files: Record<string, string> = {
+  "postern.yaml": config,
+  "k8s/web.yaml": deployment,
+  "k8s/deep/pods.yaml": pods,
+  "k8s/list.json": JSON.stringify({
+    apiVersion: "v1",
+    kind: "List",
+    items: [{ apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { externalIPs: ["1.2.3.4"] } }],
+  }),
+  "k8s/values.yaml": "replicas: 3\n",
+  "k8s/notes.txt": "not read\n",
+};
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-check-"));
+  for (const [name, text] of Object.entries(files)) await write(name, text);
+});
+after(() => rm(folder, { recursive: true }));
+
+const write = async (name: string, text: string): Promise<void> => {
+  await mkdir(dirname(join(folder, name)), { recursive: true });
+  await writeFile(join(folder, name), text);
+};
+
+interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** `npx postern check …`, to its end, in the cluster `test` unless said otherwise. */
+const check = (words: string[], stdin = "", cluster = "test"): Promise<Ended> =>
+  new Promise((resolve) => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const all = [program, "check", "--config", "postern.yaml", "--cluster", cluster, ...words];
+    const child = execFile(process.execPath, all, { cwd: folder, env, timeout: 180_000 }, (error, stdout, stderr) =>
+      resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
+    );
+    child.stdin?.on("error", () => {});
+    child.stdin?.end(stdin);
+  });
+
+/** The findings themselves. */
+const found = async (words: string[], stdin?: string, cluster?: string) => {
+  const { code, stdout, stderr } = await check([...words, "-o", "json"], stdin, cluster);
+  assert.notEqual(stdout, "", stderr);
+  const { objects, summary, faults, notes } = JSON.parse(stdout);
+  return { code, objects: objects as any[], summary, faults: faults as any[], notes: notes as string[] };
+};
+
+const pod = (name: string, spec: object = {}, metadata: object = {}) => {
+  const container = {
+    name: "a",
+    image: "docker.io/a:1",
+    imagePullPolicy: "Always",
+    resources: { requests: { cpu: "1" } },
+  };
+  return { apiVersion: "v1", kind: "Pod", metadata: { name, ...metadata }, spec: { containers: [container], ...spec } };
+};
+const documents = (...all: object[]) => all.map((one) => stringify(one)).join("---\n");
+
+describe("postern check", () => {
+  it("says of every object in a folder what would become of it, with the line of what is refused", async () => {
+    const { code, stdout, stderr } = await check(["k8s"]);
+    assert.equal(code, 1);
+    assert.equal(stdout, stripVTControlCharacters(stdout), "no terminal, no colours");
+    assert.match(
+      stdout,
+      /^Service default\/s k8s\/list.json:1 denied\n {2}denied by deny-service-external-ips: services "s" is forbidden: /m,
+    );
+    assert.match(
+      stdout,
+      /^Deployment shop\/web k8s\/web.yaml:2 allowed\n {2}for the audit log, minimum-replicas would deny: /m,
+    );
+    assert.match(
+      stdout,
+      /^Pod shop\/two k8s\/deep\/pods.yaml:13 denied\n {2}denied by allowed-registries: images must come from docker.io; container "b" has evil.example\/b k8s\/deep\/pods.yaml:21$/m,
+    );
+    assert.match(
+      stdout,
+      /^Pod default\/one k8s\/deep\/pods.yaml:1 changed\n(?: {2}.*\n)* {2}changed by always-pull-images\n {4}@@ /m,
+    );
+    assert.match(stdout, /\n {4}- +imagePullPolicy: IfNotPresent\n {4}\+ +imagePullPolicy: Always\n/);
+    assert.match(stdout, /\n4 objects: 1 allowed, 1 changed, 2 denied\n$/);
+    assert.match(stderr, /^k8s\/values.yaml holds no manifest, and is left out$/m);
+    assert.match(stderr, /^namespace shop isn't among the manifests; it is taken for one that is there/m);
+  });
+
+  it("says whose each changed line is, where several rules changed something", async () => {
+    const given = {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "p" },
+      spec: { containers: [{ name: "a", image: "docker.io/a:1" }] },
+    };
+    const { code, stdout } = await check(["-"], stringify(given));
+    assert.equal(code, 0);
+    assert.match(stdout, /@@ default-requests-and-limits, always-pull-images\n/);
+    assert.match(stdout, /\n {4}\+ +cpu: 100m {2}# default-requests-and-limits\n/);
+    assert.match(stdout, /\n {4}\+ +imagePullPolicy: Always {2}# always-pull-images\n/);
+    assert.equal(stdout.split("@@").length - 1, 2, "one hunk, once");
+  });
+
+  it("shows of a Secret only that it changes", async () => {
+    const { difference } = await import("../../infra/differences/difference.ts");
+    const secret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
+    const [hunk] = difference(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]);
+    const text = (hunk?.lines ?? []).map((line) => line.text).join("\n");
+    assert.match(text, /\*\*\* \(other\)/);
+    assert.doesNotMatch(text, /b2xk|bmV3|c2FtZQ/);
+  });
+
+  it("reads standard input, globs and Lists of one kind", async () => {
+    const list = { apiVersion: "v1", kind: "PodList", items: [{ metadata: { name: "x" }, spec: {} }] };
+    const { objects } = await found(["-", "k8s/*.json"], stringify(list));
+    assert.deepEqual(objects.map(({ kind, name, file }) => [kind, name, file]).sort(), [
+      ["Pod", "x", "-"],
+      ["Service", "s", "k8s/list.json"],
+    ]);
+  });
+
+  it("reads YAML as kubectl does", async () => {
+    const text =
+      "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: c, labels: { a: 'yes', time: 12:30, day: 2026-01-01 } }\n";
+    assert.deepEqual((await found(["-"], text)).faults, []);
+    const { faults } = await found(["-"], text.replace("'yes'", "yes"));
+    assert.equal(faults[0].sentence, "metadata.labels.a must be a text; in quotes true would be one");
+  });
+
+  it("judges objects where those before them exist, in the order of kubectl apply -k", async () => {
+    const range = {
+      apiVersion: "v1",
+      kind: "LimitRange",
+      metadata: { name: "most", namespace: "shop" },
+      spec: { limits: [{ type: "Container", max: { cpu: "500m" } }] },
+    };
+    const given = documents(pod("greedy", {}, { namespace: "shop" }), range);
+    const { objects, code, notes } = await found(["-"], given, "strict");
+    assert.equal(code, 1);
+    assert.deepEqual(
+      objects.map(({ kind, verdict }) => [kind, verdict]),
+      [
+        ["LimitRange", "allowed"],
+        ["Pod", "denied"],
+      ],
+    );
+    assert.equal(objects[1].denials[0].rule, "limit-ranger");
+    assert.match(objects[1].denials[0].message, /maximum cpu usage per Container is 500m, but request is 1/);
+    assert.ok(notes.some((note) => /^limit-ranger asks the cluster, of which/.test(note)));
+
+    await write("state/range.yaml", stringify(range));
+    await write("state/namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n");
+    const asked = await found(["-", "--state", "state"], documents(pod("greedy", {}, { namespace: "shop" })), "strict");
+    assert.deepEqual([asked.objects[0].verdict, asked.notes], ["denied", []]);
+  });
+
+  it("asks as a cluster of postern.yaml has it, and asks other rules where they are named", async () => {
+    const root = documents(pod("root", { securityContext: { runAsUser: 0 } }));
+    const [loose, strict] = [await found(["-"], root), await found(["-"], root, "strict")];
+    assert.deepEqual([loose.code, loose.objects[0].warnings[0].rule], [0, "security-context-deny"]);
+    assert.match(loose.objects[0].warnings[0].text, /^would deny: pods "root" is forbidden/);
+    assert.deepEqual([strict.code, strict.objects[0].denials[0].rule], [1, "security-context-deny"]);
+    assert.equal(strict.objects[0].denials[0].line, 14);
+    const only = await found(["-", "--rules", "always-deny"], root);
+    assert.deepEqual(
+      only.objects[0].denials.map(({ rule }: any) => rule),
+      ["always-deny"],
+    );
+  });
+
+  it("judges updates of what is there, and deletions", async () => {
+    const scaled = (replicas: number) => parse(deployment.replace("replicas: 1", `replicas: ${replicas}`));
+    await write("old.yaml", stringify(scaled(3)));
+    const words = ["-", "--rules", "minimum-replicas", "-n", "shop"];
+    const update = await found([...words, "--old", "old.yaml"], stringify(scaled(1)));
+    assert.equal(update.objects[0].hooks[0].outcome, "called");
+    const unknown = await found([...words, "--operation", "UPDATE"], stringify(scaled(1)));
+    assert.deepEqual(
+      [unknown.code, unknown.objects[0].undecided],
+      [3, ["there is nothing to update; --old or --state must hold it as it is now"]],
+    );
+    const deletion = await found(["-", "--operation", "delete", "--rules", "always-deny"], documents(pod("gone")));
+    assert.equal(deletion.objects[0].verdict, "denied");
+  });
+
+  it("judges the Pods that workloads would make, and points into their templates", async () => {
+    const { objects, code } = await found(["k8s/web.yaml", "--also-pod-templates"]);
+    assert.equal(code, 1);
+    const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
+    assert.deepEqual([made.kind, made.namespace, made.name, made.verdict], ["Pod", "shop", "web-", "denied"]);
+    assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
+    const gone = await found(["k8s/web.yaml", "--also-pod-templates", "--operation", "DELETE"]);
+    assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
+
+    const object = parse(deployment);
+    const review = stringify({
+      ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+      request: {
+        ...{ uid: "u", kind: { group: "apps", version: "v1", kind: "Deployment" }, name: "web", namespace: "shop" },
+        resource: { group: "apps", version: "v1", resource: "deployments" },
+        ...{ operation: "CREATE", userInfo: {}, object, oldObject: null, options: null },
+      },
+    });
+    await write("workload.yaml", review);
+    const reviewed = await found(["--review", "workload.yaml", "--also-pod-templates"]);
+    const line = review.slice(0, review.indexOf("image:")).split("\n").length;
+    assert.equal(reviewed.objects[1].denials[0].line, line);
+  });
+
+  it("asks in somebody's name, with the groups that an API server gives them", async () => {
+    const groups = `clusters: { test: { rules: { always-deny: { exempt: { groups: ["system:serviceaccounts:shop"] } } } } }`;
+    await write("groups.yaml", `rules: {}\n${groups}\n`);
+    const verdictOf = async (...words: string[]) =>
+      (await found(["-", "--config", "groups.yaml", ...words], documents(pod("p")))).objects[0].verdict;
+    const builder = ["--as", "system:serviceaccount:shop:builder"];
+    assert.equal(await verdictOf(...builder), "allowed");
+    // As for kubectl, who names groups names all of them.
+    assert.equal(await verdictOf(...builder, "--as-group", "team"), "denied");
+    assert.equal(await verdictOf("--as", "jane", "--as-group", "system:serviceaccounts:shop"), "allowed");
+    assert.equal(await verdictOf("--as", "system:serviceaccount:other:builder"), "denied");
+  });
+
+  it("judges recorded reviews of any kind", async () => {
+    const review = {
+      apiVersion: "admission.k8s.io/v1",
+      kind: "AdmissionReview",
+      request: {
+        uid: "u",
+        kind: { group: "", version: "v1", kind: "PodExecOptions" },
+        resource: { group: "", version: "v1", resource: "pods" },
+        subResource: "exec",
+        name: "p",
+        namespace: "shop",
+        operation: "CONNECT",
+        userInfo: { username: "jane" },
+        object: { apiVersion: "v1", kind: "PodExecOptions", command: ["sh"] },
+        oldObject: null,
+        options: null,
+      },
+    };
+    await write("reviews.yaml", documents(review, { ...review, request: { ...review.request, uid: 7 } }));
+    const { objects, code } = await found(["--review", "reviews.yaml", "--rules", "always-deny"]);
+    assert.equal(code, 1);
+    assert.deepEqual(
+      objects.map(({ verdict }) => verdict),
+      ["denied", "undecided"],
+    );
+    assert.match(objects[1].undecided[0], /request.uid must be a non-empty string/);
+  });
+
+  it("knows custom resources by their definitions, and says of others that it doesn't", async () => {
+    const definition = {
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      metadata: { name: "gadgets.shop.example" },
+      spec: {
+        group: "shop.example",
+        scope: "Namespaced",
+        names: { kind: "Gadget", plural: "gadgets" },
+        versions: [{ name: "v1", served: true }],
+      },
+    };
+    const custom = (kind: string) => ({ apiVersion: "shop.example/v1", kind, metadata: { name: "x" } });
+    const { objects, code } = await found(
+      ["-", "--rules", "always-deny"],
+      documents(custom("Gadget"), custom("Widget"), definition),
+    );
+    assert.equal(code, 1);
+    const by = Object.fromEntries(objects.map(({ kind, verdict, namespace }) => [kind, [verdict, namespace]]));
+    assert.deepEqual(by.Gadget, ["denied", "default"]);
+    assert.equal(by.Widget?.[0], "undecided");
+  });
+
+  it("names others' webhooks, and calls those it may", async (test) => {
+    const state = join(folder, ".postern");
+    const certificate = await openCertificate(state, "127.0.0.1");
+    const heard: any[] = [];
+    const server = createServer({ cert: certificate.cert, key: certificate.key }, (request, response) => {
+      let body = "";
+      request.on("data", (chunk) => {
+        body += chunk;
+      });
+      request.on("end", () => {
+        const review = JSON.parse(body);
+        heard.push({ url: request.url, dryRun: review.request.dryRun });
+        if (request.url?.startsWith("/on")) {
+          response.writeHead(307, { location: "https://far.example/judge" }).end();
+          return;
+        }
+        const status = { code: 403, message: "not on a Friday" };
+        const answer = { uid: review.request.uid, allowed: false, status, warnings: ["rest", "", "a\u0007b"] };
+        response.setHeader("content-type", "application/json");
+        response.end(JSON.stringify({ ...review, request: undefined, response: answer }));
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    test.after(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const hook = (name: string, url: string, more: object = {}) => ({
+      ...{ name, clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") }, sideEffects: "None" },
+      rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
+      ...{ admissionReviewVersions: ["v1"], ...more },
+    });
+    const team = { namespaceSelector: { matchLabels: { team: "a" } } };
+    const webhooks = [
+      hook("friday.other.example", `https://127.0.0.1:${port}/judge`),
+      hook("far.other.example", "https://far.example/judge"),
+      hook("team.other.example", "https://far.example/judge", team),
+    ];
+    const configuration = {
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind: "ValidatingWebhookConfiguration",
+      metadata: { name: "other" },
+      webhooks,
+    };
+    await write("webhooks.yaml", stringify(configuration));
+    const words = ["-", "--webhooks", "webhooks.yaml"];
+
+    const named = await check(words, documents(pod("p")));
+    assert.match(named.stdout, /would call friday.other.example, far.other.example\n/);
+    assert.deepEqual([named.code, heard], [0, []]);
+
+    const called = await found([...words, "--call", "loopback"], documents(pod("p", {}, { namespace: "shop" })));
+    assert.equal(called.code, 1);
+    assert.deepEqual(
+      called.objects[0].denials.map(({ rule, message }: any) => [rule, message]),
+      [["friday.other.example", "not on a Friday"]],
+    );
+    assert.deepEqual(heard, [{ url: "/judge?timeout=10s", dryRun: true }]);
+    // The others no client hears.
+    assert.deepEqual(called.objects[0].warnings, [{ rule: "friday.other.example", text: "rest" }]);
+    assert.match(called.objects[0].undecided[0], /^team.other.example: whether its namespace has the label team/);
+
+    const elsewhere = [hook("moved.other.example", `https://127.0.0.1:${port}/on`)];
+    await write("webhooks.yaml", stringify({ ...configuration, webhooks: elsewhere }));
+    const moved = await found([...words, "--call", "loopback"], documents(pod("p")));
+    assert.equal(moved.code, 3);
+    assert.match(moved.objects[0].undecided[0], /sends whoever asks on to https:\/\/far\.example\/judge/);
+
+    await write("webhooks.yaml", stringify({ ...configuration, webhooks: [hook("bad", "http://x")] }));
+    const refused = await check(words, documents(pod("p")));
+    assert.equal(refused.code, 2);
+    assert.match(
+      refused.stderr,
+      /^--webhooks: ValidatingWebhookConfiguration "other": .*should be a domain with at least three segments/,
+    );
+  });
+
+  it("says where it can't say, and ends with 3", async () => {
+    const words = ["-", "--rules", "node-restriction,deny-escalating-exec,certificate-approval"];
+    const approval = {
+      apiVersion: "admission.k8s.io/v1",
+      kind: "AdmissionReview",
+      request: {
+        uid: "u",
+        kind: { group: "certificates.k8s.io", version: "v1", kind: "CertificateSigningRequest" },
+        resource: { group: "certificates.k8s.io", version: "v1", resource: "certificatesigningrequests" },
+        subResource: "approval",
+        name: "c",
+        operation: "UPDATE",
+        userInfo: { username: "jane" },
+        object: {
+          apiVersion: "certificates.k8s.io/v1",
+          kind: "CertificateSigningRequest",
+          metadata: { name: "c" },
+          spec: { signerName: "example.com/a" },
+        },
+        oldObject: {
+          apiVersion: "certificates.k8s.io/v1",
+          kind: "CertificateSigningRequest",
+          metadata: { name: "c" },
+          spec: { signerName: "example.com/a" },
+        },
+      },
+    };
+    const { code, objects } = await found(words, stringify(approval));
+    assert.deepEqual([code, objects[0].verdict], [3, "undecided"]);
+  });
+
+  it("writes what changes back, and nothing else", async () => {
+    await write("fix/pods.yaml", pods);
+    await write(
+      "fix/one.json",
+      `${JSON.stringify(pod("j", { containers: [{ name: "a", image: "docker.io/a" }] }), null, 2)}\n`,
+    );
+    const aliased =
+      "apiVersion: v1\nkind: Pod\nmetadata: { name: al, labels: &l { a: b }, annotations: *l }\nspec: { containers: [{ name: a, image: docker.io/a }] }\n";
+    await write("fix/aliased.yaml", aliased);
+    const marked =
+      "\uFEFFapiVersion: v1\r\nkind: Pod\r\nmetadata: { name: m }\r\nspec: { containers: [{ name: a, image: docker.io/a, imagePullPolicy: Never }] }\r\n";
+    await write("fix/marked.yaml", marked);
+    const resource = { group: "", version: "v1", resource: "pods" };
+    const review = stringify({
+      ...{ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+      request: {
+        ...{ uid: "u", kind: { group: "", version: "v1", kind: "Pod" }, resource, namespace: "shop" },
+        ...{ name: "r", operation: "CREATE", userInfo: {}, oldObject: null, options: null },
+        object: pod("r", { containers: [{ name: "a", image: "docker.io/a" }] }),
+      },
+    });
+    await write("reviewed.yaml", review);
+    const { stderr } = await check(["fix", "--review", "reviewed.yaml", "--fix"]);
+    assert.equal(await readFile(join(folder, "reviewed.yaml"), "utf8"), review);
+    assert.match(stderr, /^fix\/aliased.yaml is left as it is: it has aliases/m);
+    assert.equal(await readFile(join(folder, "fix/pods.yaml"), "utf8"), pods.replace("IfNotPresent #", "Always #"));
+    assert.equal(await readFile(join(folder, "fix/aliased.yaml"), "utf8"), aliased);
+    const still = await readFile(join(folder, "fix/marked.yaml"), "utf8");
+    assert.match(still, /^\uFEFFapiVersion: v1\r\n(.+\r\n){3}$/);
+    assert.match(still, /imagePullPolicy: Always/);
+    const { spec } = JSON.parse(await readFile(join(folder, "fix/one.json"), "utf8"));
+    assert.deepEqual(spec.containers[0].resources, { requests: { cpu: "100m" } });
+    const again = await found(["fix/one.json", "fix/pods.yaml", "fix/marked.yaml"]);
+    assert.deepEqual([again.summary.changed, again.summary.denied], [0, 1]);
+  });
+
+  it("tells in several forms at once", async () => {
+    const { stdout, code } = await check([
+      "k8s",
+      "-o",
+      "text",
+      "-o",
+      "sarif=out.sarif,junit=out.xml",
+      "-o",
+      "policyreport=out.json",
+      "-o",
+      "github",
+    ]);
+    assert.equal(code, 1);
+    assert.match(stdout, /\n4 objects: .*\n$/);
+    assert.match(stdout, /^::error file=.*pods.yaml,line=21,/m);
+    assert.equal(JSON.parse(await readFile(join(folder, "out.sarif"), "utf8")).runs[0].results.length > 0, true);
+    assert.match(await readFile(join(folder, "out.xml"), "utf8"), /<failure /);
+    assert.equal(JSON.parse(await readFile(join(folder, "out.json"), "utf8")).kind, "List");
+  });
+
+  it("goes on where one file can't be read, and ends with 3", async () => {
+    await write("odd/broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n---\n[1]\n");
+    await write("odd/fine.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: c }\n");
+    const { code, stdout, stderr } = await check(["odd"]);
+    assert.deepEqual(
+      [code, stderr],
+      [
+        3,
+        "odd/broken.yaml:1 metadata.name must be a text, not 1; in quotes it would be one\nodd/broken.yaml:5 is no manifest: it must be a map\n",
+      ],
+    );
+    assert.match(stdout, /\n1 object: 1 allowed, 2 could not be read\n$/);
+  });
+
+  it("gives a pipeline no commands, whatever things are called", async () => {
+    const text = documents(
+      { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
+      { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
+      pod("a", { containers: [{ name: "a", image: "##vso[task.setvariable variable=PATH]a" }] }),
+      pod("b", {}, { namespace: "x\n::stop-commands::token\u001b[31m" }),
+    );
+    const { code, stdout, stderr } = await check(["-"], text);
+    assert.equal(code, 1);
+    for (const word of ["::kind", "setvariable", "::token"]) assert.ok(`${stdout}${stderr}`.includes(word), word);
+    for (const line of `${stdout}${stderr}`.split("\n"))
+      assert.doesNotMatch(line, /^\s*::|##\w*\[|\p{Cc}|\p{Bidi_Control}/u);
+    await write("strange.yaml", documents({ apiVersion: "v1", kind: "a\n::error::b", metadata: { name: "a" } }));
+    const refused = await check(["k8s", "--webhooks", "strange.yaml"]);
+    assert.equal(refused.code, 2);
+    assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
+  });
+  it("ends without an all-clear where nobody listens any more", async () => {
+    const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
+    await write("loud.json", JSON.stringify(pod("loud", { containers })));
+    for (const words of [["loud.json"], ["k8s/web.yaml", "--also-pod-templates"]]) {
+      const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", ...words];
+      const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "ignore"] });
+      child.stdout.destroy();
+      const [code] = await once(child, "close");
+      assert.ok([1, 3].includes(code), `${words}: ${code}`);
+    }
+  });
+  it("takes keys of prototypes for keys like any other", async () => {
+    const text =
+      "apiVersion: v1\nkind: Pod\n__proto__: { a: 1 }\nmetadata: { name: p, labels: { __proto__: a, constructor: b } }\nspec: { containers: [{ name: a, image: docker.io/a }] }\n";
+    const { code, objects } = await found(["-"], text);
+    assert.deepEqual([code, objects[0].verdict], [0, "changed"]);
+  });
+
+  const usage: [name: string, words: string[], stderr: RegExp][] = [
+    ["no path", [], /^postern check takes files or folders of manifests, or - for standard input, or --live\n$/],
+    ["an unknown rule", ["k8s", "--rules", "nope"], /^there is no rule "nope"; postern rules lists them\n$/],
+    [
+      "two forms in one place",
+      ["k8s", "-o", "json,sarif"],
+      /^json and sarif can't share standard output; give one a file/,
+    ],
+    ["broken manifests of what exists", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
+  ];
+  for (const [name, words, stderr] of usage)
+    it(`is told of ${name} in one sentence`, async () => {
+      const ended = await check(words);
+      assert.equal(ended.code, 2);
+      assert.match(ended.stderr, stderr);
+    });
+});

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+// .ci/run as it stands, with commands that do nothing but what a case has `npm run test:all` do.
+const run = fileURLToPath(new URL("../../.ci/run", import.meta.url));
+let folder = "";
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-"));
+  const commands = { npm: '[ "$2" != test:all ] || eval "$TESTS"', npx: "", dpkg: "", go: "" };
+  await mkdir(join(folder, "bin"));
+  for (const [name, does] of Object.entries(commands)) {
+    await writeFile(join(folder, "bin", name), `#!/usr/bin/env bash\n${does}\n`);
+    await chmod(join(folder, "bin", name), 0o755);
+  }
+  await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
+});
+after(() => rm(folder, { recursive: true }));
+
+/** The exit code and the last line, where the tests do this. */
+const ending = (tests: string) => {
+  const env = {
+    ...process.env,
+    PATH: `${join(folder, "bin")}:${process.env.PATH}`,
+    TESTS: tests,
+  };
+  const { status, stdout } = spawnSync("bash", [join(folder, "project/.ci/run")], { env, encoding: "utf8" });
+  return [status, stdout.trimEnd().split("\n").at(-1)];
+};
+
+describe(".ci/run", () => {
+  it("counts the checks and the tests that passed", () => {
+    assert.deepEqual(ending('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "16 passed, 0 failed"]);
+  });
+
+  it("fails where tests fail", () => {
+    const tests = 'printf "ℹ pass 5\\nℹ fail 1\\nℹ cancelled 1\\n"; exit 1';
+    assert.deepEqual(ending(tests), [1, "13 passed, 3 failed"]);
+  });
+
+  it("fails where the tests end before they are counted", () => {
+    assert.deepEqual(ending("exit 137"), [1, "8 passed, 1 failed"]);
+  });
+});

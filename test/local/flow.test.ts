@@ -1,0 +1,751 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import fc from "fast-check";
+import { endpoint, type Share } from "#lib/endpoint.ts";
+import { line, type Report } from "#lib/journal.ts";
+import { list, unconnected } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { signing } from "../signing.ts";
+
+// Lambda event in, Lambda response out, bytes compared.
+
+interface Reply {
+  statusCode: number;
+  statusDescription?: string;
+  headers: Record<string, string>;
+  multiValueHeaders?: Record<string, string[]>;
+  body: string;
+  isBase64Encoded: boolean;
+}
+
+type Event = Record<string, unknown> & { body: string };
+type Map = Record<string, unknown>;
+
+const fixture = <T = Event>(name: string): T =>
+  JSON.parse(readFileSync(new URL(`../fixtures/${name}.json`, import.meta.url), "utf8"));
+
+const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
+  summary: "Labels what it sees, and refuses what is called bad.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["*"] }],
+  settings: { label: "seen" },
+  needs: { ranges: list("limitranges") },
+  mutate(object, { settings }) {
+    object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [settings.label]: "yes" } };
+    return { warnings: ["it was seen\nby day"], audit: { "by whom": "judge" } };
+  },
+  validate(object, { ranges }) {
+    const name = object.metadata?.name;
+    if (name === "bad") return 'metadata.name must not be "bad"';
+    if (name === "broken") throw new RangeError("the rule broke");
+    if (name === "silent") return new Promise(() => {});
+    if (name === "curious") return ranges("shop").then(() => undefined);
+    return undefined;
+  },
+});
+
+const one = signing(1);
+const cluster = { keyVersions: [1], mode: "enforce", settings: { label: "seen" } } as const;
+const share: Share = {
+  rule: "judge",
+  clusters: { "prod-eu": cluster, idle: { ...cluster, mode: "off" }, raised: { ...cluster, keyVersions: [2, 3] } },
+};
+
+const context = (remaining = 10_000) =>
+  ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
+
+const running = () => {
+  const reports: Report[] = [];
+  const handler = endpoint(judge, share, {
+    publicKeys: one.publicKey,
+    world: unconnected,
+    journal: (report) => reports.push(report),
+  });
+  return {
+    handler,
+    reports,
+    ask: async (event: unknown, remaining?: number) => (await handler(event, context(remaining))) as Reply,
+  };
+};
+
+describe("a rule with variants", () => {
+  const levels = rule<KubernetesObject, { limit: number; unit: string }>({
+    summary: "Says what it was called as.",
+    match: [],
+    settings: { limit: 1, unit: "m" },
+    validate: (_, { variant, settings: { limit, unit } }) => `${variant} ${limit}${unit}`,
+  });
+  const variants = { strict: { limit: 2 }, loose: {} };
+  const setup = { keyVersions: [1], mode: "enforce", settings: { limit: 5, unit: "k" } } as const;
+  const clusters = { "prod-eu": { ...setup, variants }, idle: { ...setup, mode: "off" as const }, other: setup };
+  const handler = endpoint(
+    levels,
+    { rule: "levels", variants: { usual: { limit: 3 } }, clusters },
+    { publicKeys: one.publicKey, world: unconnected, journal: () => {} },
+  );
+  const ask = async (event: unknown) => (await handler(event, context())) as Reply & { response?: Map };
+  const saidAt = async (path: string, cluster = "prod-eu") => {
+    const rawPath = `/${one.segment(cluster)}/levels/${path}`;
+    const { statusCode, body } = await ask({ ...plain, rawPath });
+    const { response } = JSON.parse(body);
+    return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
+  };
+
+  it("is told which one was called, and has that one's settings", async () => {
+    assert.equal(await saidAt("validate/strict"), "strict 2k");
+    assert.equal(await saidAt("validate/loose"), "loose 5k");
+  });
+
+  it("answers without one, for it may have had none when the entry was made", async () =>
+    assert.equal(await saidAt("validate"), "undefined 5k"));
+
+  it("has nothing under names that are none", async () => {
+    for (const name of ["", "usual", "stric", "strict/", "__proto__", "constructor", "validate", "STRICT"])
+      assert.equal(await saidAt(`validate/${name}`), 404, name);
+  });
+
+  it("has those of its cluster, or of its own settings where that one says nothing", async () => {
+    assert.equal(await saidAt("validate/usual", "other"), "usual 3k");
+    assert.equal(await saidAt("validate/strict", "other"), 404);
+  });
+
+  it("allows whatever comes where it is off", async () => assert.equal(await saidAt("validate/gone", "idle"), true));
+
+  it("can be tried under any, by those who may invoke it", async () => {
+    const say = async (event: object) =>
+      Object((await ask({ phase: "validate", review, ...event })).response).status?.message;
+    assert.equal(await say({ variant: "usual" }), "usual 3m");
+    assert.equal(await say({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
+    assert.equal(await say({ variant: "other" }), "other 1m");
+  });
+});
+
+interface Change {
+  method?: string;
+  path?: string;
+  headers?: Record<string, string>;
+  timeout?: string;
+  body?: string | null;
+  isBase64Encoded?: boolean;
+}
+
+/** A recorded event as it would be if the client had sent something else. */
+const altered = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
+  const changed = structuredClone({ ...event, ...rest }) as Event;
+  const set = (map: unknown, key: string, value: unknown) => {
+    if (typeof map !== "object" || map === null) return;
+    const present = Object.keys(map).find((one) => one.toLowerCase() === key.toLowerCase());
+    Reflect.deleteProperty(map, present ?? key);
+    Reflect.set(map, key, value);
+  };
+  const http = (changed.requestContext as Map).http as Map | undefined;
+  if (method !== undefined) Object.assign(http ?? changed, http ? { method } : { httpMethod: method });
+  if (path !== undefined) changed[http ? "rawPath" : "path"] = path;
+  for (const [key, value] of Object.entries(headers)) {
+    set(changed.headers, key, value);
+    set(changed.multiValueHeaders, key, [value]);
+  }
+  if (timeout !== undefined) {
+    set(changed.queryStringParameters, "timeout", timeout);
+    set(changed.multiValueQueryStringParameters, "timeout", [timeout]);
+  }
+  return changed;
+};
+
+const base64 = (event: Event): Event => ({
+  ...event,
+  body: Buffer.from(event.body).toString("base64"),
+  isBase64Encoded: true,
+});
+
+const shapes = ["http-api-2.0", "http-api-1.0", "rest-proxy", "function-url", "alb", "alb-multi-value"];
+const plain = fixture("http-api-2.0");
+const review = fixture<{ review: { request: Map } & Map }>("direct").review;
+const withRequest = (request: Map) => JSON.stringify({ ...review, request: { ...review.request, ...request } });
+const named = (name: string) => withRequest({ object: { metadata: { name } } });
+const to = (phase: string, segment = one.segment("prod-eu")) => `/${segment}/judge/${phase}`;
+
+const changed =
+  '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":true,' +
+  // [{"op":"add","path":"/metadata/labels/seen","value":"yes"}]
+  '"patchType":"JSONPatch","patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscy9zZWVuIiwidmFsdWUiOiJ5ZXMifV0=",' +
+  '"warnings":["it was seen by day"],"auditAnnotations":{"by-whom":"judge"}}}';
+const admitted =
+  '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":true}}';
+const refused =
+  '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":false,' +
+  '"status":{"code":403,"reason":"Forbidden","message":"metadata.name must not be \\"bad\\""}}}';
+
+const failed = (code: number, reason: string, message: string) =>
+  `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":${JSON.stringify(message)},"reason":"${reason}","code":${code}}`;
+
+const nested = (depth: number) => ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join("");
+const reasons: Record<number, string> = {
+  400: "BadRequest",
+  404: "NotFound",
+  405: "MethodNotAllowed",
+  413: "RequestEntityTooLarge",
+  415: "UnsupportedMediaType",
+  500: "InternalError",
+  503: "ServiceUnavailable",
+  504: "Timeout",
+};
+
+describe("an event", () => {
+  const headers = { "content-type": "application/json" };
+  const multiValueHeaders = { "content-type": ["application/json"] };
+  const replies: Record<string, Omit<Reply, "body" | "statusCode" | "isBase64Encoded">> = {
+    "http-api-2.0": { headers },
+    "http-api-1.0": { headers, multiValueHeaders },
+    "rest-proxy": { headers, multiValueHeaders },
+    "function-url": { headers },
+    alb: { statusDescription: "200", headers },
+    "alb-multi-value": { statusDescription: "200", headers, multiValueHeaders },
+  };
+
+  for (const shape of shapes)
+    for (const [encoding, event] of [
+      ["text", fixture(shape)],
+      ["base64", base64(fixture(shape))],
+    ] as const) {
+      it(`of ${shape} with a body in ${encoding} is answered in its own shape`, async () => {
+        const { ask, reports } = running();
+        assert.deepEqual(await ask(event), {
+          statusCode: 200,
+          ...replies[shape],
+          body: changed,
+          isBase64Encoded: false,
+        });
+        assert.deepEqual(
+          reports.map(({ cluster, phase, code, operations }) => ({ cluster, phase, code, operations })),
+          [{ cluster: "prod-eu", phase: "mutate", code: 200, operations: 1 }],
+        );
+      });
+      it(`of ${shape} with a body in ${encoding} may be refused`, async () => {
+        const bad = altered(fixture(shape), { path: to("validate"), body: named("bad") });
+        const { statusCode, body } = await running().ask(encoding === "text" ? bad : base64(bad));
+        assert.deepEqual([statusCode, body], [200, refused]);
+      });
+    }
+
+  it("of a direct invocation is answered with the review itself", async () => {
+    assert.equal(JSON.stringify(await running().ask(fixture("direct"))), changed);
+    const anonymous = {
+      phase: "validate",
+      review: { ...review, request: { ...review.request, object: { metadata: { name: "bad" } } } },
+    };
+    assert.equal(JSON.stringify(await running().ask(anonymous)), refused);
+  });
+
+  it("of a direct invocation may bring settings, needs and time", async () => {
+    const told: unknown[] = [];
+    const curious = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
+      summary: "Tells what it was given.",
+      match: [],
+      settings: { label: "seen" },
+      needs: { ranges: list("limitranges") },
+      async validate(_, { settings, now, ranges }) {
+        told.push(
+          settings,
+          now.toISOString(),
+          (await ranges("shop")).map(({ metadata }) => metadata?.name),
+        );
+      },
+    });
+    const handler = endpoint(curious, share, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
+    const objects = [{ kind: "LimitRange", apiVersion: "v1", metadata: { name: "small", namespace: "shop" } }];
+    const event = {
+      phase: "validate",
+      cluster: "prod-eu",
+      review,
+      settings: { label: "told" },
+      needs: { objects },
+      now: "2026-02-03T04:05:06Z",
+    };
+    assert.equal(JSON.stringify(await handler(event, context())), admitted);
+    assert.deepEqual(told, [{ label: "told" }, "2026-02-03T04:05:06.000Z", ["small"]]);
+    // What an invocation brings stands in the place of what is baked: what it leaves out is the rule's default.
+    const baked = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: { label: "baked", other: 1 } } } };
+    const again = endpoint(curious, baked, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
+    await again({ ...event, settings: {} }, context());
+    assert.deepEqual(told[3], { label: "seen" });
+  });
+
+  it("of a direct invocation that brings settings asks nobody in the function's name", async () => {
+    let asked = 0;
+    const world = () => {
+      asked += 1;
+      return unconnected("prod-eu");
+    };
+    const handler = endpoint(judge, share, { publicKeys: one.publicKey, world, journal: () => {} });
+    const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(named("curious")) };
+    assert.equal(Object(await handler({ ...event, settings: { label: "mine" } }, context())).response?.allowed, true);
+    assert.equal(asked, 0);
+    assert.equal(Object(await handler(event, context())).code, 503);
+    assert.equal(asked, 1);
+  });
+
+  it("can't have a rule change the settings of the next review", async () => {
+    const careless = rule({
+      summary: "Edits what it was given.",
+      match: [],
+      settings: { labels: { seen: "yes" } },
+      mutate(object: KubernetesObject, { settings, request }) {
+        object.metadata = { ...object.metadata, labels: settings.labels as Record<string, string> };
+        Object.assign(object.metadata.labels ?? {}, { [request.uid]: "was here" });
+      },
+    });
+    const lines: Report[] = [];
+    const handler = endpoint(careless, share, {
+      publicKeys: one.publicKey,
+      world: unconnected,
+      journal: (report) => void lines.push(report),
+    });
+    const answer = JSON.stringify(await handler({ phase: "mutate", review }, context()));
+    assert.match(answer, /"code":500/);
+    assert.deepEqual(careless.settings, { labels: { seen: "yes" } });
+  });
+
+  const wrongDirect: [string, object, string][] = [
+    ["without a phase that exists", { phase: "judge", review }, "phase must be mutate or validate"],
+    ["without a review", { phase: "mutate", review: null }, "this is no AdmissionReview: the review must be an object"],
+    [
+      "with a time that is none",
+      { phase: "mutate", review, now: "noon" },
+      "now must be a time, for instance 2026-01-01T00:00:00Z",
+    ],
+  ];
+  for (const [name, event, sentence] of wrongDirect)
+    it(`of a direct invocation ${name} is answered with a Status`, async () => {
+      assert.equal(JSON.stringify(await running().ask(event)), failed(400, "BadRequest", sentence));
+    });
+
+  const same: [string, Change][] = [
+    ["whose path begins with a stage", { path: `/prod${to("mutate")}` }],
+    ["whose path begins with several segments", { path: `/a/b/c${to("mutate")}` }],
+    ["with CONTENT-TYPE in capitals", { headers: { "CONTENT-TYPE": "Application/JSON" } }],
+    ["with a charset", { headers: { "content-type": "application/json; charset=utf-8" } }],
+    ["with a timeout that is none", { timeout: "soon" }],
+  ];
+  for (const [name, change] of same)
+    for (const shape of shapes)
+      it(`of ${shape} ${name} is answered alike`, async () => {
+        const { statusCode, body } = await running().ask(altered(fixture(shape), change));
+        assert.deepEqual([statusCode, body], [200, changed]);
+      });
+
+  it("of a load balancer that asks for health is answered 200", async () => {
+    const { ask, reports } = running();
+    const { statusCode, body } = await ask(fixture("alb-health-check"));
+    assert.deepEqual([statusCode, body, reports], [200, "", []]);
+  });
+
+  it("asks for health only where there is a load balancer", async () => {
+    const { statusCode } = await running().ask(
+      altered(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } }),
+    );
+    assert.equal(statusCode, 404);
+  });
+});
+
+describe("a request that is no review", () => {
+  const badInputs: [string, Change, number, string][] = [
+    ["an empty body", { body: "" }, 400, "the body is empty; an AdmissionReview as JSON is expected"],
+    ["a body that is null", { body: null }, 400, "the body is empty; an AdmissionReview as JSON is expected"],
+    [
+      "an empty body in base64",
+      { body: "", isBase64Encoded: true },
+      400,
+      "the body is empty; an AdmissionReview as JSON is expected",
+    ],
+    ["what is not JSON", { body: "hello" }, 400, "the body is not JSON; an AdmissionReview is expected"],
+    [
+      "trailing data",
+      { body: `${JSON.stringify(review)} x` },
+      400,
+      `the body is not JSON (at position ${JSON.stringify(review).length + 1}); an AdmissionReview is expected`,
+    ],
+    [
+      "two reviews",
+      { body: JSON.stringify(review).repeat(2) },
+      400,
+      `the body is not JSON (at position ${JSON.stringify(review).length}); an AdmissionReview is expected`,
+    ],
+    ["JSON that is no review", { body: "[]" }, 400, "this is no AdmissionReview: the review must be an object"],
+    ["another kind", { body: '{"kind":"Pod"}' }, 400, 'this is no AdmissionReview: kind must be "AdmissionReview"'],
+    [
+      "an unknown version",
+      { body: JSON.stringify({ ...review, apiVersion: "admission.k8s.io/v2" }) },
+      400,
+      'this is no AdmissionReview: apiVersion must be "admission.k8s.io/v1" or "admission.k8s.io/v1beta1"',
+    ],
+    [
+      "a review without a uid",
+      { body: withRequest({ uid: undefined }) },
+      400,
+      "this is no AdmissionReview: request.uid must be a non-empty string",
+    ],
+    [
+      "a review without an object",
+      { body: withRequest({ object: null }) },
+      400,
+      "this is no AdmissionReview: request.object must be an object on CREATE",
+    ],
+    [
+      "a deletion without an old object",
+      { body: withRequest({ operation: "DELETE", object: null }) },
+      400,
+      "this is no AdmissionReview: request.oldObject must be an object on DELETE",
+    ],
+    [
+      "an answer in place of a question",
+      { body: admitted },
+      400,
+      "this is no AdmissionReview: request must be an object",
+    ],
+    [
+      "another content type",
+      { headers: { "content-type": "text/plain" } },
+      415,
+      'the content type is "text/plain"; a review is application/json',
+    ],
+    [
+      "a content type that only begins alike",
+      { headers: { "content-type": "application/json-patch+json" } },
+      415,
+      'the content type is "application/json-patch+json"; a review is application/json',
+    ],
+    ["GET", { method: "GET", body: "" }, 405, "GET is not answered here; a review is sent by POST"],
+    ["7 MB", { body: " ".repeat(7_000_000) }, 413, "the body has more than 6291456 bytes, the most that Lambda takes"],
+    [
+      "7 MB in base64",
+      { body: Buffer.alloc(7_000_000, 32).toString("base64"), isBase64Encoded: true },
+      413,
+      "the body has more than 6291456 bytes, the most that Lambda takes",
+    ],
+    [
+      "lists 200,000 levels deep",
+      { body: "[".repeat(200_000) + "]".repeat(200_000) },
+      400,
+      "this is no AdmissionReview: the review must be an object",
+    ],
+    [
+      "objects 200,000 levels deep",
+      { body: nested(200_000) },
+      400,
+      'this is no AdmissionReview: kind must be "AdmissionReview"',
+    ],
+    [
+      "an operation 200,000 levels deep",
+      {
+        body: withRequest({ operation: 1 }).replace(
+          '"operation":1',
+          `"operation":${"[".repeat(200_000)}${"]".repeat(200_000)}`,
+        ),
+      },
+      400,
+      "this is no AdmissionReview: request.operation must be CREATE, UPDATE, DELETE or CONNECT",
+    ],
+    [
+      "invalid UTF-8 in base64",
+      { body: Buffer.from([0x7b, 0xff, 0x7d]).toString("base64"), isBase64Encoded: true },
+      400,
+      "the body is not UTF-8; an AdmissionReview as JSON is expected",
+    ],
+    [
+      "base64 that isn't",
+      { body: JSON.stringify(review), isBase64Encoded: true },
+      400,
+      "the body is not base64, though its event says so",
+    ],
+    [
+      "a duplicate key whose last value is wrong",
+      {
+        body: JSON.stringify(review)
+          .replace('"operation"', '"operation":"CREATE","operation"')
+          .replace('"operation":"CREATE","operation":"CREATE"', '"operation":"CREATE","operation":"READ"'),
+      },
+      400,
+      "this is no AdmissionReview: request.operation must be CREATE, UPDATE, DELETE or CONNECT",
+    ],
+    [
+      "a review hidden in __proto__",
+      { body: `{"__proto__":${JSON.stringify(review)}}` },
+      400,
+      'this is no AdmissionReview: kind must be "AdmissionReview"',
+    ],
+    [
+      "a rule that breaks",
+      { path: to("validate"), body: named("broken") },
+      500,
+      "the rule failed: RangeError: the rule broke",
+    ],
+    [
+      "a rule whose cluster can't be read",
+      { path: to("validate"), body: named("curious") },
+      503,
+      'nothing can be read from cluster "prod-eu": it has no connection here',
+    ],
+    [
+      "a rule that never answers",
+      { path: to("validate"), body: named("silent"), timeout: "0s" },
+      504,
+      "the rule did not answer in time",
+    ],
+  ];
+  for (const [name, change, code, sentence] of badInputs)
+    it(`for ${name} is answered ${code} in every shape`, async () => {
+      for (const shape of shapes) {
+        const { statusCode, headers, body } = await running().ask(altered(fixture(shape), change));
+        const allow = code === 405 ? { allow: "POST" } : {};
+        assert.deepEqual(
+          [statusCode, headers, body],
+          [code, { "content-type": "application/json", ...allow }, failed(code, reasons[code] ?? "", sentence)],
+          shape,
+        );
+      }
+    });
+
+  it("is told from one after it that is", async () => {
+    const { ask } = running();
+    for (const [, change] of badInputs) {
+      await ask(altered(plain, change));
+      assert.equal((await ask(base64(plain))).body, changed);
+    }
+  });
+
+  const nobody: [string, string][] = [
+    ["a wrong key", to("mutate", `prod-eu.${"A".repeat(86)}`)],
+    ["a key of another signer", to("mutate", signing(2).segment("prod-eu"))],
+    ["another cluster's key", to("mutate", one.segment("prod-us").replace("prod-us", "prod-eu"))],
+    ["a cluster that isn't here", to("mutate", one.segment("prod-us"))],
+    ["a cluster named as a member of every object", to("mutate", one.segment("constructor"))],
+    ["a key of a version that is over", to("mutate", one.segment("raised", 1))],
+    ["no key", "/judge/mutate"],
+    ["a cluster without its key", "/prod-eu/judge/mutate"],
+    ["an empty segment", "//judge/mutate"],
+    ["no path", ""],
+    ["a slash", "/"],
+    ["an unknown rule", `/${one.segment("prod-eu")}/judges/mutate`],
+    ["an unknown phase", to("judge")],
+    ["no phase", `/${one.segment("prod-eu")}/judge`],
+    ["an unknown variant", to("mutate/strict")],
+    ["a phase for a variant", to("mutate/validate")],
+    ["an empty variant", to("mutate/")],
+    ["a key in another letter case", to("mutate").toUpperCase()],
+    ["an encoded slash", to("mutate").replaceAll("/", "%2F")],
+  ];
+  it("for what isn't here is answered alike, whatever it is that isn't", async () => {
+    const { ask, reports } = running();
+    const expected = {
+      statusCode: 404,
+      headers: { "content-type": "application/json" },
+      body: failed(404, "NotFound", "there is nothing here"),
+      isBase64Encoded: false,
+    };
+    for (const [name, path] of nobody) {
+      assert.deepEqual(await ask(altered(plain, { path })), expected, name);
+      // The key is what is looked at first: nothing else of the request may show.
+      for (const also of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
+        assert.deepEqual(await ask(altered(plain, { path, ...also })), expected, name);
+    }
+    assert.equal(reports.length, nobody.length * 4);
+  });
+
+  it("for a phase that the rule hasn't is answered alike", async () => {
+    const half = rule({ summary: "Validates.", match: [], validate() {} });
+    const handler = endpoint(half, share, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
+    assert.equal(((await handler(plain, context())) as Reply).statusCode, 404);
+  });
+});
+
+describe("a review", () => {
+  const good: [string, Change, string][] = [
+    [
+      "with a deep object is admitted",
+      { path: to("validate"), body: withRequest({ object: 1 }).replace('"object":1', `"object":${nested(200_000)}`) },
+      admitted,
+    ],
+    [
+      "with duplicate keys means the last",
+      { path: to("validate"), body: named("good").replace('"name":"good"', '"name":"good","name":"bad"') },
+      refused,
+    ],
+    [
+      "with a key of an old version that still holds is admitted",
+      { path: to("validate", one.segment("raised", 2)) },
+      admitted,
+    ],
+    ["with a key of the new version is admitted", { path: to("validate", one.segment("raised", 3)) }, admitted],
+    ["for a rule that is off is admitted", { path: to("validate", one.segment("idle")), body: named("bad") }, admitted],
+    ["for a rule that is off changes nothing", { path: to("mutate", one.segment("idle")) }, admitted],
+    [
+      "of v1beta1 is answered in v1beta1",
+      { path: to("validate"), body: JSON.stringify({ ...review, apiVersion: "admission.k8s.io/v1beta1" }) },
+      admitted.replace("k8s.io/v1", "k8s.io/v1beta1"),
+    ],
+  ];
+  for (const [name, change, expected] of good)
+    it(name, async () => {
+      const { statusCode, body } = await running().ask(altered(plain, change));
+      assert.deepEqual([statusCode, body], [200, expected]);
+    });
+
+  it("keeps what stands under __proto__, and takes nothing from it", async () => {
+    const labels = '{"__proto__":{"seen":"no"},"app":"web"}';
+    const body = withRequest({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
+    const reply = await running().ask(altered(plain, { body }));
+    const { patch } = JSON.parse(reply.body).response;
+    assert.equal(
+      Buffer.from(patch, "base64").toString(),
+      '[{"op":"add","path":"/metadata/labels/seen","value":"yes"}]',
+    );
+  });
+
+  it("for a rule whose deep object is changed is answered, one way or the other", async () => {
+    const body = withRequest({ object: 1 }).replace(
+      '"object":1',
+      `"object":{"metadata":{"labels":${nested(200_000)}}}`,
+    );
+    const { ask } = running();
+    assert.ok([200, 500].includes((await ask(altered(plain, { body }))).statusCode));
+    assert.equal((await ask(plain)).body, changed);
+  });
+
+  it("that a rule never answers is given up when Lambda would", async () => {
+    const { ask } = running();
+    const event = altered(plain, { path: to("validate"), body: named("silent"), timeout: "30s" });
+    const { statusCode, body } = await ask(event, 0);
+    assert.deepEqual([statusCode, body], [504, failed(504, "Timeout", "the rule did not answer in time")]);
+  });
+
+  it("that a rule never answers is given up before the caller would", async () => {
+    const { statusCode } = await running().ask(
+      altered(plain, { path: to("validate"), body: named("silent"), timeout: "1s" }),
+    );
+    assert.equal(statusCode, 504);
+  });
+
+  it("that breaks a rule leaves its stack in the journal, and not in the answer", async () => {
+    const { ask, reports } = running();
+    const { body } = await ask(altered(plain, { path: to("validate"), body: named("broken") }));
+    const [report] = reports;
+    assert.ok(report);
+    const { error, verdict } = JSON.parse(line(report, "test", 0));
+    assert.equal(verdict, "failed");
+    assert.match(error, /caused by RangeError: the rule broke\n +at .*flow\.test\.ts:\d+/);
+    assert.doesNotMatch(body, /flow\.test/);
+  });
+});
+
+describe("a handler", () => {
+  it("declares fewer than three parameters, or Node 24 would refuse it", () => assert.ok(running().handler.length < 3));
+
+  it("answers any event at all", async () => {
+    const { ask } = running();
+    const keys = [
+      "version",
+      "requestContext",
+      "http",
+      "elb",
+      "method",
+      "headers",
+      "multiValueHeaders",
+      "queryStringParameters",
+      "multiValueQueryStringParameters",
+      "body",
+      "isBase64Encoded",
+      "httpMethod",
+      "path",
+      "rawPath",
+      "content-type",
+      "timeout",
+      "review",
+      "phase",
+      "variant",
+      "member",
+      "cluster",
+      "settings",
+      "needs",
+      "now",
+      "__proto__",
+    ];
+    const texts = [
+      "2.0",
+      "1.0",
+      "POST",
+      "GET",
+      "mutate",
+      "validate",
+      "application/json",
+      to("mutate"),
+      to("validate"),
+      "e30=",
+      JSON.stringify(review),
+      "1s",
+      "prod-eu",
+      "objects",
+    ];
+    const { any } = fc.letrec((tie) => ({
+      any: fc.oneof(
+        { maxDepth: 5, withCrossShrink: true },
+        fc.anything(),
+        fc.constantFrom<unknown>(...texts, true, null, review),
+        fc.array(tie("any"), { maxLength: 3 }),
+        fc.dictionary(fc.constantFrom(...keys), tie("any"), { maxKeys: 12 }),
+      ),
+    }));
+    const near = fc
+      .tuple(fc.constantFrom(...shapes, "direct"), fc.array(fc.tuple(fc.constantFrom(...keys), any), { maxLength: 3 }))
+      .map(([shape, changes]) => ({ ...fixture<object>(shape), ...Object.fromEntries(changes) }));
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(any, near), async (event) => {
+        const reply = (await ask(event)) as unknown as Map;
+        const code = reply.statusCode ?? reply.code ?? (reply.kind === "AdmissionReview" ? 200 : undefined);
+        assert.ok(typeof code === "number" && code >= 200 && code < 600, JSON.stringify(reply));
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  it("answers 500 whatever a rule throws", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.anything({ withNullPrototype: true }), async (thrown) => {
+        const broken = rule({
+          summary: "Breaks.",
+          match: [],
+          validate: () => {
+            throw thrown;
+          },
+        });
+        const journal = (report: Report) => void JSON.parse(line(report, "test", 0));
+        const handler = endpoint(broken, share, { publicKeys: one.publicKey, world: unconnected, journal });
+        const { statusCode, body } = (await handler(altered(plain, { path: to("validate") }), context())) as Reply;
+        assert.equal(statusCode, 500);
+        assert.match(JSON.parse(body).message, /^the rule failed: /);
+      }),
+    );
+  });
+
+  it("answers 500 where an error is its own cause", async () => {
+    const error = new Error("round");
+    error.cause = new Error("and round", { cause: error });
+    const broken = rule({
+      summary: "Breaks.",
+      match: [],
+      validate: () => {
+        throw error;
+      },
+    });
+    const lines: string[] = [];
+    const handler = endpoint(broken, share, {
+      publicKeys: one.publicKey,
+      world: unconnected,
+      journal: (report) => lines.push(line(report, "test", 0)),
+    });
+    assert.equal(((await handler(altered(plain, { path: to("validate") }), context())) as Reply).statusCode, 500);
+    assert.match(lines[0] ?? "", /and round/);
+  });
+});

@@ -1,0 +1,514 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import type { IncomingMessage } from "node:http";
+import { Agent, request as httpsRequest, type RequestOptions } from "node:https";
+import { connect as connectPlain } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, afterEach, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { connect as connectTls, type TLSSocket } from "node:tls";
+import { endpoint } from "#lib/endpoint.ts";
+import { unconnected } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import { Complaint } from "../../infra/complaint.ts";
+import { type Gateway, type Handler, openGateway } from "../../infra/gateway.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { signing } from "../signing.ts";
+
+// Over real TLS, on a port that is free.
+
+let folder: string;
+let certificate: ServerCertificate;
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-gateway-"));
+  certificate = await openCertificate(folder, "127.0.0.1");
+});
+after(() => rm(folder, { recursive: true }));
+
+const gateways: Gateway[] = [];
+afterEach(async () => void (await Promise.all(gateways.splice(0).map((gateway) => gateway.close()))));
+
+const judge = rule({
+  summary: "Refuses what is called bad.",
+  match: [],
+  validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
+});
+const signer = signing(1);
+const judging = endpoint(
+  judge,
+  { rule: "judge", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
+  { publicKeys: signer.publicKey, world: unconnected, journal: () => {} },
+);
+
+const reply = (body: string) => ({ statusCode: 200, headers: { "content-type": "text/plain" }, body });
+/** Answers with what it was asked, once it may. */
+const waiting = () => {
+  const [started, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const handler: Handler = async () => {
+    started.resolve();
+    await released.promise;
+    return reply("slow");
+  };
+  return { handler, started: started.promise, release: () => released.resolve() };
+};
+
+const opened = async (handlers: Record<string, Handler> = {}, patience?: Parameters<typeof openGateway>[3]) => {
+  const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
+  gateways.push(gateway);
+  gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })));
+  return {
+    gateway,
+    port: Number(new URL(gateway.url).port),
+    path: `/${signer.segment("local")}/judge/validate?timeout=3s`,
+  };
+};
+
+interface Answer {
+  code: number | undefined;
+  headers: IncomingMessage["headers"];
+  body: string;
+  reused: boolean;
+}
+
+const post = (url: string, body: string | Buffer | AsyncIterable<Buffer>, options: RequestOptions = {}) =>
+  new Promise<Answer>((resolve, reject) => {
+    const client = httpsRequest(
+      url,
+      {
+        method: "POST",
+        ca: certificate.ca,
+        ...options,
+        headers: { "content-type": "application/json", ...options.headers },
+      },
+      async (response) => {
+        const chunks = await Array.fromAsync(response);
+        resolve({
+          code: response.statusCode,
+          headers: response.headers,
+          body: Buffer.concat(chunks).toString(),
+          reused: client.reusedSocket,
+        });
+      },
+    );
+    client.on("error", reject);
+    if (typeof body === "string" || Buffer.isBuffer(body)) client.end(body);
+    else void send(client, body);
+  });
+
+const send = async (client: ReturnType<typeof httpsRequest>, chunks: AsyncIterable<Buffer>) => {
+  for await (const chunk of chunks) {
+    if (client.destroyed) return;
+    if (client.write(chunk)) continue;
+    await new Promise<void>((resolve) => {
+      const proceed = () => {
+        client.off("drain", proceed).off("close", proceed);
+        resolve();
+      };
+      client.on("drain", proceed).on("close", proceed);
+    });
+  }
+  client.end();
+};
+
+const reviewOf = (name: string, uid = "1", more: object = {}) =>
+  JSON.stringify({
+    kind: "AdmissionReview",
+    apiVersion: "admission.k8s.io/v1",
+    request: {
+      uid,
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+      operation: "CREATE",
+      userInfo: {},
+      object: { metadata: { name }, ...more },
+    },
+  });
+
+const allowed = ({ code, body }: Answer) => [code, JSON.parse(body).response?.allowed];
+const message = ({ body }: Answer) => JSON.parse(body).message;
+const tooLarge = "the review is larger than the 6291456 bytes that Lambda takes";
+
+/** A connection that speaks HTTP by hand. */
+const raw = async (port: number): Promise<{ socket: TLSSocket; heard: () => string; closed: Promise<unknown> }> => {
+  const socket = connectTls({ port, host: "127.0.0.1", ca: certificate.ca });
+  let text = "";
+  socket.on("data", (chunk) => {
+    text += chunk;
+  });
+  socket.on("error", () => {});
+  const closed = new Promise((resolve) => socket.on("close", resolve));
+  await once(socket, "secureConnect");
+  return { socket, heard: () => text, closed };
+};
+
+describe("the gateway", () => {
+  it("answers reviews, and keeps the connection", async () => {
+    const { gateway, path } = await opened();
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const first = await post(gateway.url + path, reviewOf("good"), { agent });
+    const second = await post(gateway.url + path, reviewOf("bad"), { agent });
+    agent.destroy();
+    assert.deepEqual([...allowed(first), ...allowed(second)], [200, true, 200, false]);
+    assert.deepEqual([first.reused, second.reused], [false, true]);
+    assert.equal(first.headers["content-type"], "application/json");
+  });
+
+  it("makes events as the HTTP API does", async () => {
+    const events: unknown[] = [];
+    const { gateway, port } = await opened({
+      tell: async (event) => {
+        events.push(event);
+        return reply("");
+      },
+    });
+    await post(`${gateway.url}/local.key/tell/mutate?timeout=3s&a=b%20c`, "ä", {
+      headers: { "X-Odd": "1", "user-agent": "test" },
+    });
+    const [event] = events as {
+      requestContext: { http: object; time: string; timeEpoch: number; requestId: string };
+    }[];
+    assert.ok(event);
+    const { http, time, timeEpoch, requestId, ...context } = event.requestContext;
+    assert.ok(Date.parse(time) > 0 && timeEpoch > 0 && requestId.length === 36);
+    assert.deepEqual(http, {
+      method: "POST",
+      path: "/local.key/tell/mutate",
+      protocol: "HTTP/1.1",
+      sourceIp: "127.0.0.1",
+      userAgent: "test",
+    });
+    assert.deepEqual(
+      { ...event, requestContext: context },
+      {
+        version: "2.0",
+        routeKey: "POST /{cluster}/tell/{phase+}",
+        rawPath: "/local.key/tell/mutate",
+        rawQueryString: "timeout=3s&a=b%20c",
+        queryStringParameters: { timeout: "3s", a: "b c" },
+        headers: {
+          host: `127.0.0.1:${port}`,
+          "content-type": "application/json",
+          "x-odd": "1",
+          "user-agent": "test",
+          connection: "keep-alive",
+          "content-length": "2",
+        },
+        requestContext: {
+          accountId: "anonymous",
+          apiId: "local",
+          domainName: `127.0.0.1:${port}`,
+          domainPrefix: "local",
+          routeKey: "POST /{cluster}/tell/{phase+}",
+          stage: "$default",
+        },
+        body: "ä",
+        isBase64Encoded: false,
+      },
+    );
+  });
+
+  it("answers alike for an unknown rule and a wrong key", async () => {
+    const { gateway, path } = await opened();
+    const rule = await post(gateway.url + path.replace("judge", "nobody"), reviewOf("good"));
+    const key = await post(
+      gateway.url + path.replace("local.", "local.A").replace(/.\/judge/, "/judge"),
+      reviewOf("good"),
+    );
+    const { date: _, ...headers } = rule.headers;
+    const { date: __, ...others } = key.headers;
+    assert.deepEqual([rule.code, headers, rule.body], [404, others, key.body]);
+    assert.equal(message(key), "there is nothing here");
+  });
+
+  it("takes a review of 5 MB", async () => {
+    const { gateway, path } = await opened();
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good", "1", { data: "x".repeat(5_000_000) }))), [
+      200,
+      true,
+    ]);
+  });
+
+  const large: [string, () => string | AsyncIterable<Buffer>][] = [
+    ["7 MB", () => reviewOf("good", "1", { data: "x".repeat(7_000_000) })],
+    ["5 MB that are more as an event", () => reviewOf("good", "1", { data: '"'.repeat(2_500_000) })],
+    ["20 MB", () => " ".repeat(20_000_000)],
+    ["20 MB in chunks", () => chunks(20)],
+  ];
+  for (const [name, body] of large)
+    it(`refuses ${name} with 413, and serves on`, async () => {
+      const { gateway, path } = await opened();
+      const answer = await post(gateway.url + path, body());
+      assert.deepEqual([answer.code, message(answer)], [413, tooLarge]);
+      assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    });
+
+  it("lets a client send all of what is too large before it listens", async () => {
+    const { port, path } = await opened();
+    const { socket, heard, closed } = await raw(port);
+    const body = Buffer.alloc(20 * 1024 * 1024, "x");
+    socket.pause();
+    socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n`);
+    await new Promise((resolve) => socket.write(body, resolve));
+    socket.resume();
+    await closed;
+    assert.match(heard(), /^HTTP\/1\.1 413 /);
+  });
+
+  it("holds no more of a body than it takes", async () => {
+    const { gateway, path } = await opened();
+    const before = process.memoryUsage().arrayBuffers;
+    let most = 0;
+    const counted = async function* () {
+      for await (const chunk of chunks(300)) {
+        most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+        yield chunk;
+      }
+    };
+    assert.equal((await post(gateway.url + path, counted())).code, 413);
+    assert.ok(most < 100 * 1024 * 1024, `${most} bytes`);
+  });
+
+  it("refuses headers over 10,240 bytes with 431, and serves on", async () => {
+    const { gateway, path } = await opened();
+    const filled = (length: number) =>
+      post(gateway.url + path, reviewOf("good"), { headers: { "x-long": "x".repeat(length) } });
+    assert.equal((await filled(10_240)).code, 431);
+    assert.deepEqual(allowed(await filled(9000)), [200, true]);
+  });
+
+  it("answers 400 for a body that is no UTF-8, and serves on", async () => {
+    const { gateway, path } = await opened();
+    const answer = await post(gateway.url + path, Buffer.from([0x7b, 0xff, 0x7d]));
+    assert.deepEqual(
+      [answer.code, message(answer)],
+      [400, "the body is not UTF-8; an AdmissionReview as JSON is expected"],
+    );
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+  });
+
+  it("answers 405 to another method", async () => {
+    const { gateway, path } = await opened();
+    const { code, headers } = await post(gateway.url + path, "", { method: "GET" });
+    assert.deepEqual([code, headers.allow], [405, "POST"]);
+  });
+
+  const hanging: [string, string][] = [
+    ["in the middle of its headers", "POST / HTTP/1.1\r\nhost: "],
+    ["in the middle of its body", "POST /a/judge/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"],
+    [
+      "in the middle of a chunk",
+      "POST /a/judge/validate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
+    ],
+  ];
+  for (const [name, text] of hanging)
+    it(`gives up a client that hangs ${name}, and serves on`, async () => {
+      const { gateway, port, path } = await opened({}, { sending: 200 });
+      const { socket, closed } = await raw(port);
+      socket.write(text);
+      await closed;
+      assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    });
+
+  it("waits for the first request of a connection as long as for another one", async () => {
+    const { port, path } = await opened({}, { sending: 100, idle: 30_000 });
+    const { socket, closed, heard } = await raw(port);
+    // Far longer than a request may take.
+    await wait(1000);
+    const body = reviewOf("good");
+    const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
+    socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
+    while (!heard().includes("\r\n\r\n")) await once(socket, "data");
+    assert.match(heard(), /^HTTP\/1\.1 200 /);
+    // And for no request longer than that.
+    socket.write("POST / HTTP/1.1\r\n");
+    await closed;
+    assert.match(heard(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
+  });
+
+  it("gives up a client that says nothing in the end", async () => {
+    const { port } = await opened({}, { sending: 100, idle: 300 });
+    const { closed, heard } = await raw(port);
+    await closed;
+    assert.equal(heard(), "");
+  });
+
+  it("gives up a client that never shakes hands", async () => {
+    const { port } = await opened({}, { sending: 200 });
+    const socket = connectPlain(port, "127.0.0.1");
+    socket.on("error", () => {});
+    await once(socket, "close");
+  });
+
+  it("outlives a client that goes away in the middle of its request", async () => {
+    const { gateway, port, path } = await opened();
+    for (const [, text] of hanging) {
+      const { socket, closed } = await raw(port);
+      socket.write(text);
+      await new Promise((resolve) => socket.write("", resolve));
+      socket.destroy();
+      await closed;
+    }
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+  });
+
+  it("outlives a client that goes away before its answer", async () => {
+    const { handler, started, release } = waiting();
+    const { gateway, port, path } = await opened({ slow: handler });
+    const { socket, closed } = await raw(port);
+    socket.write("POST /a/slow/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    await started;
+    socket.destroy();
+    await closed;
+    release();
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+  });
+
+  it("outlives a client that goes away in the middle of its answer", async () => {
+    const { gateway, port, path } = await opened({ long: async () => reply("x".repeat(20_000_000)) });
+    const { socket, closed } = await raw(port);
+    socket.write("POST /a/long/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    await once(socket, "data");
+    socket.destroy();
+    await closed;
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+  });
+
+  it("outlives a handler that fails", async () => {
+    const { gateway, path } = await opened({
+      broken: async () => {
+        throw new Error("broken");
+      },
+    });
+    await assert.rejects(post(gateway.url + path.replace("judge", "broken"), reviewOf("good")), { code: "ECONNRESET" });
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+  });
+
+  for (const text of [
+    "GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    "\u0000\u0001\u0002",
+    "\u0016\u0003\u0001\u0002\u0000\u0001",
+  ])
+    it(`outlives ${JSON.stringify(text)} where TLS should be`, async () => {
+      const { gateway, port, path } = await opened({}, { sending: 500 });
+      const socket = connectPlain(port, "127.0.0.1", () => socket.write(text));
+      socket.on("error", () => {}).resume();
+      await once(socket, "close");
+      assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    });
+
+  it("outlives what is no HTTP inside TLS", async () => {
+    const { gateway, port, path } = await opened();
+    const { socket, heard, closed } = await raw(port);
+    socket.write("hello\r\n\r\n");
+    await closed;
+    assert.match(heard(), /^HTTP\/1\.1 400 /);
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+  });
+
+  it("answers 200 requests at once, each with its own answer", async () => {
+    const { gateway, path } = await opened();
+    const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
+    const answers = await Promise.all(uids.map((uid) => post(gateway.url + path, reviewOf("good", uid))));
+    assert.deepEqual(
+      answers.map(({ body }) => JSON.parse(body).response.uid),
+      uids,
+    );
+  });
+
+  it("answers 200 requests down one pipe, in their order", async () => {
+    const { port, path } = await opened();
+    const { socket, heard, closed } = await raw(port);
+    const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
+    const requests = uids.map((uid, index) => {
+      const body = reviewOf("good", uid);
+      const end = index === 199 ? "connection: close\r\n" : "";
+      return `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n${end}content-length: ${body.length}\r\n\r\n${body}`;
+    });
+    socket.write(requests.join(""));
+    await closed;
+    assert.deepEqual(
+      [...heard().matchAll(/"uid":"([^"]+)"/g)].map(([, uid]) => uid),
+      uids,
+    );
+  });
+
+  it("swaps handlers while a request is under way: both are answered, on the same connection", async () => {
+    const { handler, started, release } = waiting();
+    const { gateway, port } = await opened({ swapped: handler });
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const old = post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent });
+    await started;
+    gateway.serve(new Map([["swapped", async () => reply("new")]]));
+    const answers = [await post(`https://127.0.0.1:${port}/a/swapped/validate`, "")];
+    release();
+    answers.push(await old, await post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent }));
+    agent.destroy();
+    assert.deepEqual(
+      answers.map(({ body, reused }) => [body, reused]),
+      [
+        ["new", false],
+        ["slow", false],
+        ["new", true],
+      ],
+    );
+  });
+
+  it("answers what is under way when it closes, and takes nothing new", async () => {
+    const { handler, started, release } = waiting();
+    const { gateway, port } = await opened({ slow: handler });
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const idle = new Agent({ keepAlive: true, maxSockets: 1 });
+    await post(`${gateway.url}/a/judge/validate`, "", { agent: idle });
+    const under = post(`${gateway.url}/a/slow/validate`, "", { agent });
+    await started;
+    const closing = gateway.close();
+    await assert.rejects(post(`https://127.0.0.1:${port}/a/slow/validate`, ""), { code: "ECONNREFUSED" });
+    release();
+    const { body, headers } = await under;
+    assert.deepEqual([body, headers.connection], ["slow", "close"]);
+    await closing;
+    agent.destroy();
+    idle.destroy();
+  });
+
+  it("closes at once though a client holds connections in reserve", async () => {
+    const { gateway, port, path } = await opened();
+    const [reserve, busy] = [await raw(port), await raw(port)];
+    busy.socket.write(`POST ${path} HTTP/1.1\r\n`);
+    await new Promise((resolve) => busy.socket.write("", resolve));
+    const closing = gateway.close();
+    await reserve.closed;
+    const body = reviewOf("good");
+    const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
+    busy.socket.write(`${headers.join("\r\n")}\r\n\r\n${body}`);
+    await busy.closed;
+    assert.match(busy.heard(), /^HTTP\/1\.1 200 /);
+    await closing;
+  });
+
+  it("says in a sentence that its port is in use", async () => {
+    const { port } = await opened();
+    await assert.rejects(openGateway(certificate, "127.0.0.1", port), (error) => {
+      assert.ok(error instanceof Complaint);
+      assert.deepEqual(
+        [error.message, error.exitCode],
+        [`port ${port} of 127.0.0.1 is in use; --port takes another`, 1],
+      );
+      return true;
+    });
+  });
+
+  it("says in a sentence that an address is not this machine's", async () => {
+    await assert.rejects(
+      openGateway(certificate, "192.0.2.1", 0),
+      /^Error: port 0 of 192\.0\.2\.1 can't be listened on: /,
+    );
+  });
+});
+
+const chunks = async function* (megabytes: number) {
+  const chunk = Buffer.alloc(1024 * 1024, 32);
+  for (let index = 0; index < megabytes; index++) yield chunk;
+};

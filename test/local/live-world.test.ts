@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import type { RequestListener } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { World } from "#lib/needs.ts";
+import { auditedWorld } from "../../infra/check/live/world.ts";
+import { openCertificate } from "../../infra/keys.ts";
+
+const asked: string[] = [];
+const answers: Record<string, object> = {
+  "GET /api/v1/namespaces/a/limitranges/l": { kind: "LimitRange", metadata: { name: "l" } },
+  "POST /apis/authorization.k8s.io/v1/subjectaccessreviews": { kind: "SubjectAccessReview", status: { allowed: true } },
+};
+
+describe("what rules may ask while a cluster is audited", () => {
+  let folder: string;
+  let stop: () => void;
+  let open: (hosts?: string[]) => Promise<{ world: World; told: string[] }>;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-world-"));
+    const { cert, key, ca } = await openCertificate(folder, "127.0.0.1");
+    const show: RequestListener = ({ method, url, headers }, response) => {
+      asked.push(`${method} ${url} ${headers.authorization}`);
+      const found = answers[`${method} ${url}`];
+      const missing = { kind: "Status", details: { name: "x" }, message: "not found" };
+      response.writeHead(found ? 200 : 404).end(JSON.stringify(found ?? missing));
+    };
+    const server = createServer({ cert, key }, show);
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    stop = () => {
+      server.close();
+      server.closeAllConnections();
+    };
+    let tokens = 0;
+    const way = {
+      ...{ server: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, ca, unknown: "" },
+      token: async () => `t${++tokens}`,
+    };
+    open = async (hosts = []) => {
+      const told: string[] = [];
+      return { world: (await auditedWorld("c", way, hosts))((sentence) => told.push(sentence), 5000), told };
+    };
+  });
+  after(async () => {
+    stop();
+    await rm(folder, { recursive: true });
+  });
+
+  it("is the cluster itself, by the token of the moment, and its authorizer", async () => {
+    const { world, told } = await open();
+    asked.length = 0;
+    assert.equal((await world.get({ group: "", resource: "limitranges" }, "l", "a"))?.metadata?.name, "l");
+    const user = { username: "jane" };
+    assert.deepEqual(await world.may({ user, verb: "get", resource: "pods" }), { allowed: true });
+    assert.deepEqual(told, []);
+    assert.equal(asked.length, 2);
+    assert.equal(new Set(asked.map((one) => one.replace(/.* /, ""))).size, 2);
+  });
+
+  it("waits for nothing that isn't there", async () => {
+    const { world } = await open();
+    asked.length = 0;
+    assert.equal(await world.get({ group: "", resource: "namespaces" }, "x", undefined, { patience: 3 }), undefined);
+    assert.equal(asked.length, 1);
+  });
+
+  it("is nobody who would write, and no host that nobody named", async () => {
+    const { world, told } = await open(["127.0.0.1"]);
+    asked.length = 0;
+    const namespaces = { group: "", resource: "namespaces" };
+    const rejected: [() => Promise<unknown>, string][] = [
+      [
+        () => world.create(namespaces, { metadata: { name: "n" } }),
+        'it would create namespaces "n", and an audit writes nothing',
+      ],
+      [
+        () => world.https({ url: "https://images.example.com/x" }),
+        "it asks images.example.com, and --call images.example.com would allow that",
+      ],
+      [() => world.http({ url: "nothing" }), "it asks nothing, which is no address"],
+      [
+        () => world.aws("ec2:DescribeVolumes", { region: "eu-west-1", parameters: {} }),
+        "it asks ec2.eu-west-1.amazonaws.com, and --call ec2.eu-west-1.amazonaws.com would allow that",
+      ],
+    ];
+    for (const [ask, sentence] of rejected) {
+      await assert.rejects(ask, new RegExp(sentence));
+      assert.equal(told.pop(), sentence);
+    }
+    assert.deepEqual(asked, []);
+    await assert.rejects(world.https({ url: "https://127.0.0.1:1/x" }), /could not ask 127\.0\.0\.1:1/);
+    assert.deepEqual(told, []);
+  });
+
+  it("keeps nothing from one review to the next", async () => {
+    const count = async () => {
+      const { world } = await open();
+      const ledger = world.ledger("event-rate-limit");
+      await ledger.change<number>("key", (kept = 0) => kept + 1);
+      return ledger.change<number>("key", (kept = 0) => kept + 1);
+    };
+    assert.deepEqual([await count(), await count()], [2, 2]);
+  });
+});

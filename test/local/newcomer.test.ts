@@ -1,0 +1,361 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { request as httpsRequest } from "node:https";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { parseAllDocuments } from "yaml";
+
+// What the README tells a newcomer to do, done in a copy of the project, by its own command line.
+const here = fileURLToPath(new URL("../..", import.meta.url));
+let copy = "";
+
+before(async () => {
+  copy = await mkdtemp(join(tmpdir(), "postern-"));
+  for (const part of ["functions", "infra", "lib", "test", "package.json", "postern.yaml", "tsconfig.json"])
+    await cp(join(here, part), join(copy, part), {
+      recursive: true,
+      filter: (source) => !source.includes("node_modules"),
+    });
+  await symlink(join(here, "node_modules"), join(copy, "node_modules"));
+  // What is compiled for the copy goes with it.
+  process.env.NODE_COMPILE_CACHE ??= join(copy, ".compiled");
+});
+after(() => rm(copy, { recursive: true }));
+
+interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** `npx postern …`, to its end. */
+const postern = (...words: string[]): Promise<Ended> =>
+  new Promise((resolve) => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    execFile(
+      process.execPath,
+      ["infra/postern.js", ...words],
+      { cwd: copy, env, timeout: 120_000 },
+      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
+    );
+  });
+
+/** `npx postern serve …`, until it is told to stop. */
+const serve = async (...words: string[]) => {
+  const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy });
+  let printed = "";
+  const waiting: (() => void)[] = [];
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (chunk) => {
+      printed += chunk;
+      for (const look of waiting) look();
+    });
+  const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  /** Waits for something to be printed; a gateway that ends instead fails the test. */
+  const says = (what: RegExp): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const look = () => what.test(printed) && resolve(what.exec(printed)?.[0] ?? "");
+      setTimeout(() => reject(new Error(`did not say ${what} in time: ${printed}`)), 60_000).unref();
+      waiting.push(look);
+      look();
+      ended.then(() => reject(new Error(`ended without saying ${what}: ${printed}`)));
+    });
+  const stop = () => {
+    child.kill("SIGINT");
+    return ended;
+  };
+  return { says, stop, ended, printed: () => printed };
+};
+
+/** A review of the fixture's pod, over TLS with the CA that the gateway made. */
+const review = async (url: string): Promise<{ code: number; body: string }> => {
+  const [ca, body] = await Promise.all(
+    [".postern/ca.crt", "test/fixtures/pod-review.json"].map((file) => readFile(join(copy, file))),
+  );
+  return new Promise((resolve, reject) => {
+    const options = { method: "POST", ca, headers: { "content-type": "application/json" } };
+    const sent = httpsRequest(url, options, async (response) => {
+      let text = "";
+      for await (const chunk of response) text += chunk;
+      resolve({ code: response.statusCode ?? 0, body: text });
+    });
+    sent.on("error", reject);
+    sent.end(body);
+  });
+};
+
+describe("a newcomer", () => {
+  it("lists what there is", async () => {
+    const { code, stdout } = await postern("rules");
+    assert.equal(code, 0);
+    assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
+    assert.match((await postern("--help")).stdout, /^manifests +Prints/m);
+    assert.match((await postern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
+  });
+
+  it("needs no Node but one that can find the other", async () => {
+    const run = promisify(execFile);
+    // What infra/postern.js starts where it runs on an older Node.
+    const { stdout } = await run(process.execPath, ["infra/command.ts", "key", "local"], {
+      cwd: copy,
+      timeout: 120_000,
+    });
+    assert.match(stdout, /^local\.[\w-]{86}\n$/);
+    const version = await run(process.execPath, ["infra/node.js", "--version"], { cwd: copy, timeout: 120_000 });
+    assert.equal(version.stdout.trim(), process.version);
+  });
+
+  it("makes a rule that passes all checks at once, and sees an edit at the next review", async () => {
+    const made = await postern("new", "require-newcomers-label");
+    assert.deepEqual([made.code, made.stderr], [0, ""]);
+    assert.equal((await postern("test", "require-newcomers-label")).code, 0);
+    assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-newcomers-label/);
+    const rule = join(copy, "functions/require-newcomers-label/rule.ts");
+    const first = await readFile(rule, "utf8");
+    const [, shown] =
+      /This is its\n`rule.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
+    assert.equal(first, shown, "the README shows exactly this");
+
+    const gateway = await serve("--watch");
+    const url = (await gateway.says(/https:\S+\/require-newcomers-label\/validate/)).trim();
+    assert.match((await review(url)).body, /metadata.labels must have a label \\"owner\\"/);
+    await gateway.says(/local require-newcomers-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
+
+    await writeFile(rule, first.replace("must have a label", "lacks the label"));
+    await gateway.says(/reloaded: .*require-newcomers-label/);
+    assert.match((await review(url)).body, /metadata.labels lacks the label/);
+
+    await writeFile(rule, `${first}\nconst broken = ;\n`);
+    await gateway.says(
+      /not reloaded, serving as before: functions\/require-newcomers-label\/rule.ts does not load: .*line 14/,
+    );
+    assert.match((await review(url)).body, /metadata.labels lacks the label/);
+    await writeFile(rule, first);
+    await gateway.says(/reloaded: [\s\S]*reloaded: /);
+
+    assert.equal(await gateway.stop(), 0);
+  });
+
+  it("tests a policy by cases, as the README has it", async () => {
+    const [, section = ""] = (await readFile(join(here, "README.md"), "utf8")).split("## Testing policies\n");
+    const [policy = "", cases = "", commands = "", printed = ""] = [...section.matchAll(/```\w*\n(.*?)```/gs)].map(
+      ([, block]) => block ?? "",
+    );
+    await mkdir(join(copy, "policies"));
+    await writeFile(join(copy, "policies/team.yaml"), policy);
+    await writeFile(join(copy, "team.cases.yaml"), cases);
+    const [explained, tested] = await Promise.all(
+      commands
+        .trim()
+        .split("\n")
+        .map((line) => postern(...line.split(" ").slice(2))),
+    );
+    assert.match(explained?.stdout ?? "", /^ClusterOverridePolicy team\n/);
+    assert.deepEqual(tested, { code: 0, stdout: printed, stderr: "" });
+    await rm(join(copy, "policies"), { recursive: true });
+  });
+
+  it("sees an edit of a policy and of manifests at the next review, and keeps what was there while one is broken", async () => {
+    const template = (path: string) => ({
+      ...{ type: "annotations", operation: "add", path },
+      valueRef: {
+        from: "k8s",
+        path: "data.of",
+        k8s: { apiVersion: "v1", kind: "ConfigMap", name: "a", namespace: "b" },
+      },
+    });
+    const policy = (path: string) =>
+      JSON.stringify({
+        ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "a" } },
+        spec: {
+          resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
+          overrideRules: [{ overriders: { template: template(path) } }],
+        },
+      });
+    const map = (of: string) =>
+      JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "b" }, data: { of } });
+    // At once: half of a file is another file.
+    const write = async (file: string, text: string) => {
+      await mkdir(dirname(join(copy, file)), { recursive: true });
+      await writeFile(join(copy, "half"), text);
+      await rename(join(copy, "half"), join(copy, file));
+    };
+    await write(
+      "watched.yaml",
+      "rules: { policy-override: { settings: { policies: own/ } } }\nclusters: { paper: { connect: { manifests: paper/ } } }\n",
+    );
+    await write("own/deep/a.json", policy("first"));
+    await write("paper/map.json", map("one"));
+    const gateway = await serve("--watch", "--config", "watched.yaml");
+    const url = (await gateway.says(/https:\S+\/policy-override\/mutate/)).trim();
+    const patch = async () => {
+      const { body } = await review(url);
+      return Buffer.from(JSON.parse(body).response?.patch ?? "", "base64").toString() || body;
+    };
+    const times = (count: number, what: string) => gateway.says(new RegExp(`(?:${what}[^]*){${count}}`));
+    assert.match(await patch(), /"first":"one"/);
+
+    await write("own/deep/a.json", policy("second"));
+    await times(1, " reloaded: policy-override");
+    assert.match(await patch(), /"second":"one"/);
+    await write("own/deep/a.json", policy(""));
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*deep/a.json: ClusterOverridePolicy a: .*path");
+    assert.match(await patch(), /"second":"one"/);
+    await write("own/deep/a.json", policy("third"));
+    await times(2, " reloaded: policy-override");
+    assert.match(await patch(), /"third":"one"/);
+
+    await write("paper/map.json", map("two"));
+    await times(3, " reloaded: policy-override");
+    assert.match(await patch(), /"third":"two"/);
+    await write("paper/map.json", "{");
+    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json, document 1");
+    assert.match(await patch(), /"third":"two"/);
+    await rm(join(copy, "own"), { recursive: true });
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
+    assert.match(await patch(), /"third":"two"/);
+    await write("paper/map.json", map("three"));
+    await write("own/b.json", policy("last"));
+    await times(4, " reloaded: policy-override");
+    // The folder may be seen before what is in it.
+    for (let tries = 0; tries < 1000 && !(await patch()).includes('"last"'); tries += 1) await wait(50);
+    assert.match(await patch(), /"last":"three"/);
+
+    const config = await readFile(join(copy, "watched.yaml"), "utf8");
+    await write("more/a.json", "{");
+    await write("watched.yaml", config.replace("own/", "more/"));
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json, document 1, is no YAML");
+    await write("more/a.json", policy("other"));
+    for (let tries = 0; tries < 1000 && !(await patch()).includes('"other"'); tries += 1) await wait(50);
+    assert.match(await patch(), /"other":"three"/);
+    assert.equal(await gateway.stop(), 0);
+  });
+
+  const turnedOn: [string, string, string][] = [
+    [
+      "after the last rule, whatever follows",
+      "rules:\n    always-admit: # why\n\nclusters:\n  a:\n",
+      "rules:\n    always-admit: # why\n    forbid-newcomers-thing:\nclusters:\n  a:\n",
+    ],
+    ["where no rule is yet", "clusters:\n  a:\n", "clusters:\n  a:\nrules:\n  forbid-newcomers-thing:\n"],
+    ["where the list is empty", "rules:\n", "rules:\n  forbid-newcomers-thing:\n"],
+    ["where there is nothing", "", "rules:\n  forbid-newcomers-thing:\n"],
+  ];
+  for (const [name, before, wanted] of turnedOn)
+    it(`has a new rule turned on ${name}`, async () => {
+      await writeFile(join(copy, "other.yaml"), before);
+      assert.equal((await postern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
+      assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), wanted);
+      await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
+    });
+
+  it("has two rules turned on, one after the other", async () => {
+    await writeFile(join(copy, "other.yaml"), "rules:\n");
+    for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"]) {
+      assert.equal((await postern("new", name, "--config", "other.yaml")).stderr, "");
+      await rm(join(copy, "functions", name), { recursive: true });
+      await mkdir(join(copy, "functions", name));
+      await cp(join(here, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
+    }
+    assert.equal(
+      await readFile(join(copy, "other.yaml"), "utf8"),
+      "rules:\n  forbid-newcomers-one:\n  forbid-newcomers-two:\n",
+    );
+    for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"])
+      await rm(join(copy, "functions", name), { recursive: true });
+  });
+
+  it("keeps the CA and the keys", async () => {
+    const before = await postern("key", "local");
+    const first = await serve();
+    const url = await first.says(/https:\S+\/always-pull-images\/mutate/);
+    assert.ok(url.includes(before.stdout.trim()));
+    await first.stop();
+    const ca = await readFile(join(copy, ".postern/ca.crt"), "utf8");
+    const second = await serve("--host", "localhost");
+    await second.says(/https:\/\/localhost:/);
+    await second.stop();
+    assert.equal(await readFile(join(copy, ".postern/ca.crt"), "utf8"), ca);
+  });
+
+  it("registers the rules with a cluster by manifests in the compiled-in order", async () => {
+    const { stdout } = await postern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
+    const [mutating, validating] = parseAllDocuments(stdout).map((document) => document.toJS());
+    assert.deepEqual(
+      [mutating.kind, validating.kind],
+      ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    );
+    const names = mutating.webhooks.map(({ name }: { name: string }) => name);
+    assert.ok(
+      names.indexOf("always-pull-images.postern.dev") < names.indexOf("default-toleration-seconds.postern.dev"),
+    );
+    const [pull] = validating.webhooks.filter(({ name }: { name: string }) => name.startsWith("always-pull"));
+    assert.match(
+      pull.clientConfig.url,
+      /^https:\/\/rules.example.com\/local\.[\w-]{86}\/always-pull-images\/validate$/,
+    );
+    assert.equal(pull.clientConfig.caBundle, undefined);
+  });
+
+  const sentences: [string, string[], number, RegExp][] = [
+    ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has arm, bench, .*\n$/],
+    ["an unknown option", ["serve", "--prot", "1"], 2, /^postern serve: Unknown option '--prot'/],
+    ["an unknown rule", ["explain", "nope"], 2, /^there is no rule "nope"; postern rules lists them\n$/],
+    ["a rule that exists", ["new", "always-admit"], 2, /^functions\/always-admit is there already\n$/],
+    ["a name that is none", ["new", "Always_Admit"], 2, /^functions\/Always_Admit is no name for a rule: .*\n$/],
+    ["a name that leads elsewhere", ["new", "a/b"], 2, /^functions\/a\/b is no name for a rule: .*\n$/],
+    ["no name at all", ["new", ""], 2, /^functions\/ is no name for a rule: .*\n$/],
+    ["an unknown cluster", ["key", "prod"], 2, /^postern.yaml has no cluster "prod"; it has local\n$/],
+    ["no address", ["manifests"], 2, /^either --url or --urls must say where the rules are served, or --stage\n$/],
+    [
+      "an address that the API server refuses",
+      ["manifests", "--url", "http://x"],
+      2,
+      /^--url must be an https:\/\/ address/,
+    ],
+    [
+      "a name that no object can have",
+      ["manifests", "--url", "https://x", "--name", "A b"],
+      2,
+      /^--name takes what Kubernetes takes for a name, .*, not "A b"\n$/,
+    ],
+    ["a port that is too high", ["serve", "--port", "99999"], 2, /^--port takes a number up to 65535, not 99999\n$/],
+    ["a host that is none", ["serve", "--host", "a b"], 2, /^--host takes an address or a name, not "a b"\n$/],
+    ["a port that is none", ["serve", "--port", "x"], 2, /^--port takes a whole number, not "x"\n$/],
+    ["a missing postern.yaml", ["serve", "--config", "nope.yaml"], 2, /^nope.yaml can't be read: /],
+  ];
+  for (const [name, words, code, stderr] of sentences)
+    it(`is told of ${name} in one sentence`, async () => {
+      const ended = await postern(...words);
+      assert.equal(ended.code, code);
+      assert.match(ended.stderr, stderr);
+    });
+
+  it("is told of a port in use in one sentence", async () => {
+    const gateway = await serve();
+    const [, port] = /127.0.0.1:(\d+)/.exec(await gateway.says(/Serving .*/)) ?? [];
+    const second = await postern("serve", "--port", String(port));
+    assert.deepEqual([second.code, second.stderr], [1, `port ${port} of 127.0.0.1 is in use; --port takes another\n`]);
+    await gateway.stop();
+  });
+
+  it("is told of a broken postern.yaml by line, and of a rule that does not load", async () => {
+    await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
+    const broken = await postern("serve", "--config", "broken.yaml");
+    assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
+      "broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off",
+      "broken.yaml:4 rules.nope is no rule; there is no folder functions/nope",
+    ]);
+    await postern("new", "forbid-newcomers-nothing");
+    await writeFile(join(copy, "functions/forbid-newcomers-nothing/rule.ts"), "export default {{\n");
+    const unread = await postern("serve");
+    assert.equal(unread.code, 2);
+    assert.match(unread.stderr, /^functions\/forbid-newcomers-nothing\/rule.ts does not load: .* \(line 1\)\n$/);
+    await rm(join(copy, "functions/forbid-newcomers-nothing"), { recursive: true });
+  });
+});

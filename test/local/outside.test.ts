@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer as createPlainServer } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { worlds } from "#lib/cluster/live.ts";
+import { decide } from "#lib/decide.ts";
+import { type HttpsRequest, https } from "#lib/needs.ts";
+import type { Request } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { openCertificate } from "../../infra/keys.ts";
+
+describe("a service outside the cluster", () => {
+  let folder: string;
+  let service: { url: string; ca: string };
+  let asked = 0;
+  let says = "yes";
+  const server = createServer((request, response) => {
+    asked += 1;
+    request.resume();
+    if (says !== "nothing") request.on("end", () => response.end(says));
+  });
+  let world: ReturnType<typeof worlds>;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-outside-"));
+    const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
+    server.setSecureContext({ cert, key });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    // Listening on a port, it has one.
+    service = { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`, ca };
+  });
+  beforeEach(() => {
+    [asked, says] = [0, "yes"];
+    world = worlds({});
+  });
+  after(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
+    (await world(cluster, milliseconds).https({ ...service, ...further })).body;
+  const keep = () => 60;
+
+  it("is asked each time", async () => {
+    await ask();
+    await ask();
+    assert.equal(asked, 2);
+  });
+
+  it("is not asked while its answer holds for the same question of the same cluster", async () => {
+    await ask({ keep });
+    says = "no";
+    assert.equal(await ask({ keep }), "yes");
+    assert.equal(asked, 1);
+    assert.equal(await ask({ keep, method: "POST", body: "other" }), "no");
+    assert.equal(await ask({ keep }, "two"), "no");
+    assert.equal(await ask({ keep: () => 0 }), "no");
+  });
+
+  it("is asked once by all who ask the same at a time", async () => {
+    const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
+    assert.deepEqual(answers, ["yes", "yes", "yes"]);
+    assert.equal(asked, 1);
+  });
+
+  it("that says nothing is waited for by each for as long as that one has", async () => {
+    says = "nothing";
+    const late = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
+    const waiting = [700, 200, 400].map((time) => assert.rejects(ask({ keep }, "one", time), late));
+    await Promise.all([...waiting, assert.rejects(ask({}, "one", 200), late)]);
+    assert.equal(asked, 2);
+  });
+
+  it("says to each who asks at once only what is good for all", async () => {
+    const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
+    says = "nothing";
+    const hasty = assert.rejects(ask({ keep: mayKeep }, "one", 300), /did not answer in time$/);
+    const other = ask({ keep: mayKeep });
+    while (asked === 0) await wait(5);
+    says = "no";
+    await hasty;
+    assert.equal(await other, "no");
+    assert.deepEqual(await Promise.all([ask({ keep: mayKeep }), ask({ keep: mayKeep })]), ["no", "no"]);
+    assert.equal(asked, 4, "each for itself");
+  });
+
+  it("is asked without a certificate only where the rule said so", async () => {
+    const plain = createPlainServer((_, response) => response.end("plain"));
+    await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
+    // Listening on a port, it has one.
+    const url = `http://127.0.0.1:${(plain.address() as AddressInfo).port}/`;
+    try {
+      assert.equal((await world("one", 5000).http({ url })).body, "plain");
+      assert.equal((await world("one", 5000).http(service)).body, "yes");
+      const message = `could not ask ${new URL(url).host}: its address must begin with https://`;
+      await assert.rejects(world("one", 5000).https({ url }), { code: 500, message });
+      for (const other of ["file:///etc/passwd", "", "http:"])
+        await assert.rejects(world("one", 5000).http({ url: other }), /must begin with https:\/\/ or http:\/\/$/);
+    } finally {
+      plain.closeAllConnections();
+      plain.close();
+    }
+  });
+
+  it("is asked again before anybody is refused for what it said before", async () => {
+    const picky = rule({
+      summary: "Does what a service says.",
+      match: [],
+      needs: { call: https() },
+      async validate(_: unknown, { call }) {
+        const { body } = await call({ ...service, keep });
+        if (body === "no") return "the service says no";
+      },
+    });
+    const request: Request = {
+      ...{ uid: "u", operation: "CREATE", userInfo: {}, object: {} },
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+    };
+    const isRefused = async () =>
+      (
+        await decide(picky, "validate", request, {
+          ...{ name: "picky", mode: "enforce" as const, settings: {}, now: new Date() },
+          world: world("one", 5000),
+        })
+      ).refused;
+
+    says = "no";
+    assert.equal(await isRefused(), true);
+    assert.equal(asked, 1);
+    says = "yes";
+    assert.equal(await isRefused(), false);
+    assert.equal(asked, 2);
+    says = "no";
+    assert.equal(await isRefused(), false);
+    assert.equal(asked, 2);
+  });
+});

@@ -1,0 +1,537 @@
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer as createPlainServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { TLSSocket } from "node:tls";
+import { gzipSync } from "node:zlib";
+import { worlds } from "#lib/cluster/live.ts";
+import type { HttpReference, ProcessingRequest } from "#lib/policy/kinds.ts";
+import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
+import { openCertificate } from "../../infra/keys.ts";
+
+interface Heard {
+  method: string | undefined;
+  url: string | undefined;
+  headers: IncomingMessage["headers"];
+  body: string;
+}
+
+/** Packed before somebody waits for it. */
+const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
+
+// What policies get over the network, from servers of this machine.
+describe("a policy's request", () => {
+  let folder: string;
+  let certificate: { ca: string; cert: string; key: string };
+  let heard: Heard[] = [];
+  let connections = 0;
+  let answer: (response: ServerResponse, heard: Heard) => void;
+  const listener = async (request: IncomingMessage, response: ServerResponse) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const { method, url, headers } = request;
+    const one = { method, url, headers, body: Buffer.concat(chunks).toString() };
+    heard.push(one);
+    answer(response, one);
+  };
+  const secure = createServer(listener);
+  const plain = createPlainServer(listener);
+  let host: string;
+  let plainHost: string;
+  let world: ReturnType<typeof worlds>;
+
+  const says =
+    (body: unknown, status = 200, headers: Record<string, string | string[]> = {}) =>
+    (response: ServerResponse) =>
+      response.writeHead(status, headers).end(typeof body === "string" ? body : JSON.stringify(body));
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-references-"));
+    certificate = await openCertificate(folder, "127.0.0.1");
+    secure.setSecureContext(certificate);
+    for (const server of [secure, plain]) {
+      server.on("connection", () => {
+        connections += 1;
+      });
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+    }
+    // Listening on ports, they have them.
+    host = `localhost:${(secure.address() as AddressInfo).port}`;
+    plainHost = `localhost:${(plain.address() as AddressInfo).port}`;
+  });
+  beforeEach(() => {
+    heard = [];
+    connections = 0;
+    answer = says({ ok: true });
+    world = worlds({});
+  });
+  after(async () => {
+    for (const server of [secure, plain]) {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const settings = (further: Partial<HttpSettings> = {}): HttpSettings => ({
+    ...httpSettings,
+    ...{ hosts: [host, plainHost], ca: certificate.ca, addresses: ["127.0.0.1/32"] },
+    ...further,
+  });
+  const reach = (further: Partial<HttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
+    httpReach(settings(further), world(cluster, milliseconds).http);
+  const get = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
+    reach(further).fetch({ url: `https://${host}/a`, ...reference });
+  const script = (request: Partial<ProcessingRequest> = {}, further: Partial<HttpSettings> = {}) =>
+    reach(further).process({ method: "GET", url: `https://${host}/a`, ...request });
+
+  describe("of a reference", () => {
+    it("comes back with body, header and trailer", async () => {
+      answer = (response) => {
+        response.writeHead(200, {
+          "content-type": "text/plain; charset=utf-8",
+          "x-many": ["a", "b"],
+          trailer: "x-end",
+        });
+        response.write('{"data":{"name":"hn"}}');
+        response.addTrailers({ "x-end": "over" });
+        response.end();
+      };
+      const { body, header, trailer } = await get();
+      assert.deepEqual(body, { data: { name: "hn" } });
+      assert.deepEqual(header["Content-Type"], ["text/plain; charset=utf-8"]);
+      assert.deepEqual(header["X-Many"], ["a", "b"]);
+      assert.deepEqual(trailer, { "X-End": ["over"] });
+      assert.equal(Object.hasOwn(header, "Transfer-Encoding"), false);
+    });
+
+    it("sends what the policy says", async () => {
+      await get({
+        url: `http://${plainHost}/a?z=1`,
+        method: "post",
+        params: { q: "a b", b: "ä&=~*" },
+        header: { "X-A": "b {{metadata.name}}" },
+        body: { a: "{{metadata.name}}" },
+        auth: { staticToken: "st", token: "tt", authUrl: `http://${plainHost}/auth` },
+      });
+      const [{ method, url, headers, body } = assert.fail()] = heard;
+      assert.deepEqual([method, url], ["POST", "/a?z=1&b=%C3%A4%26%3D~%2A&q=a+b"]);
+      assert.equal(headers["x-a"], "b {{metadata.name}}");
+      assert.equal(headers["content-type"], "application/json");
+      assert.equal(headers.authorization, "Bearer st");
+      assert.equal(body, '{"a":"{{metadata.name}}"}');
+      assert.equal(heard.length, 1);
+    });
+
+    it("sends a body with GET, too, and says how long it is", async () => {
+      await get({ body: [1], header: { "content-type": "text/x" } });
+      const [{ method, headers, body } = assert.fail()] = heard;
+      assert.deepEqual(
+        [method, headers["content-type"], headers["content-length"], body],
+        ["GET", "text/x", "3", "[1]"],
+      );
+    });
+
+    it("trusts a certificate of its settings, and no other", async () => {
+      await assert.rejects(get({}, { ca: "" }), /could not ask localhost:\d+: .*certificate/i);
+      await assert.rejects(get({}, { ca: "none" }), /http\.ca can't be used|certificate/i);
+      assert.equal(heard.length, 0);
+    });
+
+    const wrong: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
+      "a redirect": [
+        () => says({}, 302, { location: `https://${host}/b` }),
+        /^localhost:\d+ answers 302, and redirects are not followed$/,
+      ],
+      "another redirect": [() => says({}, 307, { location: "http://169.254.169.254/" }), /answers 307, and redirects/],
+      "not found": [() => says({ n: 1 }, 404), /^localhost:\d+ answers 404$/],
+      "a fault of its own": [() => says({ n: 1 }, 503), /answers 503$/],
+      unauthorized: [() => says({}, 401), /answers 401$/],
+      "no content": [() => says("", 204), /must answer a JSON object$/],
+      "no JSON": [() => says("xx"), /must answer a JSON object$/],
+      "a list": [() => says([1]), /must answer a JSON object$/],
+      null: [() => says("null"), /must answer a JSON object$/],
+      "a number": [() => says("1"), /must answer a JSON object$/],
+      "too much": [() => says({ a: "x".repeat(1024 * 1024) }), /its answer has more than 1048576 bytes$/],
+      "a bomb": [
+        () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
+        /its answer has more than 1048576 bytes$/,
+      ],
+      "broken gzip": [
+        () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end("xx"),
+        /could not ask localhost/,
+      ],
+      "what never ends": [
+        () => (response) => {
+          const again = () => void (response.write(" ".repeat(1024)) && !response.destroyed && setTimeout(again, 20));
+          again();
+        },
+        /could not ask localhost:\d+: it did not answer in time$/,
+      ],
+      "what comes byte by byte": [
+        () => (response) => {
+          response.writeHead(200).write("{");
+          const more = setInterval(() => response.write(" "), 100);
+          response.on("close", () => clearInterval(more));
+        },
+        /it did not answer in time$/,
+      ],
+      nothing: [() => () => {}, /it did not answer in time$/],
+      "half an answer": [
+        () => (response) => {
+          response.writeHead(200, { "content-length": "100" }).write("{");
+          setTimeout(() => response.destroy(), 20);
+        },
+        /could not ask localhost/,
+      ],
+      "another protocol": [
+        () => (response) => response.writeHead(101, { connection: "upgrade", upgrade: "x" }).end(),
+        /it did not answer in time$/,
+      ],
+    };
+    for (const [what, [say, sentence]] of Object.entries(wrong))
+      it(`fails where the service says ${what}`, async () => {
+        answer = say();
+        await assert.rejects(get(), { message: sentence });
+        assert.equal(heard.length, 1);
+      });
+
+    it("takes packed JSON", async () => {
+      answer = (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(gzipSync('{"a":1}'));
+      assert.deepEqual((await get()).body, { a: 1 });
+    });
+
+    it("has no more time than the review", async () => {
+      answer = () => {};
+      const late = reach({}, 400).fetch({ url: `https://${host}/a` });
+      await assert.rejects(late, /did not answer in time$/);
+    });
+
+    it("takes a name that prototypes have for a key like any other", async () => {
+      answer = says('{"__proto__":{"a":1},"constructor":2}', 200, { constructor: "c" });
+      const { body, header } = await get({
+        params: JSON.parse('{"__proto__":"p"}'),
+        header: JSON.parse('{"__proto__":"h"}'),
+      });
+      assert.deepEqual(Object.keys(body), ["__proto__", "constructor"]);
+      assert.deepEqual(header.Constructor, ["c"]);
+      assert.equal(heard[0]?.url, "/a?__proto__=p");
+    });
+  });
+
+  describe("that goes where it must not", () => {
+    const port = () => host.split(":")[1];
+    /** The hosts are listed, so that only the addresses are in the way. */
+    const forbidden: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
+      "to a host that isn't listed": () => [`https://127.0.0.1:${port()}/`, [host], ["127.0.0.1"]],
+      "to another port of one": () => [`https://localhost/`, [host], ["127.0.0.1"]],
+      "to a port that isn't listed": () => [`https://${host}/`, ["localhost"], ["127.0.0.1"]],
+      "behind a name in front of a listed one": () => [`https://${host}@127.0.0.1:${port()}/`, [host], ["127.0.0.1"]],
+      "to one that ends alike": () => [`https://xlocalhost:${port()}/`, [`*.localhost:${port()}`], ["127.0.0.1"]],
+      "where no host is listed": () => [`https://${host}/`, [], ["127.0.0.1"]],
+      "to a name that leads to this machine": () => [`https://${host}/`, [host], []],
+      "to a name that leads to another address than one listed": () => [
+        `https://${host}/`,
+        [host],
+        ["127.0.0.2", "10.0.0.0/8"],
+      ],
+      "to an address of this machine": () => [`https://127.0.0.1:${port()}/`, [`127.0.0.1:${port()}`]],
+      "to it in short": () => [`https://127.1:${port()}/`, [`127.0.0.1:${port()}`]],
+      "to it in hexadecimal": () => [`https://0x7f000001:${port()}/`, [`127.0.0.1:${port()}`]],
+      "to it as mapped": () => [`https://[::ffff:127.0.0.1]:${port()}/`, [`[::ffff:7f00:1]:${port()}`]],
+      "to no address": () => [`https://0.0.0.0:${port()}/`, [`0.0.0.0:${port()}`]],
+      "to what a machine is told by its cloud": () => ["http://169.254.169.254/latest/meta-data", ["169.254.169.254"]],
+      "to that, whatever is private": () => ["http://169.254.169.254/", ["169.254.169.254"], ["0.0.0.0/0", "::/0"]],
+      "to that as mapped": () => [
+        "http://[::ffff:169.254.169.254]/",
+        ["[::ffff:169.254.169.254]"],
+        ["0.0.0.0/0", "::/0"],
+      ],
+      "to that in hexadecimal": () => ["http://0xa9fea9fe/", ["169.254.169.254"], ["0.0.0.0/0"]],
+      "to that as a number": () => ["http://2852039166/", ["2852039166", "169.254.169.254"], ["0.0.0.0/0"]],
+      "to that in octal": () => ["http://0251.0376.0251.0376/", ["169.254.169.254"], ["0.0.0.0/0"]],
+      "to that of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
+    };
+    for (const [what, given] of Object.entries(forbidden))
+      it(`is not sent: ${what}`, async () => {
+        const [url, hosts, addresses = []] = given();
+        const sentence =
+          /may not be asked: http\.(hosts|addresses)|it has no address that may be asked, but .*127\.0\.0\.1/;
+        await assert.rejects(get({ url }, { hosts, addresses }), { message: sentence });
+        await assert.rejects(script({ url }, { hosts, addresses }), { message: sentence });
+        const auth = { authUrl: url, username: "u", password: "p" };
+        await assert.rejects(get({ auth }, { hosts: [...hosts, plainHost], addresses, ca: "" }), { message: sentence });
+        assert.deepEqual([connections, heard.length], [0, 0]);
+      });
+
+    const unfit: Record<string, [Partial<HttpReference>, RegExp]> = {
+      "a file": [{ url: "file:///etc/passwd" }, /^url must be an address that begins with https:\/\/ or http:\/\/$/],
+      "no address": [{ url: "" }, /^url must be/],
+      "a method that changes more": [{ method: "DELETE" }, /^method must be one of GET, POST$/],
+      "another's host": [{ header: { Host: "other" } }, /^header must not have host/],
+      "another length": [{ header: { "Content-Length": "1" } }, /^header must not have content-length/],
+      "another encoding": [{ header: { "Transfer-Encoding": "chunked" } }, /^header must not have transfer-encoding/],
+      "a way for others": [{ header: { "Proxy-Authorization": "x" } }, /^header must not have proxy-authorization/],
+      "a line break": [
+        { header: { a: "b\r\nc: d" } },
+        /it can't be asked: Invalid character in header content \["a"\]$/,
+      ],
+      "a broken token": [
+        { auth: { staticToken: "s\necret" } },
+        /it can't be asked: Invalid character in header content \["authorization"\]$/,
+      ],
+      "a name that is none": [{ header: { "a b": "c" } }, /it can't be asked: Header name must be a valid HTTP token/],
+    };
+    for (const [what, [reference, sentence]] of Object.entries(unfit))
+      it(`is not sent with ${what}`, async () => {
+        await assert.rejects(get(reference), { message: sentence });
+        assert.equal(heard.length, 0);
+      });
+
+    it("is not sent with what is of another type", async () => {
+      for (const wrong of [
+        { url: 1 },
+        { method: {} },
+        { header: [] },
+        { header: { a: 1 } },
+        { params: "x" },
+        { params: { a: {} } },
+        { auth: 1 },
+        { auth: { token: 1 } },
+      ])
+        await assert.rejects(get(JSON.parse(JSON.stringify(wrong))), /must be/);
+      for (const wrong of [
+        { url: null },
+        { method: 1 },
+        { request: { body: {} } },
+        { request: { header: 1 } },
+        { method: "CONNECT" },
+      ])
+        await assert.rejects(script(JSON.parse(JSON.stringify(wrong))), /must be/);
+      assert.equal(heard.length, 0);
+    });
+  });
+
+  describe("with a token", () => {
+    let count = 0;
+    let accepted: (token: string) => boolean;
+    let further: object;
+    beforeEach(() => {
+      [count, accepted, further] = [0, () => true, {}];
+      answer = (response, { url, headers }) => {
+        if (url === "/auth") says({ token: `T${++count}`, ...further })(response);
+        else says({ n: headers.authorization }, accepted(headers.authorization?.slice(7) ?? "") ? 200 : 401)(response);
+      };
+    });
+    const auth = () => ({ authUrl: `https://${host}/auth`, username: "u", password: "p w" });
+    const token = async (given: object = {}) => (await get({ auth: { ...auth(), ...given } })).body.n;
+    const asked = (path: string) => heard.filter(({ url }) => url === path).length;
+
+    it("asks for it with name and password, and once", async () => {
+      assert.deepEqual([await token(), await token()], ["Bearer T1", "Bearer T1"]);
+      assert.deepEqual([asked("/auth"), asked("/a")], [1, 2]);
+      const [{ method, headers, body } = assert.fail()] = heard;
+      assert.deepEqual([method, body, headers["content-length"]], ["POST", "", "0"]);
+      assert.equal(headers.authorization, `Basic ${Buffer.from("u:p w").toString("base64")}`);
+    });
+
+    it("asks for it once for all reviews at a time", async () => {
+      const all = await Promise.all([token(), token(), token(), token()]);
+      assert.deepEqual(all, new Array(4).fill("Bearer T1"));
+      assert.deepEqual([asked("/auth"), asked("/a")], [1, 4]);
+    });
+
+    it("has another one for every name, password, service and cluster", async () => {
+      await token();
+      assert.equal(await token({ username: "v" }), "Bearer T2");
+      assert.equal(await token({ password: "q" }), "Bearer T3");
+      const { body } = await reach({}, 8000, "two").fetch({ url: `https://${host}/a`, auth: auth() });
+      assert.equal(body.n, "Bearer T4");
+    });
+
+    it("keeps it as long as the service or the policy says, less a rest", async (test) => {
+      test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+      const minutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
+      for (const [say, given, life] of [
+        [{}, {}, 5],
+        [{}, { expireDuration: "1h40m" }, 100],
+        [() => ({ expireAt: Date.now() + 10 * 60_000 }), { expireDuration: "1h" }, 10],
+      ] as const) {
+        world = worlds({});
+        further = typeof say === "function" ? say() : say;
+        const first = await token(given);
+        minutes(life * 0.89);
+        assert.equal(await token(given), first);
+        minutes(life * 0.02);
+        assert.notEqual(await token(given), first);
+      }
+    });
+
+    it("does not keep one that ends at once", async () => {
+      further = { expireAt: Date.now() + 3000 };
+      assert.deepEqual([await token(), await token()], ["Bearer T1", "Bearer T2"]);
+    });
+
+    it("takes the policy's own while it lasts", async () => {
+      assert.equal(await token({ token: "own" }), "Bearer own");
+      assert.equal(await token({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
+      assert.equal(asked("/auth"), 0);
+      assert.equal(await token({ token: "own", expireAt: "2001-01-01T00:00:00Z" }), "Bearer T1");
+    });
+
+    it("asks for a fresh one where one is refused, once", async () => {
+      await token();
+      accepted = (token) => token === "T2";
+      assert.equal(await token(), "Bearer T2");
+      assert.equal(await token(), "Bearer T2");
+      assert.equal(await token({ token: "own" }), "Bearer T2");
+      assert.equal(count, 2);
+      accepted = () => false;
+      await assert.rejects(token(), { message: /^localhost:\d+ answers 401$/ });
+      assert.equal(count, 3);
+    });
+
+    it("asks for one fresh token for all who were refused at a time", async () => {
+      await token();
+      accepted = (token) => token !== "T1";
+      const all = await Promise.all([token(), token(), token()]);
+      assert.deepEqual(all, new Array(3).fill("Bearer T2"));
+      assert.equal(count, 2);
+    });
+
+    it("does not ask again for what a policy holds alone", async () => {
+      accepted = () => false;
+      await assert.rejects(token({ staticToken: "s" }), /answers 401$/);
+      assert.deepEqual([asked("/auth"), asked("/a")], [0, 1]);
+    });
+
+    it("is not asked again for the sake of a refusal", async () => {
+      await token();
+      const review = world("one", 8000);
+      await httpReach(settings(), review.http).fetch({ url: `https://${host}/a`, auth: auth() });
+      assert.equal(review.anew?.(), undefined);
+    });
+
+    const wrong: Record<string, [answer: typeof answer, sentence: RegExp]> = {
+      "another status": [says({ token: "t" }, 403), /^localhost:\d+ answers 403 to a request for a token$/],
+      "a redirect": [says({ token: "t" }, 302, { location: "/a" }), /answers 302 to a request for a token$/],
+      "no token": [says({}), /answers 200 to a request for a token, and no token$/],
+      "a token that can't be sent": [says({ token: "a\nb" }), /and no token$/],
+      "no JSON": [says("p w"), /and no token$/],
+      "too much": [says({ token: "t".repeat(70_000) }), /its answer has more than 65536 bytes$/],
+      nothing: [() => {}, /it did not answer in time$/],
+    };
+    for (const [what, [say, sentence]] of Object.entries(wrong))
+      it(`fails where that service says ${what}, and tells no secret`, async () => {
+        answer = say;
+        await assert.rejects(token(), (error: Error) => {
+          assert.match(error.message, sentence);
+          assert.doesNotMatch(error.message, /p w|Basic/);
+          return true;
+        });
+        assert.equal(asked("/a"), 0);
+      });
+
+    it("fails where there is none to be had", async () => {
+      const sentence =
+        /^auth must have a staticToken, a token or an authUrl, or http\.credentials must list localhost:\d+$/;
+      for (const auth of [{}, { username: "u", password: "p" }, { staticToken: "", token: "", authUrl: "" }])
+        await assert.rejects(get({ auth }), { message: sentence });
+      const over = { token: "t", expireAt: "2001-01-01T00:00:00Z" };
+      await assert.rejects(get({ auth: over }), /^Error: auth must have a token that is not over or an authUrl/);
+      await get({ auth: undefined });
+    });
+
+    it("hears of no secret of the settings over http://", async () => {
+      const credentials = [{ host: plainHost, secret: "s", region: "eu-west-1" }];
+      const asked = get({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
+      await assert.rejects(asked, /is told what http\.credentials keep over https:\/\/ alone$/);
+      assert.equal(heard.length, 0);
+    });
+  });
+
+  describe("of a script", () => {
+    it("is answered with an object", async () => {
+      answer = says({ token: "tk" });
+      assert.deepEqual(await script(), { token: "tk" });
+      const [{ method, headers } = assert.fail()] = heard;
+      assert.deepEqual([method, headers["content-type"]], ["GET", "application/json"]);
+    });
+
+    it("sends its own headers alone, and its body", async () => {
+      await script({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
+      await script({
+        method: "POST",
+        request: { body: Buffer.from([0x61, 0xc3, 0xa4]).toString("base64"), bodyIsBytes: true },
+      });
+      const [first = assert.fail(), second = assert.fail()] = heard;
+      assert.deepEqual(
+        [first.method, first.headers["x-a"], first.headers["content-type"], first.body],
+        ["PUT", "b", undefined, "{}"],
+      );
+      assert.deepEqual([second.body, second.headers["content-length"]], ["aä", "3"]);
+    });
+
+    it("waits longer than a reference", async () => {
+      answer = (response) => void wait(1300).then(() => says({ a: 1 })(response));
+      assert.deepEqual(await script(), { a: 1 });
+      await assert.rejects(get(), /did not answer in time$/);
+    });
+
+    it("fails on what is no answer", async () => {
+      for (const [say, sentence] of [
+        [says({ token: "tk" }, 503), /answers 503$/],
+        [says("xx"), /must answer a JSON object$/],
+        [says({}, 301, { location: "/" }), /redirects are not followed$/],
+      ] as const) {
+        answer = say;
+        await assert.rejects(script(), { message: sentence });
+      }
+    });
+
+    it("trusts whom it says, and shows who it is", async () => {
+      const { ca, cert, key } = certificate;
+      assert.deepEqual(await script({ tls_config: { ca } }, { ca: "" }), { ok: true });
+      // This certificate says of itself that it is a server's.
+      const options = { cert, key, ca, requestCert: true, rejectUnauthorized: false };
+      const asking = createServer(options, ({ socket }, response) => {
+        const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
+        says({ fingerprint256 })(response);
+      });
+      asking.listen(0, "127.0.0.1");
+      await once(asking, "listening");
+      try {
+        // Listening on a port, it has one.
+        const other = `localhost:${(asking.address() as AddressInfo).port}`;
+        const ask = (tls_config?: ProcessingRequest["tls_config"]) =>
+          script({ url: `https://${other}/`, ...(tls_config && { tls_config }) }, { hosts: [other] });
+        assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
+          fingerprint256: new X509Certificate(cert).fingerprint256,
+        });
+        assert.deepEqual(await ask({ ca }), {});
+        await assert.rejects(ask({ ca, client_crt: "x", client_key: key }), (error: Error) => {
+          assert.match(error.message, /^tls_config can't be used: /);
+          assert.doesNotMatch(error.message, /PRIVATE/);
+          return true;
+        });
+      } finally {
+        asking.closeAllConnections();
+        asking.close();
+      }
+    });
+
+    it("does not trust others beside whom it says", async () => {
+      const other = await openCertificate(join(folder, "other"), "127.0.0.1");
+      await assert.rejects(script({ tls_config: { ca: other.ca } }), /could not ask localhost/);
+      assert.equal(heard.length, 0);
+    });
+  });
+});

@@ -1,0 +1,317 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { type Circumstances, decide } from "#lib/decide.ts";
+import { recorded } from "#lib/recorded.ts";
+import { check, type KubernetesObject } from "#lib/review.ts";
+import { type Rule, rule } from "#lib/rule.ts";
+import allowedRegistries from "../../functions/allowed-registries/rule.ts";
+import limitRanger from "../../functions/limit-ranger/rule.ts";
+import resize from "../../functions/pod-resize-validator/rule.ts";
+import podSecurity from "../../functions/pod-security/rule.ts";
+import tolerations from "../../functions/pod-toleration-restriction/rule.ts";
+import { inWords } from "../../infra/check/mending/edits.ts";
+import { suggested } from "../../infra/check/mending/suggestions.ts";
+import { pods } from "../pod-security/pods.ts";
+
+// What somebody could write instead of what is refused; that each rule's suggestions help, catalogue.test.ts sees to.
+
+const requestOf = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
+  check({
+    kind: "AdmissionReview",
+    apiVersion: "admission.k8s.io/v1",
+    request: {
+      uid: "1",
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+      name: "a",
+      namespace: "shop",
+      operation: oldObject ? "UPDATE" : "CREATE",
+      userInfo: { username: "jane" },
+      ...{ object, oldObject },
+    },
+  }).request;
+
+const around = { name: "made-up", settings: {}, now: new Date(0) };
+
+describe("edits in words", () => {
+  const table: [before: unknown, after: unknown, words: string][] = [
+    [{ spec: { replicas: 1 } }, { spec: { replicas: 3 } }, "set spec.replicas to 3"],
+    [{}, { spec: { securityContext: { runAsNonRoot: true } } }, "set spec.securityContext.runAsNonRoot to true"],
+    [{ spec: { a: 1, b: 2 } }, { spec: {} }, "remove spec.a and spec.b"],
+    [{ a: 1, b: 1, c: 1, d: 1, e: 1, f: 1 }, {}, "remove a, b, c, d and 2 more"],
+    [{ a: 1, b: 2, c: 1 }, { a: 5, c: 5 }, "set a and c to 5; remove b"],
+    [{ a: "x" }, { a: "yes" }, 'set a to "yes"'],
+    [{ a: "x" }, { a: "500m" }, "set a to 500m"],
+    [{ a: "x" }, { a: "0644" }, 'set a to "0644"'],
+    [{ a: "x" }, { a: "two\nlines" }, 'set a to "two\\nlines"'],
+    [{ a: [1] }, { a: {} }, "set a to {}"],
+    [{ metadata: { labels: {} } }, { metadata: { labels: { "a/b": "c" } } }, 'set metadata.labels["a/b"] to c'],
+    [{ of: [{ a: 1 }, { a: 2 }, { a: 1 }] }, { of: [{ a: 3 }, { a: 2 }, { a: 3 }] }, "set of[0, 2].a to 3"],
+    [
+      { of: [{ a: [{}] }, { a: [{}, {}] }] },
+      { of: [{ a: [{ b: 1 }] }, { a: [{}, { b: 1 }] }] },
+      "set of[0].a[0].b and of[1].a[1].b to 1",
+    ],
+    [{ drop: ["a"] }, { drop: ["ALL"] }, "set drop to [ALL]"],
+    [{ of: ["a", "b"] }, { of: ["a"] }, "remove b from of"],
+    [{ of: [{ a: 1 }, { a: 2 }, { a: 3 }] }, { of: [{ a: 2 }] }, "remove of[0, 2]"],
+    [{ of: ["a"] }, { of: ["a", { b: [1] }] }, "add {b: [1]} to of"],
+    [{ of: ["a", "b"] }, { of: ["c"] }, "set of to [c]"],
+    [{ of: [] }, { of: ["a"] }, "add a to of"],
+    [{ ["__proto__"]: { a: 1 } }, JSON.parse('{"__proto__":{"a":2}}'), "set __proto__.a to 2"],
+    [{ a: 1 }, { a: 1 }, ""],
+  ];
+  for (const [before, after, words] of table)
+    it(`make ${JSON.stringify(before)} into ${JSON.stringify(after)} as "${words}"`, () =>
+      assert.equal(inWords(before, after), words));
+  it("stand where the object does", () =>
+    assert.equal(inWords({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));
+  it("are few enough for a sentence, and say how many more there are", () => {
+    const many = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`${"long".repeat(9)}${index}`, index]));
+    assert.match(inWords({}, many), /^set .{200,270}; and \d+ more$/);
+    assert.match(
+      inWords({ of: Array(9).fill({ a: 1 }) }, { of: Array(9).fill({ a: 2 }) }),
+      /^set of\[0, 1, 2, 3, …\]\.a /,
+    );
+  });
+  it("are one short line, whatever the objects hold, and none where nothing differs", () =>
+    fc.assert(
+      fc.property(fc.object({ withNullPrototype: true }), fc.object(), (some, others) => {
+        const [before, after] = [some, others].map((one) => JSON.parse(JSON.stringify(one)));
+        const words = inWords(before, after);
+        assert.equal(words === "", isDeepStrictEqual(before, after));
+        assert.ok(words.length <= 290 && words.isWellFormed() && !/\p{Cc}/u.test(words), words);
+      }),
+    ));
+});
+
+describe("a suggestion", () => {
+  const refusing = (suggest: Rule["suggest"], isRefused = (_: Pod) => true): Rule =>
+    rule<Pod>({ summary: "Refuses.", match: [], validate: (pod) => (isRefused(pod) ? "no" : undefined), suggest });
+  const of = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
+    suggested(rule, "validate", requestOf(object), around);
+
+  it("is what an edit would be, where the rule admits what comes of it", async () => {
+    const suggest = ({ metadata }: KubernetesObject) => {
+      if (metadata) metadata.labels = { team: "payments" };
+    };
+    const mending = refusing(suggest, ({ metadata }) => metadata?.labels?.team === undefined);
+    const given = Object.freeze({ metadata: Object.freeze({ name: "a" }) });
+    const found = await of(mending, given);
+    assert.deepEqual(found, {
+      text: "set metadata.labels.team to payments",
+      object: { metadata: { name: "a", labels: { team: "payments" } } },
+      isVain: false,
+    });
+    assert.equal((await of(refusing(suggest)))?.isVain, true);
+  });
+  it("is a sentence where the rule says one, whatever it edited", async () => {
+    const says = refusing((object) => {
+      object.metadata = {};
+      return "ask\nsomebody \u001b[31melse";
+    });
+    assert.deepEqual(await of(says), { text: "ask?somebody ?[31melse" });
+  });
+  it("isn't there where the rule has none", async () => {
+    assert.equal(await of(refusing(undefined)), undefined);
+    assert.equal(await of(refusing(() => {})), undefined);
+  });
+  it("is made by the rule's own settings, and needs", async () => {
+    const judging = rule<KubernetesObject, { least: number }>({
+      ...{ summary: "Refuses.", match: [], settings: { least: 1 } },
+      validate: (_, { settings: { least } }) => `not ${least}`,
+      suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
+    });
+    const found = await suggested(judging, "validate", requestOf({}), { ...around, settings: { least: 4 } });
+    assert.equal(found?.text, "have 4 in shop");
+  });
+});
+
+const namespaceAt = (level: string, version: string) => {
+  const labels = {
+    "pod-security.kubernetes.io/enforce": level,
+    "pod-security.kubernetes.io/enforce-version": version,
+  };
+  return { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } };
+};
+
+describe("what pod-security suggests", () => {
+  it("mends pods of all sorts, at every level and version", () =>
+    fc.assert(
+      fc.asyncProperty(
+        pods,
+        fc.constantFrom("baseline", "restricted"),
+        fc.constantFrom("latest", "v1.0", "v1.18", "v1.19", "v1.22", "v1.27", "v1.34"),
+        async (given, level, version) => {
+          const pod = JSON.parse(JSON.stringify(given));
+          const settings = podSecurity.settings ?? {};
+          const world = recorded({ objects: [namespaceAt(level, version)] });
+          const circumstances = { ...around, settings, world };
+          const request = requestOf(pod);
+          const { refused } = await decide(podSecurity, "validate", request, { ...circumstances, mode: "enforce" });
+          const found = await suggested(podSecurity, "validate", request, circumstances);
+          if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
+          else assert.equal(found, undefined);
+        },
+      ),
+      { numRuns: 1000 },
+    ));
+});
+
+describe("what rules suggest", () => {
+  const name = "a";
+  const pod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
+  const claim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
+  const holding = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
+    recorded({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
+  const said = async (
+    rule: Rule,
+    {
+      object,
+      resource = "pods",
+      oldObject = null,
+      subResource,
+      ...more
+    }: Partial<Circumstances> & {
+      object: KubernetesObject;
+      resource?: string;
+      oldObject?: KubernetesObject | null;
+      subResource?: string;
+    },
+  ) => {
+    const request = requestOf(object, oldObject);
+    const asked = { ...request, resource: { ...request.resource, resource }, ...(subResource && { subResource }) };
+    const circumstances = { ...around, settings: rule.settings ?? {}, ...more };
+    const { refused } = await decide(rule, "validate", asked, { ...circumstances, mode: "enforce" });
+    assert.ok(refused);
+    return (await suggested(rule, "validate", asked, circumstances))?.text;
+  };
+
+  it("is no claim that shrinks, for one that is there can't", async () => {
+    const spec = { limits: [{ type: "PersistentVolumeClaim", max: { storage: "2Gi" } }] };
+    const world = holding("LimitRange", { namespace: "shop" }, { spec });
+    const asked = { object: claim("5Gi"), resource: "persistentvolumeclaims", world };
+    const text = "set spec.resources.requests.storage to 2Gi";
+    assert.equal(await said(limitRanger, asked), text);
+    assert.equal(await said(limitRanger, { ...asked, oldObject: claim("1Gi") }), text);
+    assert.equal(await said(limitRanger, { ...asked, oldObject: claim("5Gi") }), undefined);
+  });
+  it("is no place on Docker Hub that is nobody's", async () => {
+    const object = pod({ containers: [{ name, image: "quay.io/team/app" }] });
+    const placed = (...registries: string[]) => said(allowedRegistries, { object, settings: { registries } });
+    for (const nobodys of ["docker.io", "docker.io/library", "docker.io/library/nginx"])
+      assert.equal(await placed(nobodys), undefined);
+    const text = "copy quay.io/team/app to an allowed registry, and name it there: docker.io/acme/team/app";
+    assert.equal(await placed("docker.io", "docker.io/acme"), text);
+  });
+  it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {
+    const object = pod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
+    const world = recorded({ objects: [namespaceAt("baseline", "latest")] });
+    assert.equal(
+      await said(podSecurity, { object, world }),
+      "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
+    );
+  });
+  it("takes no toleration from a pod that is there, for that can't be", async () => {
+    const object = pod({ tolerations: [{ key: "k", operator: "Exists" }] });
+    const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
+    const world = holding("Namespace", { name: "shop" }, {});
+    assert.equal(await said(tolerations, { object, settings, world }), "remove spec.tolerations");
+    assert.equal(await said(tolerations, { object, oldObject: object, settings, world }), undefined);
+  });
+  it("is nothing where a node doesn't say what it has", async () => {
+    const of = (cpu: string, generation: number) => ({
+      ...pod({ nodeName: name, containers: [{ name, resources: { requests: { cpu } } }] }),
+      metadata: { name, namespace: "shop", generation },
+    });
+    const asked = { object: of("2", 2), oldObject: of("1", 1), subResource: "resize" };
+    const world = (allocatable: object) => holding("Node", {}, { status: { allocatable } });
+    assert.equal(await said(resize, { ...asked, world: world({}) }), undefined);
+    assert.match(
+      String(await said(resize, { ...asked, world: world({ cpu: "1", memory: "1Gi" }) })),
+      /^request at most 1 of cpu /,
+    );
+  });
+});
+
+describe("postern check", () => {
+  const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
+  const forms = ["json", "junit", "sarif", "github", "policyreport"];
+  const config = `rules:
+  minimum-replicas: { settings: { minimum: 3 } }
+  limit-ranger:
+  pod-security: { settings: { defaults: { enforce: baseline } } }
+  always-deny: { mode: "off" }
+`;
+  const manifests = `apiVersion: apps/v1
+kind: Deployment
+metadata: { name: web, namespace: shop }
+spec:
+  replicas: 1
+  selector: { matchLabels: { app: web } }
+  template: { metadata: { labels: { app: web } }, spec: { containers: [{ name: web, image: web }] } }
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: agent, namespace: shop }
+spec:
+  replicas: 3
+  selector: { matchLabels: { app: agent } }
+  template:
+    metadata: { labels: { app: agent } }
+    spec:
+      hostPID: true
+      containers: [{ name: agent, image: agent }]
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: lost, namespace: torn }
+spec: { containers: [{ name: lost, image: lost, resources: { limits: { memory: 1Gi } } }] }
+`;
+  const state = `{ apiVersion: v1, kind: Namespace, metadata: { name: shop } }
+---
+{ apiVersion: v1, kind: Namespace, metadata: { name: torn } }
+---
+apiVersion: v1
+kind: LimitRange
+metadata: { name: torn, namespace: torn }
+spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, min: { memory: 2Gi } }] }
+`;
+  let folder = "";
+  let printed = "";
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-suggested-"));
+    const files = { "postern.yaml": config, "web.yaml": manifests, "state.yaml": state };
+    for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+    const reports = forms.flatMap((form) => ["-o", `${form}=report.${form}`]);
+    const options = ["--config", "postern.yaml", "--state", "state.yaml", "--also-pod-templates", "-o", "text"];
+    const args = [program, "check", "web.yaml", ...options, ...reports];
+    printed = await new Promise((resolve) => {
+      execFile(process.execPath, args, { cwd: folder, timeout: 180_000 }, (_, stdout, stderr) =>
+        resolve(stdout + stderr),
+      );
+    });
+  });
+  after(() => rm(folder, { recursive: true }));
+
+  it("says with a denial what would mend it", () =>
+    assert.match(printed, /denied by minimum-replicas: .*\n {4}to mend it, set spec\.replicas to 3\n/));
+  it("says it of a workload's template where it is the template that makes its pods", () =>
+    assert.match(printed, /to mend it, remove spec\.template\.spec\.hostPID\n/));
+  it("says nothing where what would be written is refused, too", () =>
+    assert.match(printed, /denied by limit-ranger: .*minimum memory.*\n(?! {4}to mend it)/));
+  for (const form of forms)
+    it(`says it in ${form}, too`, async () => {
+      const report = await readFile(join(folder, `report.${form}`), "utf8");
+      for (const text of ["set spec.replicas to 3", "remove spec.template.spec.hostPID"])
+        assert.ok(report.includes(text), report);
+    });
+});

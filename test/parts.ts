@@ -1,0 +1,44 @@
+import { spawnSync } from "node:child_process";
+import { findCfnLint, findMoto, missingRuntimeClient, type Tool } from "./aws/tools.ts";
+import { findGoWebhook } from "./bench/controller-runtime.ts";
+import { findKinitiras } from "./bench/kinitiras.ts";
+import { requireBinaries } from "./cluster/binaries.ts";
+import { findEvaluator } from "./pod-security/evaluator.ts";
+
+const missingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
+const unless = async (find: () => Promise<unknown>, sentence: string) =>
+  (await find()) === undefined ? sentence : undefined;
+
+/** What suites need besides `npm ci`, each with a function that returns why it can't be used, or nothing. */
+const parts = {
+  "API server": () => requireBinaries().then(() => undefined, sentenceOf),
+  "cfn-lint": () => missingTool(findCfnLint()),
+  git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
+  "Go webhook": () => unless(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
+  kinitiras: () => unless(findKinitiras, "kinitiras' engine is not here: node test/bench/kinitiras.ts builds it"),
+  moto: () => missingTool(findMoto()),
+  "Pod Security evaluator": () =>
+    unless(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),
+  "runtime client": missingRuntimeClient,
+};
+
+const sentenceOf = (error: Error) => error.message;
+
+/** kinitiras' module can't be had everywhere, so that nothing requires it. */
+const optional = new Set<Part>(["kinitiras"]);
+
+export type Part = keyof typeof parts;
+
+/**
+ * Options for a suite that needs these parts: it is skipped, with one sentence, where one is missing or has another
+ * version than the project pins. With POSTERN_REQUIRE_ALL in the environment, it fails instead.
+ */
+export const needs = async (...names: Part[]): Promise<{ skip: string | false }> => {
+  for (const name of names) {
+    const sentence = await parts[name]();
+    if (sentence === undefined) continue;
+    if (process.env.POSTERN_REQUIRE_ALL && !optional.has(name)) throw new Error(sentence);
+    return { skip: sentence };
+  }
+  return { skip: false };
+};

@@ -1,0 +1,61 @@
+import { globSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { run } from "node:test";
+import { spec } from "node:test/reporters";
+import { fileURLToPath } from "node:url";
+
+// Runs tests by tier, or the files that are named: `node infra/node.js test/run.ts unit lib/patch.test.ts`. It ends with
+// a list of what was skipped, and why.
+
+/** The files of each tier. Those that take longest come first in a run, so that no core waits for one at the end. */
+const tiers: Record<string, string> = {
+  /** Need moto, the stand-in of an AWS account, or Lambda's runtime client; some need an API server, too. */
+  aws: "test/aws/*.test.ts",
+  /** Need a real API server. */
+  cluster: "test/cluster/*.test.ts",
+  /** Start servers and commands on this machine, and need nothing but `npm ci`. */
+  local: "test/local/*.test.ts",
+  /** Start no server, and no process for each case. */
+  unit: "{lib,infra,functions}/**/*.test.ts,test/*.test.ts",
+};
+
+interface Skipped {
+  name: string;
+  reason: string;
+}
+
+const cwd = fileURLToPath(new URL("..", import.meta.url));
+const words = process.argv.slice(2);
+const chosen = Object.keys(tiers).filter((tier) => words.includes(tier) || words.includes("all"));
+const files = [
+  ...chosen.flatMap((tier) => globSync((tiers[tier] ?? "").split(/,(?![^{]*})/), { cwd }).sort()),
+  ...words.filter((word) => word !== "all" && !Object.hasOwn(tiers, word)),
+];
+if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).join(", ")} and test files`);
+
+// Every process asks the same, so that one number repeats a run.
+process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
+const skipped: Skipped[] = [];
+const events = run({
+  cwd,
+  files,
+  concurrency: Math.min(2, availableParallelism()),
+  execArgv: ["--import", new URL("seed.ts", import.meta.url).href],
+});
+events.on("test:pass", ({ name, skip }) => {
+  if (skip !== undefined) skipped.push({ name, reason: skip === true ? "no reason is given" : String(skip) });
+});
+events.on("test:fail", ({ todo }) => {
+  if (todo === undefined) process.exitCode = 1;
+});
+events.on("end", () => process.nextTick(report));
+events.compose(spec).pipe(process.stdout);
+
+/** Prints what was skipped, by reason, and the seed of the run. */
+const report = () => {
+  const byReason = Map.groupBy(skipped, ({ reason }) => reason);
+  if (skipped.length > 0) process.stdout.write(`\nSkipped:\n`);
+  for (const [reason, tests] of byReason)
+    process.stdout.write(`- ${reason}\n${tests.map(({ name }) => `    ${name}\n`).join("")}`);
+  process.stdout.write(`\nPOSTERN_SEED=${process.env.POSTERN_SEED} asks the same again.\n`);
+};

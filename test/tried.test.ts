@@ -1,0 +1,334 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { stringify } from "yaml";
+import { Complaint } from "../infra/complaint.ts";
+import { judgesOf, readTrials, type Tried, tryCase } from "../infra/policies/tried.ts";
+import { readCatalogue } from "../infra/registry.ts";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const catalogue = await readCatalogue();
+let folder = "";
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-"));
+});
+after(() => rm(folder, { recursive: true }));
+
+const write = async (file: string, ...documents: unknown[]): Promise<string> => {
+  await mkdir(join(folder, "policies"), { recursive: true });
+  await writeFile(join(folder, file), documents.map((one) => stringify(one)).join("---\n"));
+  return join(folder, file);
+};
+
+/** `npx postern test …`, to its end. */
+const test = (...words: string[]) =>
+  new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    execFile(
+      process.execPath,
+      ["infra/postern.js", "test", ...words],
+      { cwd: root, env, timeout: 60_000 },
+      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
+    );
+  });
+
+const of = (kind: string, name: string, spec: object, namespace?: string) => {
+  const metadata = { name, ...(namespace && { namespace }) };
+  return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata, spec };
+};
+const annotates = (valueRef: object, resourceSelectors: object[] = []) => {
+  const template = { type: "annotations", operation: "add", path: "seen", valueRef };
+  return { resourceSelectors, overrideRules: [{ overriders: { template } }] };
+};
+const asks = (url: string) => {
+  const dataRef = { from: "http", path: "kept", http: { url } };
+  const condition = { cond: "Equal", dataRef, value: { boolean: true }, message: "it is kept" };
+  return { validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition } }] };
+};
+const goose = (metadata: object) => ({
+  apiVersion: "example.com/v1",
+  kind: "Goose",
+  metadata: { name: "a", ...metadata },
+});
+const named = (apiVersion: string, kind: string, metadata: object = {}) => {
+  return { apiVersion, kind, metadata: { name: "a", ...metadata } };
+};
+const seen = (value: string) => ({ annotations: { seen: value } });
+const refers = (apiVersion: string, kind: string, more: object = {}) =>
+  annotates({ from: "k8s", path: "metadata.labels.is", k8s: { apiVersion, kind, name: "b", ...more } });
+const labelled = (apiVersion: string, kind: string, more: object = {}) =>
+  named(apiVersion, kind, { name: "b", labels: { is: "there" }, ...more });
+const definition = {
+  ...named("apiextensions.k8s.io/v1", "CustomResourceDefinition", { name: "geese.example.com" }),
+  spec: {
+    ...{ group: "example.com", scope: "Cluster", names: { kind: "Goose", plural: "geese" } },
+    versions: [{ name: "v1", served: true }],
+  },
+};
+const kept = of("ClusterValidatePolicy", "a", asks("https://a.example.com/{{metadata.name}}"));
+const http = (body: string, status = 200) => ({ http: [{ url: "https://a.example.com/a", answer: { status, body } }] });
+const settings = { http: { hosts: ["a.example.com"] } };
+const pod = named("v1", "Pod", { namespace: "team" });
+
+describe("a policy's case", () => {
+  const cases: [name: string, policy: object, entry: object, result: Tried["result"], because?: string[]][] = [
+    [
+      "passes where the object becomes what it says",
+      of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" })),
+      { mutate: pod, becomes: named("v1", "Pod", { namespace: "team", ...seen("a") }) },
+      "passed",
+    ],
+    [
+      "says where the object becomes something else",
+      of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" })),
+      { mutate: pod, becomes: named("v1", "Pod", { namespace: "other", labels: { a: "b" } }) },
+      "failed",
+      [
+        'the object has nothing at /metadata/labels, not {"a":"b"}',
+        'the object has "team" at /metadata/namespace, not "other"',
+        'the object has {"seen":"a"} at /metadata/annotations, not nothing',
+      ],
+    ],
+    [
+      "reads an object of a kind that every cluster has, in `default` where it names no namespace",
+      of("ClusterOverridePolicy", "a", refers("v1", "ConfigMap", { namespace: "default" })),
+      {
+        needs: { objects: [labelled("v1", "ConfigMap")] },
+        mutate: pod,
+        becomes: { ...pod, metadata: { ...pod.metadata, ...seen("there") } },
+      },
+      "passed",
+    ],
+    [
+      "reads an object of a kind that is defined beside it",
+      of("ClusterOverridePolicy", "a", refers("example.com/v1", "Goose")),
+      {
+        needs: { objects: [definition, labelled("example.com/v1", "Goose")] },
+        mutate: pod,
+        becomes: { ...pod, metadata: { ...pod.metadata, ...seen("there") } },
+      },
+      "passed",
+    ],
+    [
+      "can't be evaluated where nothing tells of a kind",
+      of("ClusterOverridePolicy", "a", refers("example.com/v1", "Goose")),
+      { mutate: pod, becomes: pod },
+      "not evaluated",
+      ["ClusterOverridePolicy a, overrideRules[0]: the cluster serves no Goose of example.com/v1"],
+    ],
+    [
+      "passes where it fails as it says",
+      of("ClusterOverridePolicy", "a", refers("v1", "Node")),
+      { mutate: pod, fails: 'ClusterOverridePolicy a, overrideRules[0]: there is no Node "b"' },
+      "passed",
+    ],
+    [
+      "says that it fails otherwise",
+      of("ClusterOverridePolicy", "a", refers("v1", "Node")),
+      { mutate: pod, fails: "it does" },
+      "failed",
+      ['it fails with "ClusterOverridePolicy a, overrideRules[0]: there is no Node \\"b\\"", not "it does"'],
+    ],
+    [
+      "says that it doesn't fail",
+      of("ClusterOverridePolicy", "a", { overrideRules: [] }),
+      { mutate: pod, fails: "it does" },
+      "failed",
+      ["it does not fail, but should: it does"],
+    ],
+    [
+      "meets policies of its object's namespace",
+      of("OverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }), "team"),
+      { mutate: pod, becomes: named("v1", "Pod", { namespace: "team", ...seen("a") }) },
+      "passed",
+    ],
+    [
+      "meets no policy of a namespace where its object is in none",
+      of("OverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }), "default"),
+      {
+        mutate: named("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        becomes: named("rbac.authorization.k8s.io/v1", "ClusterRole"),
+      },
+      "passed",
+    ],
+    [
+      "meets policies of the namespace that it names for a kind that nobody knows",
+      of("OverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }), "pond"),
+      { namespace: "pond", mutate: goose({}), becomes: goose(seen("a")) },
+      "passed",
+    ],
+    [
+      "is refused as it says",
+      kept,
+      { settings, operation: "DELETE", needs: http('{"kept":true}'), validate: pod, refused: "it is kept" },
+      "passed",
+    ],
+    [
+      "is admitted as it says",
+      kept,
+      { settings, operation: "DELETE", needs: http("{}"), validate: pod, admitted: true },
+      "passed",
+    ],
+    [
+      "says that it is refused otherwise",
+      kept,
+      { settings, operation: "DELETE", needs: http('{"kept":true}'), validate: pod, admitted: true },
+      "failed",
+      ['the refusal is "it is kept", not undefined'],
+    ],
+    [
+      "can't be evaluated where nobody may be asked",
+      kept,
+      { operation: "DELETE", needs: http("{}"), validate: pod, admitted: true },
+      "not evaluated",
+      ["ClusterValidatePolicy a, validateRules[0]: a.example.com may not be asked: http.hosts does not list it"],
+    ],
+    [
+      "can't be evaluated where an answer isn't written down",
+      kept,
+      { settings, operation: "DELETE", validate: pod, admitted: true },
+      "not evaluated",
+    ],
+  ];
+  for (const [name, policy, entry, result, because] of cases)
+    it(name, async () => {
+      const judges = judgesOf(catalogue, [policy]);
+      const file = await write("cases.yaml", [{ name: "is tried", ...entry }]);
+      for (const [judge, one] of await readTrials(file, judges)) {
+        const tried = await tryCase(file, judge, one);
+        assert.deepEqual([tried.result, because && tried.because], [result, because], tried.because.join());
+      }
+    });
+
+  it("is judged by rules that read policies, set up as they are elsewhere", () => {
+    const own = { mode: "enforce" as const, settings: { scripts: false } };
+    const judges = judgesOf(catalogue, [kept], new Map([["policy-validate", own]]));
+    const setups = judges.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
+    assert.deepEqual(
+      setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
+      [
+        ["policy-override", ["policies"], 0, true],
+        ["policy-validate", ["policies"], 1, false],
+      ],
+    );
+  });
+
+  const entry = { name: "a", mutate: pod, becomes: pod };
+  const wrong: [string, unknown, RegExp][] = [
+    ["no list", { name: "a" }, /cases\.yaml must be a list of cases, with at least one$/],
+    ["no object", { ...entry, mutate: 5 }, /"a" must have an object with apiVersion and kind as mutate$/],
+    ["an unknown member", { ...entry, mutates: 5 }, /"a" has an unknown member mutates$/],
+    ["no outcome", { name: "a", mutate: pod }, /"a" must say one of becomes, admitted, refused and fails$/],
+    ["two outcomes", { ...entry, fails: "a" }, /"a" must say one of becomes, admitted, refused and fails$/],
+    ["an odd operation", { ...entry, operation: "PATCH" }, /"a" must have CREATE, UPDATE or DELETE as operation$/],
+    ["no list of objects", { ...entry, needs: { objects: pod } }, /"a" must have a list of objects as needs\.objects$/],
+    ["no objects", { ...entry, needs: { objects: [5] } }, /"a" needs\.objects\[0\] is no manifest: it must have/],
+    [
+      "no answer",
+      { ...entry, needs: { http: [{ url: "a" }] } },
+      /"a" must have a list of requests, .* as needs\.http$/,
+    ],
+    ["an unknown need", { ...entry, needs: { luck: 1 } }, /"a" has an unknown needs\.luck; objects, .* are known$/],
+    [
+      "an unknown setting",
+      { ...entry, settings: { a: 1 } },
+      /"a" settings\.a is unknown; one of policies, .* expected$/,
+    ],
+    ["policies", { ...entry, settings: { policies: [] } }, /"a" can't have settings\.policies: they are those that/],
+    ["settings that won't do", { ...entry, settings: { reads: [5] } }, /"a" can't have these settings: it must name a/],
+  ];
+  for (const [name, given, sentence] of wrong)
+    it(`is said to be wrong with ${name}`, async () => {
+      const file = await write("cases.yaml", name === "no list" ? given : [given]);
+      await assert.rejects(
+        readTrials(file, judgesOf(catalogue, [kept])),
+        (error) => error instanceof Complaint && sentence.test(error.message),
+      );
+    });
+});
+
+describe("postern test of policies", () => {
+  const override = of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }));
+  const seenPod = named("v1", "Pod", { namespace: "team", ...seen("a") });
+  const right = { name: "sees a pod", mutate: pod, becomes: seenPod };
+  const wrongly = { name: "sees none", mutate: pod, becomes: pod };
+  const unasked = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
+
+  it("says a line for each case, of several files and folders", async () => {
+    await write("policies/override.yaml", override);
+    await write("policies/validate.yaml", kept);
+    const [first, second] = [await write("first.yaml", [right]), await write("second.yaml", [wrongly])];
+    const { code, stdout } = await test("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
+    const lines = [
+      ...["passed  sees a pod", "failed  sees none"],
+      '        the object has {"seen":"a"} at /metadata/annotations, not nothing',
+      ...["", "2 cases: 1 passed, 1 failed", ""],
+    ];
+    assert.deepEqual([code, stdout], [1, lines.join("\n")]);
+  });
+
+  it("says it to programs, and by its code that something can't be evaluated", async () => {
+    const policies = [await write("a.yaml", override), await write("b.yaml", kept)];
+    const file = await write("cases.yaml", [right, unasked]);
+    const { code, stdout } = await test(...policies.flatMap((one) => ["--policy", one]), "--cases", file, "-o", "json");
+    assert.equal(code, 3);
+    const results = JSON.parse(stdout).cases.map(({ name, result }: Tried) => [name, result]);
+    assert.deepEqual(results, [
+      ["sees a pod", "passed"],
+      ["can't ask", "not evaluated"],
+    ]);
+  });
+
+  it("sets rules up as a postern.yaml does", async () => {
+    const rules = { "policy-validate": { settings } };
+    const config = await write("postern.yaml", { rules, clusters: { here: {}, there: {} } });
+    const file = await write("cases.yaml", [{ ...unasked, needs: http("{}") }]);
+    const policy = await write("b.yaml", kept);
+    const words = ["--policy", policy, "--cases", file, "--config", config];
+    assert.equal((await test(...words, "--cluster", "there")).stdout, "passed  can't ask\n\n1 case: 1 passed\n");
+    assert.deepEqual(await test(...words), {
+      code: 2,
+      stdout: "",
+      stderr: "--cluster must say which one: here, there\n",
+    });
+  });
+
+  it("runs no case of policies with faults, and says what these are", async () => {
+    const script = of("ClusterOverridePolicy", "b", { overrideRules: [{ overriders: { cue: "a: b" } }] });
+    const policy = await write("faulty.yaml", override, script, of("ClusterOverridePolicy", "c", {}));
+    const { code, stdout } = await test("--policy", policy, "--cases", await write("cases.yaml", [right]));
+    assert.equal(code, 1);
+    assert.match(stdout, /^ClusterOverridePolicy c\n\nWhat is wrong with it:\n- spec\.overrideRules is missing\n/);
+    assert.match(
+      stdout,
+      /ClusterOverridePolicy b\n\nWhat is wrong with it:\n- .*cue does not compile: .*"b" not found\n$/,
+    );
+  });
+
+  const sentences: [string, () => string[], RegExp][] = [
+    ["no cases", () => ["--policy", "a.yaml"], /^postern test takes the names of rules, or --policy FILE and --cases/],
+    ["no policy", () => ["--cases", "a.yaml"], /^postern test takes the names of rules, or --policy FILE and --cases/],
+    [
+      "a rule beside them",
+      () => ["always-admit", "--policy", "a.yaml", "--cases", "a.yaml"],
+      /^postern test takes the names of rules, or --policy FILE and --cases/,
+    ],
+    ["what is for policies alone", () => ["always-admit", "-o", "json"], /^--output is for policies, which --policy/],
+    ["a policy that isn't there", () => ["--policy", "nope", "--cases", "a.yaml"], /^nope can't be read: /],
+    [
+      "cases that aren't there",
+      () => ["--policy", join(folder, "policies"), "--cases", "nope.yaml"],
+      /^nope\.yaml can't be read: /,
+    ],
+  ];
+  for (const [name, words, stderr] of sentences)
+    it(`is told of ${name} in one sentence`, async () => {
+      const ended = await test(...words());
+      assert.equal(ended.code, 2);
+      assert.match(ended.stderr, stderr);
+    });
+});
