@@ -39,22 +39,27 @@ export const common = {
 
 const folder = new URL("commands/", import.meta.url);
 
-/** Runs `postern VERB …` and ends the process with its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
+/** Runs `postern VERB …` and ends the process with its exit code. */
 export const main = async (words: string[]): Promise<void> => {
   // With the verdict, where there is one by now.
   process.stdout.on("error", () => process.exit());
+  process.exitCode = await run(words);
+};
+
+/** Runs `postern VERB …` and returns its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
+export const run = async (words: readonly string[]): Promise<number> => {
   try {
-    process.exitCode = await dispatch(words);
+    return await dispatch(words);
   } catch (error) {
     const expected = error instanceof Complaint;
     const said = expected ? error.message : (error instanceof Error && error.stack) || sentenceOf(error);
     // Names in it may be anybody's.
     process.stderr.write(`${said.split("\n").map(clean).join("\n")}\n`);
-    process.exitCode = expected ? error.exitCode : 3;
+    return expected ? error.exitCode : 3;
   }
 };
 
-const dispatch = async ([verb, ...rest]: string[]): Promise<number> => {
+const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   const verbs = (await readdir(folder))
     .filter((file) => !file.includes(".test."))
     .map((file) => file.replace(/\.ts$/, ""))

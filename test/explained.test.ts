@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const example = (file: string) => join("test/fixtures/kinitiras/examples", file);
@@ -15,16 +15,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true }));
 
 /** `npx postern explain …`, to its end. */
-const explain = (...words: string[]) =>
-  new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    execFile(
-      process.execPath,
-      ["infra/postern.js", "explain", ...words],
-      { cwd: root, env, timeout: 60_000 },
-      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
-    );
-  });
+const explain = (...words: string[]) => runVerb(root, ["explain", ...words]);
 
 test("it says what a policy does", async () => {
   const { code, stdout } = await explain("--policy", example("addanno-op.yaml"));

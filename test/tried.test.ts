@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +8,7 @@ import { stringify } from "yaml";
 import { Complaint } from "../infra/complaint.ts";
 import { judgesOf, readTrials, type Tried, tryCase } from "../infra/policies/tried.ts";
 import { readCatalogue } from "../infra/registry.ts";
+import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const catalogue = await readCatalogue();
@@ -25,16 +25,7 @@ const write = async (file: string, ...documents: unknown[]): Promise<string> => 
 };
 
 /** `npx postern test …`, to its end. */
-const test = (...words: string[]) =>
-  new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    execFile(
-      process.execPath,
-      ["infra/postern.js", "test", ...words],
-      { cwd: root, env, timeout: 60_000 },
-      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
-    );
-  });
+const test = (...words: string[]) => runVerb(root, ["test", ...words]);
 
 const of = (kind: string, name: string, spec: object, namespace?: string) => {
   const metadata = { name, ...(namespace && { namespace }) };

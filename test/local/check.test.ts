@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:https";
@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { parse, stringify } from "yaml";
 import { openCertificate } from "../../infra/keys.ts";
+import { type Ended, runVerb } from "../verb.ts";
 
 // `npx postern check`, as somebody calls it in a folder of his own.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
@@ -99,23 +100,9 @@ const write = async (name: string, text: string): Promise<void> => {
   await writeFile(join(folder, name), text);
 };
 
-interface Ended {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
 /** `npx postern check …`, to its end, in the cluster `test` unless said otherwise. */
 const check = (words: string[], stdin = "", cluster = "test"): Promise<Ended> =>
-  new Promise((resolve) => {
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    const all = [program, "check", "--config", "postern.yaml", "--cluster", cluster, ...words];
-    const child = execFile(process.execPath, all, { cwd: folder, env, timeout: 180_000 }, (error, stdout, stderr) =>
-      resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
-    );
-    child.stdin?.on("error", () => {});
-    child.stdin?.end(stdin);
-  });
+  runVerb(folder, ["check", "--config", "postern.yaml", "--cluster", cluster, ...words], stdin);
 
 /** The findings themselves. */
 const found = async (words: string[], stdin?: string, cluster?: string) => {
@@ -540,6 +527,14 @@ describe("postern check", () => {
     const refused = await check(["k8s", "--webhooks", "strange.yaml"]);
     assert.equal(refused.code, 2);
     assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
+  });
+  it("reads a pipe and ends with its exit code as a command, too", () => {
+    const end = (input: string, cluster = "test") => {
+      const args = [program, "check", "--config", "postern.yaml", "--cluster", cluster, "-"];
+      return spawnSync(process.execPath, args, { cwd: folder, input }).status;
+    };
+    const pods = documents(pod("a"));
+    assert.deepEqual([end(pods), end(files["k8s/list.json"]), end("kind: [\n"), end(pods, "none")], [0, 1, 3, 2]);
   });
   it("ends without an all-clear where nobody listens any more", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
@@ -12,14 +10,15 @@ import { type Circumstances, decide } from "#lib/decide.ts";
 import { recorded } from "#lib/recorded.ts";
 import { check, type KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
-import allowedRegistries from "../../functions/allowed-registries/rule.ts";
-import limitRanger from "../../functions/limit-ranger/rule.ts";
-import resize from "../../functions/pod-resize-validator/rule.ts";
-import podSecurity from "../../functions/pod-security/rule.ts";
-import tolerations from "../../functions/pod-toleration-restriction/rule.ts";
-import { inWords } from "../../infra/check/mending/edits.ts";
-import { suggested } from "../../infra/check/mending/suggestions.ts";
-import { pods } from "../pod-security/pods.ts";
+import allowedRegistries from "../functions/allowed-registries/rule.ts";
+import limitRanger from "../functions/limit-ranger/rule.ts";
+import resize from "../functions/pod-resize-validator/rule.ts";
+import podSecurity from "../functions/pod-security/rule.ts";
+import tolerations from "../functions/pod-toleration-restriction/rule.ts";
+import { inWords } from "../infra/check/mending/edits.ts";
+import { suggested } from "../infra/check/mending/suggestions.ts";
+import { pods } from "./pod-security/pods.ts";
+import { runVerb } from "./verb.ts";
 
 // What somebody could write instead of what is refused; that each rule's suggestions help, catalogue.test.ts sees to.
 
@@ -243,7 +242,6 @@ describe("what rules suggest", () => {
 });
 
 describe("postern check", () => {
-  const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
   const forms = ["json", "junit", "sarif", "github", "policyreport"];
   const config = `rules:
   minimum-replicas: { settings: { minimum: 3 } }
@@ -293,12 +291,8 @@ spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, m
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
     const reports = forms.flatMap((form) => ["-o", `${form}=report.${form}`]);
     const options = ["--config", "postern.yaml", "--state", "state.yaml", "--also-pod-templates", "-o", "text"];
-    const args = [program, "check", "web.yaml", ...options, ...reports];
-    printed = await new Promise((resolve) => {
-      execFile(process.execPath, args, { cwd: folder, timeout: 180_000 }, (_, stdout, stderr) =>
-        resolve(stdout + stderr),
-      );
-    });
+    const { stdout, stderr } = await runVerb(folder, ["check", "web.yaml", ...options, ...reports]);
+    printed = stdout + stderr;
   });
   after(() => rm(folder, { recursive: true }));
 

@@ -1,0 +1,39 @@
+import { Readable } from "node:stream";
+import { run } from "../infra/command.ts";
+
+/** How a verb ended, and what it printed. */
+export interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/**
+ * Runs `postern VERB …` in this process, in a folder, so that a test doesn't pay for a process for each case. What the
+ * test runner reports meanwhile is bytes, and passes by; verbs print text. One verb runs at a time.
+ */
+export const runVerb = async (folder: string, words: readonly string[], stdin = ""): Promise<Ended> => {
+  const printed = { stdout: "", stderr: "" };
+  const before = process.cwd();
+  const input = Object.getOwnPropertyDescriptor(process, "stdin");
+  const restore = (["stdout", "stderr"] as const).map((name) => {
+    const { write } = process[name];
+    process[name].write = (chunk: string | Uint8Array, ...rest: never[]) => {
+      if (typeof chunk !== "string") return write.call(process[name], chunk, ...rest);
+      printed[name] += chunk;
+      return true;
+    };
+    return () => {
+      process[name].write = write;
+    };
+  });
+  Object.defineProperty(process, "stdin", { value: Readable.from([Buffer.from(stdin)]), configurable: true });
+  process.chdir(folder);
+  try {
+    return { code: await run(words), ...printed };
+  } finally {
+    process.chdir(before);
+    if (input) Object.defineProperty(process, "stdin", input);
+    for (const undo of restore) undo();
+  }
+};
