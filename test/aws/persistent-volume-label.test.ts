@@ -59,9 +59,10 @@ describe("an EC2 that doesn't say", () => {
 
 describe("an EC2", await needs("moto"), () => {
   let moto: Moto;
-  let world: World;
+  /** It has half a minute for a review, and each call has one of its own. */
+  const world = () => worlds({})("local", 30_000);
   const call = async (action: AwsAction, parameters: Record<string, string>, place = region): Promise<string> => {
-    const { status, body } = await world.aws(action, { region: place, parameters });
+    const { status, body } = await world().aws(action, { region: place, parameters });
     assert.equal(status, 200, body);
     return body;
   };
@@ -72,7 +73,6 @@ describe("an EC2", await needs("moto"), () => {
 
   before(async () => {
     moto = await startMoto("AWS_ENDPOINT_URL_EC2");
-    world = worlds({})("local", 30_000);
   });
   after(() => moto.stop());
 
@@ -83,15 +83,15 @@ describe("an EC2", await needs("moto"), () => {
     };
     const id = await volumeIn(`${region}b`);
     assert.match(id, /^vol-/);
-    assert.deepEqual(await judge(id, world), labels);
-    assert.deepEqual(await judge(`aws:///${id}`, world), labels);
-    assert.deepEqual(await judge(`aws://${region}b/${id}`, world), labels);
+    assert.deepEqual(await judge(id, world()), labels);
+    assert.deepEqual(await judge(`aws:///${id}`, world()), labels);
+    assert.deepEqual(await judge(`aws://${region}b/${id}`, world()), labels);
   });
   it("is not misled by what somebody wrote on the volume", async () => {
     const id = await volumeIn(`${region}a`);
     const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
     await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });
-    assert.deepEqual(await judge(id, world), {
+    assert.deepEqual(await judge(id, world()), {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}a`,
     });
@@ -106,11 +106,11 @@ describe("an EC2", await needs("moto"), () => {
     const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", placed)) ?? [];
     const id = await volumeIn(`${region}a`);
     await call("ec2:AttachVolume", { VolumeId: id, InstanceId: instance, Device: "/dev/sdh" });
-    assert.equal(Object(await judge(id, world))["failure-domain.beta.kubernetes.io/zone"], `${region}a`);
+    assert.equal(Object(await judge(id, world()))["failure-domain.beta.kubernetes.io/zone"], `${region}a`);
   });
   it("refuses to know one that isn't there, or is in another region", async () => {
     const elsewhere = await volumeIn("eu-west-1a", "eu-west-1");
     for (const id of ["vol-0123456789abcdef0", elsewhere])
-      assert.ok(String(await judge(id, world)).startsWith(`${denial(id)}InvalidVolume.NotFound: The volume '`));
+      assert.ok(String(await judge(id, world())).startsWith(`${denial(id)}InvalidVolume.NotFound: The volume '`));
   });
 });

@@ -534,7 +534,7 @@ describe("postern check", () => {
       return spawnSync(process.execPath, args, { cwd: folder, input }).status;
     };
     const pods = documents(pod("a"));
-    assert.deepEqual([end(pods), end(files["k8s/list.json"]), end("kind: [\n"), end(pods, "none")], [0, 1, 3, 2]);
+    assert.deepEqual([end(pods), end(files["k8s/list.json"] ?? ""), end("kind: [\n"), end(pods, "none")], [0, 1, 3, 2]);
   });
   it("ends without an all-clear where nobody listens any more", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));

@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+// What a run of tests says where a part is missing or has another version, on a machine of which everything is known.
+const root = fileURLToPath(new URL("../..", import.meta.url));
+let folder = "";
+
+const command = async (file: string, text: string) => {
+  await mkdir(dirname(join(folder, file)), { recursive: true });
+  await writeFile(join(folder, file), `#!/bin/sh\necho "${text}"\n`);
+  await chmod(join(folder, file), 0o755);
+};
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "postern-parts-"));
+  await command("old/python3", "5.2.1");
+  await command("old/cfn-lint", "cfn-lint 1.40.0");
+  await command("assets/kube-apiserver", "Kubernetes v1.30.2");
+  await command("assets/etcd", "");
+  const suites = [
+    'describe("templates", await needs("cfn-lint"), () => it("are linted", () => {}));',
+    'describe("calls", await needs("moto"), () => it("are answered", () => {}));',
+    'describe("rules", await needs("API server"), () => it("are called", () => {}));',
+    'it("needs nothing", () => {});',
+  ];
+  const parts = JSON.stringify(join(root, "test/parts.ts"));
+  const imports = `import { describe, it } from "node:test";\nimport { needs } from ${parts};\n`;
+  await writeFile(join(folder, "suites.test.ts"), `${imports}${suites.join("\n")}\n`);
+});
+after(() => rm(folder, { recursive: true }));
+
+const run = (env: Record<string, string>) => {
+  const { NODE_TEST_CONTEXT: _, POSTERN_REQUIRE_ALL: __, KUBEBUILDER_ASSETS: ___, ...own } = process.env;
+  const words = [join(root, "test/run.ts"), join(folder, "suites.test.ts")];
+  const { status, stdout } = spawnSync(process.execPath, words, {
+    env: { ...own, XDG_CACHE_HOME: join(folder, "cache"), POSTERN_SEED: "7", ...env },
+    encoding: "utf8",
+  });
+  const [, told = ""] = /\n(Skipped:\n[\s\S]*)$/.exec(stdout) ?? [];
+  return { status, told, stdout };
+};
+
+describe("a run of tests", () => {
+  it("ends with what it skipped, and why, where parts have other versions than the project pins", () => {
+    const path = [join(folder, "old"), process.env.PATH].join(delimiter);
+    const { status, told } = run({ PATH: path, KUBEBUILDER_ASSETS: join(folder, "assets") });
+    const [linter, moto, apiserver, ...rest] = told.split("\n- ").slice(1);
+    assert.match(
+      linter ?? "",
+      /^cfn-lint 1\.40\.0 is here and [\d.]+ is wanted: npm run aws installs it\n +templates$/,
+    );
+    assert.match(moto ?? "", /^moto 5\.2\.1 is here and [\d.]+ is wanted: npm run aws installs it\n +calls$/);
+    const sentence = /^KUBEBUILDER_ASSETS has kube-apiserver v1\.30\.2, and v[\d.]+ is wanted: .*\n +rules\n/;
+    assert.match(apiserver ?? "", sentence);
+    assert.match(apiserver ?? "", /\n\nPOSTERN_SEED=7 asks the same again\.\n$/);
+    assert.deepEqual([status, rest], [0, []]);
+  });
+
+  it("skips what needs a part that isn't here at all", () => {
+    const { status, told } = run({ PATH: join(folder, "none") });
+    for (const part of ["cfn-lint", "moto", "kube-apiserver and etcd"])
+      assert.match(told, new RegExp(`^- ${part} v?[\\d.]+ (is|are) not here: npm run (aws|cluster) `, "m"));
+    assert.equal(status, 0);
+  });
+
+  it("fails where all parts are required", () => {
+    const { status, stdout } = run({ PATH: join(folder, "none"), POSTERN_REQUIRE_ALL: "1" });
+    assert.match(stdout, /cfn-lint [\d.]+ is not here: npm run aws installs it/);
+    assert.equal(status, 1);
+  });
+});
