@@ -45,9 +45,13 @@ const postern = (...words: string[]): Promise<Ended> =>
     );
   });
 
+/** Prints a line for each thread that is started. */
+const tellingThreads = 'process.on("worker", () => console.log("a thread started"))';
+
 /** `npx postern serve …`, until it is told to stop. */
 const serve = async (...words: string[]) => {
-  const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy });
+  const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(tellingThreads)}` };
+  const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy, env });
   let printed = "";
   const waiting: (() => void)[] = [];
   for (const stream of [child.stdout, child.stderr])
@@ -233,6 +237,13 @@ describe("a newcomer", () => {
     await write("more/a.json", policy("other"));
     for (let tries = 0; tries < 1000 && !(await patch()).includes('"other"'); tries += 1) await wait(50);
     assert.match(await patch(), /"other":"three"/);
+
+    // CUE starts with the first policy that has a script, before any review needs it.
+    assert.doesNotMatch(gateway.printed(), /a thread started/);
+    const { spec: _, ...scripted } = JSON.parse(policy(""));
+    const overriders = { cue: "patches: []" };
+    await write("more/a.json", JSON.stringify({ ...scripted, spec: { overrideRules: [{ overriders }] } }));
+    await gateway.says(/a thread started/);
     assert.equal(await gateway.stop(), 0);
   });
 
