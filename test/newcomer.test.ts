@@ -218,7 +218,7 @@ describe("a newcomer", () => {
     await times(3, " reloaded: policy-override");
     assert.match(await patch(), /"third":"two"/);
     await write("paper/map.json", "{");
-    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json, document 1");
+    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json:1 is no YAML");
     assert.match(await patch(), /"third":"two"/);
     await rm(join(copy, "own"), { recursive: true });
     await times(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
@@ -233,7 +233,7 @@ describe("a newcomer", () => {
     const config = await readFile(join(copy, "watched.yaml"), "utf8");
     await write("more/a.json", "{");
     await write("watched.yaml", config.replace("own/", "more/"));
-    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json, document 1, is no YAML");
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json:1 is no YAML");
     await write("more/a.json", policy("other"));
     for (let tries = 0; tries < 1000 && !(await patch()).includes('"other"'); tries += 1) await wait(50);
     assert.match(await patch(), /"other":"three"/);
