@@ -137,14 +137,36 @@ const virtual: Plugin = {
 
 const cue = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
-/** Its files lie beside the code, which shares what several entries use at the package's top. */
+/**
+ * The files of CUE lie beside the code: at the package's top, or beside the bundle that a program was made into. A bundle
+ * that has none beside it takes those of the installed package.
+ */
 const cueHere: Plugin = {
   name: "cue-here",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]lib[\\/]cue[\\/]place\.ts$/ }, () => ({
-      contents: `import { fileURLToPath } from "node:url";
-        const at = (name) => fileURLToPath(new URL(name, import.meta.url));
-        export const place = async () => ({ worker: at("${cue.worker}"), wasm: at("${cue.wasm}"), glue: at("${cue.glue}") });`,
+      contents: `import { existsSync } from "node:fs";
+        import { createRequire } from "node:module";
+        import { dirname, join } from "node:path";
+        import { fileURLToPath } from "node:url";
+        const names = ${JSON.stringify(cue)};
+        const installed = (from) => {
+          try {
+            return dirname(createRequire(join(from, "index.js")).resolve("${about.name}"));
+          } catch {
+            return from;
+          }
+        };
+        export const place = async () => {
+          // In a CommonJS bundle, import.meta is empty.
+          const { url } = import.meta;
+          const home = url ? dirname(fileURLToPath(url)) : __dirname;
+          const isIn = (folder) => Object.values(names).every((name) => existsSync(join(folder, name)));
+          const folder = [home, installed(home)].find(isIn);
+          if (folder === undefined)
+            throw new Error("${cue.worker}, ${cue.wasm} and ${cue.glue} of ${about.name} must be in " + home);
+          return Object.fromEntries(Object.entries(names).map(([what, name]) => [what, join(folder, name)]));
+        };`,
     }));
   },
 };

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
 import { worlds } from "#lib/cluster/live.ts";
+import { warm } from "#lib/cue/engine.ts";
 import type { Host } from "#lib/endpoint.ts";
 import type { Report } from "#lib/journal.ts";
 import { verdictOf } from "#lib/journal.ts";
@@ -10,7 +11,7 @@ import type { Recorder } from "#lib/recording/recorder.ts";
 import { nameOf } from "#lib/status.ts";
 import { common, type Option, type Options, print, table } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
-import { configFile } from "./config.ts";
+import { type Config, configFile } from "./config.ts";
 import { readConnections } from "./connections.ts";
 import { openGateway } from "./gateway.ts";
 import { openCertificate, openSigner, type Signer } from "./keys.ts";
@@ -60,6 +61,7 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
     if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) print(`${fault}\n`);
     standing = written;
+    if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
     const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
     world = (cluster, milliseconds) => {
       const manifests = written.get(cluster);
@@ -94,6 +96,14 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
   stopWatching();
   await gateway.close();
 };
+
+/** Reports whether a rule is known to evaluate scripts, under some cluster's settings. */
+const awaitsScripts = ({ name, rule }: Listed, { clusters }: Config): boolean =>
+  [...clusters.values()].some(({ rules }) => {
+    const setup = rules.get(name);
+    if (setup === undefined || setup.mode === "off") return false;
+    return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
+  });
 
 /** What surrounds the endpoints that are served, and who judges there. */
 type Listening = Pick<Recorder, "host"> & Partial<Recorder>;

@@ -1,6 +1,6 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
-import { parseAllDocuments } from "yaml";
+import { LineCounter, parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import type { Recorded } from "#lib/recorded.ts";
@@ -37,19 +37,23 @@ export const objectsAmong = (values: readonly unknown[], place: string): Objects
 /** A file of YAML or JSON, and what its documents hold; one that is empty holds null. */
 export interface File {
   name: string;
+  text: string;
   documents: unknown[];
 }
 
-/** A file, or all the YAML and JSON files below a folder. */
-export const readFiles = async (place: string): Promise<File[]> => {
+/** A file, or all the YAML and JSON files below a folder, each with the name that `nameOf` gives to its path. */
+export const readFiles = async (
+  place: string,
+  nameOf = (file: string) => relative(place, file) || basename(file),
+): Promise<File[]> => {
   const isFile = await stat(place).then(
     (found) => found.isFile(),
     () => false,
   );
-  return isFile ? [await readOne(place, basename(place))] : filesIn(place);
+  return isFile ? [await readOne(place, nameOf(place))] : filesIn(place, nameOf);
 };
 
-const filesIn = async (folder: string): Promise<File[]> => {
+const filesIn = async (folder: string, nameOf = (file: string) => relative(folder, file)): Promise<File[]> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((error) => {
     throw new Complaint(`${folder} can't be read: ${sentenceOf(error)}`);
   });
@@ -57,22 +61,26 @@ const filesIn = async (folder: string): Promise<File[]> => {
     .filter((entry) => entry.isFile() && /\.(ya?ml|json)$/.test(entry.name))
     .map(({ parentPath, name }) => join(parentPath, name))
     .sort();
-  return Promise.all(files.map((file) => readOne(file, relative(folder, file))));
+  return Promise.all(files.map((file) => readOne(file, nameOf(file))));
 };
 
 const readOne = async (file: string, name: string): Promise<File> => {
-  const documents = [...parseAllDocuments(await readFile(file, "utf8"), { prettyErrors: false })];
-  const values = documents.map((document, index): unknown => {
-    const [broken] = document.errors;
-    if (broken) throw new Complaint(`${name}, document ${index + 1}, is no YAML: ${broken.message}`);
+  const text = await readFile(file, "utf8");
+  const lineCounter = new LineCounter();
+  const documents = [...parseAllDocuments(text, { prettyErrors: false, lineCounter })];
+  const values = documents.map((document): unknown => {
+    const broken = (offset: number, why: string) =>
+      new Complaint(`${name}:${lineCounter.linePos(offset).line} is no YAML: ${why}`);
+    const [fault] = document.errors;
+    if (fault) throw broken(fault.pos[0], fault.message);
     try {
       return document.toJS();
     } catch (error) {
       // Aliases to nowhere, or without end.
-      throw new Complaint(`${name}, document ${index + 1}, is no YAML: ${sentenceOf(error)}`);
+      throw broken(document.contents?.range[0] ?? document.range[0], sentenceOf(error));
     }
   });
-  return { name, documents: values };
+  return { name, text, documents: values };
 };
 
 const objectsIn = ({ name, documents }: File): Objects =>

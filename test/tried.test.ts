@@ -293,7 +293,10 @@ describe("postern test of policies", () => {
     const policy = await write("faulty.yaml", override, script, of("ClusterOverridePolicy", "c", {}));
     const { code, stdout } = await test("--policy", policy, "--cases", await write("cases.yaml", [right]));
     assert.equal(code, 1);
-    assert.match(stdout, /^ClusterOverridePolicy c\n\nWhat is wrong with it:\n- spec\.overrideRules is missing\n/);
+    assert.match(
+      stdout,
+      /^ClusterOverridePolicy c\n\nWhat is wrong with it:\n- \S+faulty\.yaml:\d+ spec\.overrideRules is missing\n/,
+    );
     assert.match(
       stdout,
       /ClusterOverridePolicy b\n\nWhat is wrong with it:\n- .*cue does not compile: .*"b" not found\n$/,

@@ -62,8 +62,9 @@ const testPolicies = async (places: string[], files: string[], options: Options)
     import("#lib/cue/engine.ts"),
   ]);
   const asJson = options.text("output") === "json";
-  const documents = await readPolicies(places);
-  const faulty = (await explainAll(documents, (source) => evaluate(source))).filter(({ faults }) => faults.length > 0);
+  const read = await readPolicies(places);
+  const documents = read.map(({ value }) => value);
+  const faulty = (await explainAll(read, (source) => evaluate(source))).filter(({ faults }) => faults.length > 0);
   if (faulty.length > 0) {
     const faults = faulty.map((one) => ({ ...one, does: [], warnings: [], unlikeKinitiras: [] }));
     if (asJson)

@@ -152,7 +152,7 @@ const ofTemplate: Difference<OverrideTemplate>[] = [
         (settled(template.value) === "stringMap"
           ? Object.keys(template.value?.stringMap ?? {}).some((key) => key.includes("/"))
           : /\/|~1/.test(template.path ?? ""))) ||
-      amountsOf(template).some(([name]) => name.includes("/")),
+      amountsOf(template).some(([name]) => (template.operation === "remove" ? /\/|~1/ : /\//).test(name)),
     "a key with a slash is that key; upstream makes a dot of the slash, or fails, or doesn't find the key to remove",
   ],
   [

@@ -1,9 +1,13 @@
-import { scriptsIn } from "#lib/policy/checks/places.ts";
+import { referencesIn, scriptsIn } from "#lib/policy/checks/places.ts";
 import { warningsOf } from "#lib/policy/checks/warnings.ts";
 import { nameOf, type Policy } from "#lib/policy/kinds.ts";
-import { policiesIn } from "#lib/policy/loaded.ts";
-import { faultOfScript } from "#lib/policy/scripts.ts";
+import { checkDocuments } from "#lib/policy/loaded.ts";
+import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
+import type { Path, Source } from "../check/reading/documents.ts";
+import { positionOf } from "../check/reading/positions.ts";
 import { Complaint } from "../complaint.ts";
+import { kindsOf } from "../kinds/kinds.ts";
+import { butSimilarKinds, isOfCustomGroup } from "../kinds/unknown.ts";
 import { readFiles } from "../written.ts";
 import { differencesOf } from "./differences.ts";
 import { wordsOf } from "./words.ts";
@@ -12,53 +16,109 @@ import { wordsOf } from "./words.ts";
 export interface Explained {
   policy: string;
   does: string[];
+  /** Each begins with the file and the line. */
   faults: string[];
+  /** Likewise. */
   warnings: string[];
   unlikeKinitiras: string[];
 }
 
-/** What the documents hold of files of YAML or JSON, or of all those below a folder; there must be a policy among them. */
-export const readPolicies = async (places: readonly string[]): Promise<unknown[]> => {
-  const files = await Promise.all(places.map(readFiles));
-  const documents = files.flat().flatMap((file) => file.documents);
-  const { policies, faults } = policiesIn(documents);
-  if (policies.length + faults.length > 0) return documents;
+/** A document of a file, and where it is written. */
+export interface PolicyDocument {
+  value: unknown;
+  source: Source;
+  /** The index of the document in its file. */
+  index: number;
+}
+
+/** The documents of files of YAML or JSON, or of all those below a folder; there must be a policy among them. */
+export const readPolicies = async (places: readonly string[]): Promise<PolicyDocument[]> => {
+  const files = await Promise.all(places.map((place) => readFiles(place, (file) => file)));
+  const documents = files.flat().flatMap((file) => {
+    const source = { name: file.name, text: file.text };
+    return file.documents.map((value, index) => ({ value, source, index }));
+  });
+  if (checkDocuments(documents.map(({ value }) => value)).length > 0) return documents;
   throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "hold" : "holds"} no policy`);
 };
 
-/** Every policy of these documents, explained. */
-export const explainAll = async (
-  documents: readonly unknown[],
-  cue: (source: string) => Promise<string>,
-): Promise<Explained[]> => {
-  const { policies, faults } = policiesIn(documents);
-  return [...inOrder(faults), ...(await Promise.all(policies.map((policy) => explained(policy, cue))))];
-};
+type Cue = (source: string) => Promise<string>;
 
-/** Faults begin with the policy that has them. */
-const inOrder = (faults: string[]): Explained[] => {
-  const byPolicy = Map.groupBy(faults, (fault) => fault.slice(0, fault.indexOf(": ")));
-  return [...byPolicy].map(([policy, all]) => {
-    const own = all.map((fault) => fault.slice(policy.length + 2));
-    return { policy, does: [], faults: own, warnings: [], unlikeKinitiras: [] };
-  });
-};
-
-const explained = async (policy: Policy, cue: (source: string) => Promise<string>): Promise<Explained> => {
-  const compiled = await Promise.all(
-    scriptsIn(policy).map(async ({ at, what }) => {
-      const fault = await faultOfScript(what, cue);
-      return fault === undefined ? [] : [`${at} does not compile: ${fault}`];
+/** Every policy of these documents, explained; those with faults come first. */
+export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue): Promise<Explained[]> => {
+  const checked = checkDocuments(documents.map(({ value }) => value));
+  const faultyFirst = checked.toSorted(
+    (one, other) => Number(one.policy !== undefined) - Number(other.policy !== undefined),
+  );
+  return Promise.all(
+    faultyFirst.map(async ({ name, policy, faults, document, path }) => {
+      const explained = policy
+        ? await explain(policy, cue)
+        : { policy: name, does: [], faults, warnings: [], unlikeKinitiras: [] };
+      const locate = (sentence: string) => `${placeOf(documents[document], path, sentence)} ${sentence}`;
+      return { ...explained, faults: explained.faults.map(locate), warnings: explained.warnings.map(locate) };
     }),
   );
+};
+
+/** The file and the line of the field that a sentence begins with, or of the nearest field above it that is written. */
+const placeOf = (document: PolicyDocument | undefined, path: Path, sentence: string): string => {
+  if (document === undefined) return "";
+  const { source, index } = document;
+  const { line } = positionOf({ source, document: index, path, line: 1 }, fieldIn(sentence));
+  return `${source.name}:${line}`;
+};
+
+/** The steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
+const fieldIn = (sentence: string): Path => {
+  const [field = ""] = /^(?:\.?[^\s.[\]":]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+/.exec(sentence) ?? [];
+  return [...field.matchAll(/\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|[^.[\]]+/g)].map(([name, index, key]) =>
+    index === undefined ? (key ?? name) : Number(index),
+  );
+};
+
+const explain = async (policy: Policy, cue: Cue): Promise<Explained> => {
+  const scripts = await Promise.all(scriptsIn(policy).map(({ at, what }) => checkScript(at, what, cue)));
   return {
     policy: `${policy.kind} ${nameOf(policy)}`,
     does: wordsOf(policy),
-    faults: compiled.flat(),
-    warnings: warningsOf(policy),
+    faults: scripts.flatMap(({ faults }) => faults),
+    warnings: [...warningsOf(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
     unlikeKinitiras: differencesOf(policy),
   };
 };
+
+const checkScript = async (at: string, script: string, cue: Cue): Promise<Pick<Explained, "faults" | "warnings">> => {
+  const fault = await faultOfScript(script, cue);
+  if (fault !== undefined) return { faults: [`${at} does not compile: ${fault}`], warnings: [] };
+  const [output, shape] = at.startsWith("spec.validateRules")
+    ? (["validate", 'a struct, such as {valid: false, reason: "…"}'] as const)
+    : (["patches", 'a list, such as [{op: "remove", path: "…"}]'] as const);
+  const isWrong = at.endsWith(".cue") && (await hasWrongOutput(script, output, cue));
+  return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
+};
+
+/** Warns of kinds that Kubernetes doesn't have, in groups whose kinds no CustomResourceDefinition can define. */
+const absentKindsIn = (policy: Policy): string[] => {
+  const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
+    return { at: `spec.resourceSelectors[${index}]`, what, effect: "takes nothing" };
+  });
+  const references = referencesIn(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
+    from === "k8s" && k8s && isUsed
+      ? [{ at: `${at}.k8s`, what: k8s, effect: "finds nothing, and every request fails" }]
+      : [],
+  );
+  return [...selectors, ...references]
+    .filter(({ what: { apiVersion, kind } }) => {
+      const isPattern = apiVersion.includes("*") || kind.includes("*");
+      return !isPattern && !isOfCustomGroup(apiVersion) && kinds.of(apiVersion, kind) === undefined;
+    })
+    .map(({ at, what: { apiVersion, kind }, effect }) => {
+      return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${butSimilarKinds(kind)}`;
+    });
+};
+
+const kinds = kindsOf([]);
 
 /** As somebody reads it. */
 export const written = ({ policy, ...parts }: Explained): string => {

@@ -72,6 +72,11 @@ const words: [name: string, policy: Policy, sentence: string][] = [
     `${everywhere} sets label x.io/a to "5"; then runs a CUE script of 2 lines and applies its patches; then adds /a with 1; then sets nodeSelector a=b.`,
   ],
   [
+    "shows the keys that the keys of a map stand for",
+    overriding({ template: { type: "labels", operation: "add", value: { stringMap: { "x.io~1a": "5", b: "6" } } } }),
+    `${everywhere} sets label x.io/a to "5" and b to "6".`,
+  ],
+  [
     "says that replace decides, whatever the operation is",
     overriding({
       origin: [

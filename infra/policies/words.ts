@@ -13,6 +13,7 @@ import type {
   ValidateRule,
 } from "#lib/policy/kinds.ts";
 import { sold } from "#lib/policy/overriders/origins.ts";
+import { unescaped } from "#lib/policy/overriders/pointer.ts";
 
 /** What a policy without faults does, rule by rule, in plain sentences. */
 export const wordsOf = (policy: Policy): string[] => {
@@ -116,7 +117,7 @@ const ofTemplate = (template: OverrideTemplate): string => {
     case "resources": {
       const amounts = (["requests", "limits"] as const).flatMap((list) =>
         Object.entries(resources[list] ?? {}).map(
-          ([name, amount]) => `${list}.${name}${isRemoved ? "" : ` to ${amount}`}`,
+          ([name, amount]) => `${list}.${unescaped(name)}${isRemoved ? "" : ` to ${amount}`}`,
         ),
       );
       return isRemoved
@@ -145,11 +146,11 @@ const ofTemplate = (template: OverrideTemplate): string => {
 
 const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
   const field = settled(value);
-  const key = path.replaceAll("~1", "/").replaceAll("~0", "~");
+  const key = unescaped(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
   // Whatever else there is, the key is in the path.
   if (operation === "remove") return `removes ${one} ${key}`;
-  if (map.length > 0) return `sets ${one} ${series(map.map(([key, text]) => `${key} to ${brief(text)}`))}`;
+  if (map.length > 0) return `sets ${one} ${series(map.map(([key, text]) => `${unescaped(key)} to ${brief(text)}`))}`;
   if (field) return `sets ${one} ${key} to ${brief(String(value?.[field]))}`;
   return `sets ${one} ${key} to ${valueRef ? ofReference(valueRef) : "nothing"}, where that exists`;
 };

@@ -68,6 +68,12 @@ const asked =
     } catch (error) {
       if (signal.aborted) throw new Unanswered("it did not answer in time");
       if (error instanceof Failure) throw new Unanswered(`its answer has more than ${most} bytes`);
-      throw new Unanswered(error instanceof Error ? error.message : String(error), false, { cause: error });
+      throw new Unanswered(reasonOf(error), false, { cause: error });
     }
   };
+
+/** `fetch` says only that it failed; what failed, such as a certificate, is the cause. */
+const reasonOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
+};

@@ -32,6 +32,21 @@ describe("engine", () => {
     await assert.rejects(evaluate("a: {"), { message: "expected '}', found 'EOF'" });
   });
 
+  const ending: [what: string, source: string, message: string][] = [
+    ["was ended at its deadline", endless, late],
+    ["ended by itself", nested(100_000), "the script nests too deeply"],
+  ];
+  for (const [what, source, message] of ending)
+    it(`starts a new thread at once where one ${what}, and not with the next script`, async () => {
+      const own = engine(128);
+      own.warm();
+      await once(process, "worker");
+      if (source === endless) await own.evaluate("a: 0", patient());
+      assert.equal(await outcome(own, source, source === endless ? soon(300) : patient()), message);
+      // A thread is made after its files were looked for, and so after this line.
+      await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
+    });
+
   const small = engine(128);
   const hostile: [what: string, source: string, message: string | RegExp][] = [
     ["nests lists too deeply", nested(100_000), "the script nests too deeply"],

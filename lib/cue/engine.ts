@@ -51,7 +51,9 @@ const patience = 30_000;
 
 /**
  * CUE in a thread of its own, for an evaluation can only be ended together with its thread. One is evaluated at a time;
- * who made the thread end is told so, and those behind it get a new one. An idle thread doesn't keep the process alive.
+ * who made the thread end is told so, and those behind it get a new one. A new thread is started as soon as one was
+ * ended: to start takes up to two seconds, and the next review may not have them. An idle thread doesn't keep the
+ * process alive.
  */
 export const engine = (megabytes = 512): Engine => {
   const waiting: Job[] = [];
@@ -85,6 +87,11 @@ export const engine = (megabytes = 512): Engine => {
     thread = undefined;
   };
 
+  const restart = () => {
+    drop();
+    thread = start();
+  };
+
   const heard = (from: Thread, { ready, value, error, fatal, memory = 0 }: Message) => {
     if (from !== thread) return;
     if (fatal !== undefined) return from.isUsed ? again() : lost(from, new Error(fatal));
@@ -95,17 +102,14 @@ export const engine = (megabytes = 512): Engine => {
       if (value === undefined) job.reject(new Error(error ?? "CUE has no value"));
       else job.resolve(value);
       // Go never gives memory back.
-      if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) {
-        drop();
-        thread = start();
-      }
+      if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) restart();
     }
     next();
   };
 
   /** What others left in a thread may have been too much for it; in a new one, an evaluation fails of itself alone. */
   const again = () => {
-    drop();
+    restart();
     if (current) waiting.unshift(current);
     current = undefined;
     next();
@@ -114,7 +118,9 @@ export const engine = (megabytes = 512): Engine => {
   /** Without its thread, one evaluation fails: the one that it was about, or would have been. */
   const lost = (from: Thread, why: Error) => {
     if (from !== thread) return;
-    drop();
+    // A thread that never became ready would end again, without end.
+    if (from.isReady) restart();
+    else drop();
     const job = current ?? waiting.shift();
     if (job) finished(job).reject(why);
     next();
@@ -127,7 +133,7 @@ export const engine = (megabytes = 512): Engine => {
   };
 
   const late = (job: Job) => {
-    if (job === current) drop();
+    if (job === current) restart();
     else waiting.splice(waiting.indexOf(job), 1);
     finished(job).reject(new Failure(504, "the script did not end in time"));
     next();

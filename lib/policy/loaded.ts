@@ -8,30 +8,47 @@ import { isMap, own } from "./tree.ts";
  * expressions `values` stands for `value`, as upstream's pages have it.
  */
 export const policiesIn = (documents: readonly unknown[]): { policies: Policy[]; faults: string[] } => {
-  const policies: Policy[] = [];
-  const faults: string[] = [];
-  const names = new Set<string>();
-  for (const document of unpacked(documents)) {
-    const wrong = isOther(document) ? [otherKind(document)] : faultsOf(document);
-    const name = naming(document);
-    if (wrong.length === 0 && names.has(name)) wrong.push("is there twice");
-    names.add(name);
-    faults.push(...wrong.map((fault) => `${name}: ${fault}`));
-    // Nothing is wrong with it.
-    if (wrong.length === 0) policies.push(document as Policy);
-  }
-  return { policies, faults };
+  const all = checkDocuments(documents);
+  return {
+    policies: all.flatMap(({ policy }) => policy ?? []),
+    faults: all.flatMap(({ name, faults }) => faults.map((fault) => `${name}: ${fault}`)),
+  };
 };
 
-const unpacked = (documents: readonly unknown[]): unknown[] =>
+/** What one document, or one item of a list, holds: a policy, or everything that is wrong with it. */
+export interface CheckedDocument {
+  name: string;
+  policy?: Policy;
+  faults: string[];
+  /** The index of the document. */
+  document: number;
+  /** The steps from the document to the item of its list; none where the document is no list. */
+  path: readonly (string | number)[];
+}
+
+/** Checks each policy among documents of files, as `policiesIn` does. */
+export const checkDocuments = (documents: readonly unknown[]): CheckedDocument[] => {
+  const names = new Set<string>();
+  return unpacked(documents).map(({ value, ...place }) => {
+    const faults = isOther(value) ? [otherKind(value)] : faultsOf(value);
+    const name = naming(value);
+    if (faults.length === 0 && names.has(name)) faults.push("is there twice");
+    names.add(name);
+    // Without faults, it is a policy.
+    return { name, faults, ...place, ...(faults.length === 0 && { policy: value as Policy }) };
+  });
+};
+
+const unpacked = (documents: readonly unknown[]) =>
   documents
-    .flatMap((document) => {
-      if (!isMap(document)) return [document];
-      const [kind, items] = [own(document, "kind"), own(document, "items")];
-      return typeof kind === "string" && kind.endsWith("List") && Array.isArray(items) ? items : [document];
+    .flatMap((value, document) => {
+      const [kind, items] = isMap(value) ? [own(value, "kind"), own(value, "items")] : [];
+      const isList = typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
+      if (!isList) return [{ value, document, path: [] }];
+      return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
     })
     // An empty document of YAML.
-    .filter((document) => document !== null && document !== undefined);
+    .filter(({ value }) => value !== null && value !== undefined);
 
 const isOther = (document: unknown): boolean => {
   const { apiVersion, kind } = header(document);

@@ -7,7 +7,7 @@ import { evaluate } from "../cue/engine.ts";
 import { draft } from "../patch.ts";
 import type { OverridePolicy, Policy, ProcessingRequest, Reach, Subject, ValidatePolicy } from "./kinds.ts";
 import { patchWith } from "./overriders/plaintext.ts";
-import { faultOfScript, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
+import { faultOfScript, hasWrongOutput, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
 
 const fixtures = new URL("../../test/fixtures/", import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, fixtures), "utf8");
@@ -277,6 +277,30 @@ describe("verdictOf", () => {
   ])
     it(`can't take a validate that ${what}`, () =>
       assert.rejects(verdictOf(`validate: ${validate}`, { operation: "CREATE", object }, reach), { message }));
+});
+
+describe("hasWrongOutput", () => {
+  const outputs: [output: "patches" | "validate", script: string, isWrong: boolean][] = [
+    ["validate", "validate: true", true],
+    ["validate", 'validate: "no"', true],
+    ["validate", "validate: null", true],
+    ["validate", "validate: []", true],
+    ["validate", "validate: valid: false", false],
+    ["validate", "validate: close({valid: true})", false],
+    ["validate", "object: _\nvalidate: {valid: object.a}", false],
+    ["validate", "object: _\nvalidate: {if object.a != _|_ {valid: false}}", false],
+    // What depends on the object may be right.
+    ["validate", "object: _\nvalidate: object.a", false],
+    ["validate", "processing: output: ok: bool\nvalidate: valid: processing.output.ok", false],
+    ["patches", "patches: {}", true],
+    ["patches", "patches: true", true],
+    ["patches", "patches: null", false],
+    ["patches", "patches: []", false],
+    ["patches", "object: _\npatches: [if object.a != _|_ {op: object.a}]", false],
+  ];
+  for (const [output, script, isWrong] of outputs)
+    it(`is ${isWrong} of ${JSON.stringify(script)}`, async () =>
+      assert.equal(await hasWrongOutput(script, output, reach.cue), isWrong));
 });
 
 describe("renderedOutcome", () => {

@@ -62,6 +62,17 @@ export const faultOfScript = async (script: string, cue: Reach["cue"]): Promise<
   }
 };
 
+/** Reports whether a script's output has a wrong shape, whatever object the script is given. */
+export const hasWrongOutput = async (script: string, output: Output, cue: Reach["cue"]): Promise<boolean> => {
+  const { name, text } = around(script);
+  const { wrong } = await asking(
+    cue,
+    name,
+    `${text}if (${name}.${output} & (${wrongShapes[output]})) != _|_ {"wrong": true}\n`,
+  );
+  return wrong === true;
+};
+
 /** A script in a field that isn't part of the value, so that what it leaves open does no harm. */
 interface Wrapped {
   /** The field's, which the script knows nothing of. */
@@ -82,6 +93,12 @@ interface Outcomes {
   validate: ScriptedVerdict;
 }
 type Output = keyof Outcomes;
+
+/** In CUE, what an output must not be. */
+const wrongShapes: Record<Output, string> = {
+  patches: "bool | number | string | bytes | {...}",
+  validate: "null | bool | number | string | bytes | [...]",
+};
 
 /** The output of a script, and on the way to it the one request that it may have sent. */
 const outcome = async (

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -21,6 +21,7 @@ import {
   setHeaderOptions,
   type V1Pod,
 } from "@kubernetes/client-node";
+import { build } from "esbuild";
 import { parseAllDocuments } from "yaml";
 import type * as client from "#lib/client.ts";
 import type { Rule } from "#lib/rule.ts";
@@ -52,12 +53,12 @@ after(async () => {
 
 const installed = (path: string) => import(pathToFileURL(join(project, "node_modules/postern-client", path)).href);
 
-describe("the client's package", () => {
-  it("works in a project of its own, with policies that have scripts", async () => {
-    const program = `
-      import { guard } from "postern-client";
-      import { policiesIn } from "postern-client/policies";
-      import pulls from "postern-client/rules/always-pull-images";
+/** Prints what a policy with a script and a rule make of a pod. */
+const program = `
+    import { guard } from "postern-client";
+    import { policiesIn } from "postern-client/policies";
+    import pulls from "postern-client/rules/always-pull-images";
+    const write = async () => {
       const cue = 'object: _\\npatches: [{ op: "add", path: "/metadata/labels/of", value: object.metadata.name }]';
       const { policies } = policiesIn([{
         apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "p" },
@@ -69,13 +70,54 @@ describe("the client's package", () => {
       const headers = { "content-type": "application/json" };
       const address = "https://host/api/v1/namespaces/a/pods";
       const answer = await judged(address, { method: "POST", headers, body: JSON.stringify(pod) });
-      process.stdout.write(await answer.text());`;
-    await writeFile(join(project, "program.js"), program);
-    const { stdout } = await run(process.execPath, ["program.js"], { cwd: project });
-    const { metadata, spec } = JSON.parse(stdout);
+      process.stdout.write(await answer.text());
+    };
+    write();`;
+
+describe("the client's package", () => {
+  before(() => writeFile(join(project, "program.js"), program));
+  /** Runs a program, which has no more than the folder it is in. */
+  const runProgram = async (folder: string, file: string) => {
+    const { stdout } = await run(process.execPath, [file], { cwd: folder });
+    return JSON.parse(stdout);
+  };
+  const isJudged = ({ metadata, spec }: V1Pod) => {
     assert.deepEqual(metadata, { name: "x", labels: { of: "x" } });
-    assert.equal(spec.containers[0].imagePullPolicy, "Always");
+    assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
+  };
+  const bundle = (format: "esm" | "cjs", outfile: string) =>
+    build({
+      ...{ absWorkingDir: project, entryPoints: ["program.js"], outfile, format },
+      ...{ bundle: true, platform: "node", logLevel: "silent" },
+    });
+
+  it("works in a project of its own, with policies that have scripts", async () =>
+    isJudged(await runProgram(project, "program.js")));
+
+  for (const [format, file] of [
+    ["esm", "bundle.mjs"],
+    ["cjs", "bundle.cjs"],
+  ] as const)
+    it(`works in a bundle (${format}), with the files of CUE beside it`, async () => {
+      const folder = await temporary();
+      await bundle(format, join(folder, file));
+      const { code, message } = await runProgram(folder, file);
+      assert.equal(code, 500);
+      assert.match(
+        message,
+        /CUE can't be started: cue-worker\.cjs, cue\.wasm and cue-glue\.cjs of postern-client must be in \/\S+$/,
+      );
+
+      const home = join(project, "node_modules/postern-client");
+      for (const one of await readdir(home)) if (/^cue/.test(one)) await copyFile(join(home, one), join(folder, one));
+      isJudged(await runProgram(folder, file));
+    });
+
+  it("works in a bundle that runs where the package is installed", async () => {
+    await bundle("cjs", join(project, "bundle.cjs"));
+    isJudged(await runProgram(project, "bundle.cjs"));
   });
+
   it("has types that need nothing else of ours, and holds programs to them", async () => {
     const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
     const compilerOptions = {
@@ -128,6 +170,16 @@ const nowhere = {
   contexts: [{ name: "x", context: { cluster: "c", user: "u" } }],
   "current-context": "x",
 };
+
+/** Writes a ConfigMap by fetch, and prints the code and the text of the answer. */
+const fetching = `
+  import { guard, policiesFrom } from "postern-client";
+  const { SERVER, TOKEN } = process.env;
+  const headers = { authorization: "Bearer " + TOKEN, "content-type": "application/json" };
+  const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "a-" } });
+  const judged = guard(fetch, { policies: policiesFrom });
+  const answer = await judged(SERVER + "/api/v1/namespaces/default/configmaps", { method: "POST", headers, body });
+  console.log(answer.status, await answer.text());`;
 
 describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   let cluster: Cluster;
@@ -206,6 +258,16 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     plain = config.makeApiClient(CoreV1Api);
   });
   after(() => cluster?.stop());
+
+  it("trust, where they go by fetch, the CA that NODE_EXTRA_CA_CERTS names", async () => {
+    await writeFile(join(project, "ca.crt"), cluster.ca);
+    await writeFile(join(project, "fetching.js"), fetching);
+    const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.tokenOf("admin") };
+    const outcome = async (more: object) =>
+      (await run(process.execPath, ["fetching.js"], { cwd: project, env: { ...env, ...more } })).stdout.trim();
+    assert.match(await outcome({ NODE_EXTRA_CA_CERTS: join(project, "ca.crt") }), /^201 /);
+    assert.match(await outcome({}), /^500 .*fetch failed: .*certificate/);
+  });
 
   const scripted = `
     object: _

@@ -226,7 +226,7 @@ describe("a world in a folder of manifests", () => {
     return readManifests(own).finally(() => rm(own, { recursive: true }));
   };
   const wrong: [string, string, RegExp][] = [
-    ["that is no YAML", "a: [", /^a\.yaml, document 1, is no YAML: /],
+    ["that is no YAML", "a: 1\n---\nb: [", /^a\.yaml:3 is no YAML: /],
     [
       "without a kind",
       "kind: Pod\n---\nmetadata: {}",

@@ -45,9 +45,13 @@ const postern = (...words: string[]): Promise<Ended> =>
     );
   });
 
+/** Prints a line for each thread that is started. */
+const tellingThreads = 'process.on("worker", () => console.log("a thread started"))';
+
 /** `npx postern serve …`, until it is told to stop. */
 const serve = async (...words: string[]) => {
-  const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy });
+  const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(tellingThreads)}` };
+  const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy, env });
   let printed = "";
   const waiting: (() => void)[] = [];
   for (const stream of [child.stdout, child.stderr])
@@ -214,7 +218,7 @@ describe("a newcomer", () => {
     await times(3, " reloaded: policy-override");
     assert.match(await patch(), /"third":"two"/);
     await write("paper/map.json", "{");
-    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json, document 1");
+    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json:1 is no YAML");
     assert.match(await patch(), /"third":"two"/);
     await rm(join(copy, "own"), { recursive: true });
     await times(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
@@ -229,10 +233,17 @@ describe("a newcomer", () => {
     const config = await readFile(join(copy, "watched.yaml"), "utf8");
     await write("more/a.json", "{");
     await write("watched.yaml", config.replace("own/", "more/"));
-    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json, document 1, is no YAML");
+    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json:1 is no YAML");
     await write("more/a.json", policy("other"));
     for (let tries = 0; tries < 1000 && !(await patch()).includes('"other"'); tries += 1) await wait(50);
     assert.match(await patch(), /"other":"three"/);
+
+    // CUE starts with the first policy that has a script, before any review needs it.
+    assert.doesNotMatch(gateway.printed(), /a thread started/);
+    const { spec: _, ...scripted } = JSON.parse(policy(""));
+    const overriders = { cue: "patches: []" };
+    await write("more/a.json", JSON.stringify({ ...scripted, spec: { overrideRules: [{ overriders }] } }));
+    await gateway.says(/a thread started/);
     assert.equal(await gateway.stop(), 0);
   });
 

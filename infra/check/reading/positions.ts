@@ -36,7 +36,7 @@ const documentOf = (source: Source, index: number): Composed | undefined => {
 };
 
 /** Where a field of an object is written; of one that isn't, the nearest above it that is. */
-export const positionOf = ({ source, document, path, line }: Manifest, field: Path): Position => {
+export const positionOf = ({ source, document, path, line }: Omit<Manifest, "object">, field: Path): Position => {
   const places = placesIn(source, document);
   if (places !== undefined) return places([...path, ...field]);
   const { document: parsed, positionOf: positionAt } = documentOf(source, document) ?? {};

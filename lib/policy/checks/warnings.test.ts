@@ -117,6 +117,10 @@ const table: [name: string, policy: unknown, ...warnings: string[]][] = [
     `${over}.template.value.stringMap["a"] makes labels that Kubernetes refuses: one must be no more than 63 bytes`,
   ],
   [
+    "takes the keys of a map as steps of a JSON pointer",
+    overriding({ template: { type: "labels", operation: "add", value: { stringMap: { "a.io~1b": "c" } } } }),
+  ],
+  [
     "knows that keys of annotations may have capitals",
     overriding({ template: { type: "annotations", operation: "add", path: "A.io/b", value: { string: "x y" } } }),
   ],

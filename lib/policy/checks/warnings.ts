@@ -6,6 +6,7 @@ import {
   type Selector,
   type ValidateRule,
 } from "../kinds.ts";
+import { unescaped } from "../overriders/pointer.ts";
 import { asksExistence, settled } from "./constants.ts";
 import { onlyReplacing } from "./overriders.ts";
 import { referencesIn } from "./places.ts";
@@ -124,8 +125,12 @@ const refusedByKubernetes = ({ type, path = "", value, tolerations = [] }: Overr
   const kind = settled(value);
   const pairs: [place: string, key: string, value: unknown][] =
     kind === "stringMap"
-      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${shown(key)}]`, key, text])
-      : [["path", path.replaceAll("~1", "/").replaceAll("~0", "~"), kind && value?.[kind]]];
+      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [
+          `value.stringMap[${shown(key)}]`,
+          unescaped(key),
+          text,
+        ])
+      : [["path", unescaped(path), kind && value?.[kind]]];
   return pairs.slice(0, 100).flatMap(([place, key, given]) => {
     // The keys of annotations are looked at in lower case.
     const fault =

@@ -163,6 +163,12 @@ const metadata: [name: string, origins: unknown[], before: Json, after: Json][] 
     { annotations: { a: "1" } },
   ],
   [
+    "takes keys as they are, for upstream writes the whole map",
+    [{ type: "annotations", operation: "add", annotations: { "example.io~1a": "1" } }],
+    {},
+    { annotations: { "example.io~1a": "1" } },
+  ],
+  [
     "removes all annotations where none replace them",
     [{ type: "annotations", operation: "add", replace: true }],
     { annotations: { b: "2" } },

@@ -133,6 +133,18 @@ const cases: [name: string, template: unknown, before: Json, after: Json][] = [
     { containers: [{ resources: { requests: { cpu: "0.5", "nvidia.com/gpu": 1 }, claims: [] } }, {}] },
   ],
   [
+    "takes the names of resources as steps of a JSON pointer",
+    { type: "resources", operation: "add", resources: { requests: { "example.com~1gpu": 1 } } },
+    { containers: [{}] },
+    { containers: [{ resources: { requests: { "example.com/gpu": 1 } } }] },
+  ],
+  [
+    "removes the resource that a name stands for",
+    { type: "resources", operation: "remove", resources: { limits: { "example.com~1gpu": 0 } } },
+    { containers: [{ resources: { limits: { "example.com/gpu": 1, cpu: 1 } } }] },
+    { containers: [{ resources: { limits: { cpu: 1 } } }] },
+  ],
+  [
     "leaves a quantity that is as much already",
     { type: "resources", operation: "add", resources: { limits: { cpu: "0.5", memory: "1Gi" } } },
     { containers: [{ resources: { limits: { cpu: "500m", memory: "1073741824" } } }] },
@@ -216,9 +228,25 @@ const metadata: [name: string, template: unknown, before: Json, after: Json][] =
   ],
   [
     "sets every member of a map, and not what its path says",
-    { type: "annotations", operation: "add", path: "p", value: { stringMap: { "a~1b": "1", c: "2" } } },
+    { type: "annotations", operation: "add", path: "p", value: { stringMap: { a: "1", c: "2" } } },
     { annotations: { c: "3" } },
-    { annotations: { "a~1b": "1", c: "2" } },
+    { annotations: { a: "1", c: "2" } },
+  ],
+  [
+    "takes the keys of a map as steps of a JSON pointer",
+    {
+      type: "annotations",
+      operation: "add",
+      value: { stringMap: { "example.io~1owned": "1", "example.io/plain": "2", "a~0b": "3", "a~01b": "4" } },
+    },
+    {},
+    { annotations: { "example.io/owned": "1", "example.io/plain": "2", "a~b": "3", "a~1b": "4" } },
+  ],
+  [
+    "replaces the key that a key of a map stands for",
+    { type: "labels", operation: "replace", value: { stringMap: { "example.io~1owned": "2" } } },
+    { labels: { "example.io/owned": "1" } },
+    { labels: { "example.io/owned": "2" } },
   ],
   ["removes a key that isn't there", { type: "annotations", operation: "remove", path: "a" }, {}, {}],
 ];

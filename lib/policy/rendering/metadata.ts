@@ -51,6 +51,8 @@ const constants = (template: OverrideTemplate): string[] => {
   const { string, integer, float, boolean, stringMap } = template.value ?? {};
   const scalar = string ?? integer ?? float ?? boolean;
   const members: [string, unknown][] =
-    scalar === undefined ? Object.entries(stringMap ?? {}) : [[keyOf(template), scalar]];
+    scalar === undefined
+      ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescaped(key), value])
+      : [[keyOf(template), scalar]];
   return members.map(([key, value]) => operation("add", pathOf(template.type, key), literal(String(value))));
 };

@@ -136,7 +136,7 @@ const texts = ["v", "", "5", "1Gi", 'a"\\(b)\n\u2028', "ä\uD83D\uDE00", "true"]
 const amounts = ["0", "1", "500m", "1.5", "1Gi", "333Mi", "2k", "1e3", "12345678901", ".5", "0.001", 3] as const;
 const map = fc.dictionary(some(keys), some(texts), { maxKeys: 3 });
 const quantities = fc.dictionary(
-  some(["cpu", "memory", "ephemeral-storage", "x.io/gpu", 'x~"\\(kind)']),
+  some(["cpu", "memory", "ephemeral-storage", "x.io/gpu", "y.io~1gpu", 'x~"\\(kind)']),
   some(amounts),
   {
     maxKeys: 3,

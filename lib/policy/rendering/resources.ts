@@ -1,5 +1,6 @@
 import type { OverrideTemplate } from "../kinds.ts";
 import { shareOf } from "../overriders/oversell.ts";
+import { unescaped } from "../overriders/pointer.ts";
 import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
 import { below, firstContainer, inputs, made, patchesIf, podSpec } from "./pods.ts";
 import { escaped, listed, literal, operation, script, selector } from "./text.ts";
@@ -16,7 +17,7 @@ const removal = (list: string, name: string) =>
 export const renderedResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
-    const given = Object.entries(resources[list] ?? {});
+    const given = Object.entries(resources[list] ?? {}).map(([name, quantity]) => [unescaped(name), quantity] as const);
     if (act === "remove") return given.map(([name]) => removal(list, name));
     const parent = made(list, below(...resourcesPath, list));
     return [parent, ...given.map(([name, quantity]) => operation("add", pathOf(list, name), literal(quantity)))];

@@ -45,7 +45,7 @@ const constants = (template: OverrideTemplate, constant: Constant): Json => {
     throw new Error("template.value must be no list: annotations and labels are texts");
   const texts = textsOf(stringMap, "template.value.stringMap");
   if (texts === undefined) throw new Error("template.value must be a constant of a known kind");
-  return texts;
+  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescaped(key), text]));
 };
 
 const keyOf = ({ path }: OverrideTemplate): string => {

@@ -2,6 +2,7 @@ import { parseQuantity, type Quantity } from "../../../objects/quantity.ts";
 import type { OverrideTemplate } from "../../kinds.ts";
 import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../tree.ts";
 import { quantityIn, rounded, shareOf } from "../oversell.ts";
+import { unescaped } from "../pointer.ts";
 
 const lists = ["requests", "limits"] as const;
 
@@ -15,11 +16,11 @@ export const changeResources = (podSpec: Json, { operation, resources }: Overrid
     const quantities = Object.entries(mapOf(own(given, list), `template.resources.${list}`) ?? {});
     return any(quantities, ([name, quantity]) =>
       operation === "remove"
-        ? remove(container, list, name)
+        ? remove(container, list, unescaped(name))
         : set(
             container,
             list,
-            name,
+            unescaped(name),
             quantityIn(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
             quantity,
           ),
