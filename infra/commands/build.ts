@@ -6,6 +6,7 @@ import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { type Config, configFile, readConfig } from "../config.ts";
 import { openSigner } from "../keys.ts";
+import { among, rulesOption } from "../options.ts";
 import { type Listed, readCatalogue } from "../registry.ts";
 
 export default {
@@ -13,7 +14,7 @@ export default {
   options: {
     config: common.config,
     to: { type: "string", value: "FOLDER", says: "only the bundles, into there: to be asked by direct invocation" },
-    rules: { type: "string", multiple: true, value: "RULES", says: "with --to, only these, also where they are off" },
+    rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
     output: common.output,
   },
 

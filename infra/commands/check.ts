@@ -8,7 +8,7 @@ import { inCluster, inFiles, usualPage } from "../check/sources.ts";
 import { type Command, common, type Options } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { type Cluster, chooseCluster, configFile, readConfig } from "../config.ts";
-import { among } from "../options.ts";
+import { among, isNoFile, rulesOption } from "../options.ts";
 import { clearLine, counted } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import { oneLine } from "../shown.ts";
@@ -17,15 +17,11 @@ export default {
   summary:
     "Says what the rules would do to manifests, or to all that a cluster has, as the cluster would ask them: what they change, and what they refuse.",
   usage: "[PATH…]",
+  wordless: ["live"],
   options: {
     config: common.config,
     cluster: common.cluster,
-    rules: {
-      type: "string",
-      multiple: true,
-      value: "RULES",
-      says: "only these, also where postern.yaml names them not",
-    },
+    rules: { ...rulesOption, says: "check only these rules, even if postern.yaml doesn't turn them on" },
     operation: {
       type: "string",
       value: "NAME",
@@ -33,12 +29,13 @@ export default {
     },
     old: { type: "string", multiple: true, value: "PATH", says: "what is there before an update" },
     as: { type: "string", value: "USER", default: "kubernetes-admin", says: "who sends the manifests" },
-    "as-group": { type: "string", multiple: true, value: "GROUP", says: "a group of theirs" },
+    "as-group": { type: "string", multiple: true, value: "GROUP", isValue: isNoFile, says: "a group of theirs" },
     namespace: {
       type: "string",
       short: "n",
       multiple: true,
       value: "NAME",
+      isValue: isNoFile,
       says: "of manifests that name none, default if not said; of a cluster, what is in these alone",
     },
     state: { type: "string", multiple: true, value: "PATH", says: "manifests of what exists" },
@@ -53,6 +50,7 @@ export default {
       type: "string",
       multiple: true,
       value: "HOST",
+      isValue: isNoFile,
       says: "call others' webhooks there, and not only name them; loopback is this machine; with --live, rules may ask there as well",
     },
     "also-pod-templates": { type: "boolean", says: "judge the Pods that workloads would make as well" },
@@ -70,6 +68,7 @@ export default {
       ...common.output,
       multiple: true,
       value: "FORM[=FILE]",
+      isValue: (word) => forms.includes(word.split(/[=,]/)[0] ?? ""),
       says: `${forms.join(", ")}; several where they go to files`,
     },
   },

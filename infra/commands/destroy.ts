@@ -2,7 +2,7 @@ import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
+import { among, chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import { destroy } from "../rollout/destroy.ts";
@@ -15,7 +15,7 @@ export default {
     ...stageOption,
     yes: { type: "boolean", says: "do it; otherwise it is only said what would be done" },
     "configs-only": { type: "boolean", says: "free the clusters, and leave everything in AWS" },
-    forget: { type: "string", value: "NAMES", says: "clusters that are gone themselves, comma between" },
+    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
     ...{ cluster, kubeconfig, context, url },
     config: common.config,
   },
@@ -33,7 +33,7 @@ export default {
         print(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
         return 0;
       }
-      const forgotten = (options.text("forget") ?? "").split(",").filter(Boolean);
+      const forgotten = among(options, "forget");
       const deployer = deployerIn(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
       print(`${await destroy({ ...demolition, url: options.text("url") })}\n`);

@@ -4,7 +4,7 @@ import { inStage, type Stage } from "../aws/stage.ts";
 import { isColoured, painter } from "../check/reports/told.ts";
 import { type Command, common, type Options } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { stageOption } from "../options.ts";
+import { among, rulesOption, stageOption } from "../options.ts";
 import { isName } from "../registry.ts";
 import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
@@ -24,10 +24,8 @@ export default {
     },
     with: { type: "string", value: "VERSION", default: "working-tree", says: "the version that is tried" },
     rules: {
-      type: "string",
-      multiple: true,
-      value: "RULES",
-      says: "only these; one alone is that of cases that name none",
+      ...rulesOption,
+      says: "replay only reviews of these rules; a single one is the rule of cases that name none",
     },
     cluster: { ...common.cluster, says: "as if they had been recorded there" },
     settings: { type: "string", value: "recorded", says: "on both sides the settings of then, not those of a version" },
