@@ -62,7 +62,11 @@ const dispatch = async ([verb, ...rest]: string[]): Promise<number> => {
     return verb === undefined ? 2 : 0;
   }
   if (!verbs.includes(verb))
-    throw new Complaint(`postern has no verb "${verb}"; ${didYouMean(verb, verbs)}it has ${verbs.join(", ")}`);
+    throw new Complaint(
+      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, didYouMean(verb, verbs).trim()]
+        .filter(Boolean)
+        .join("; "),
+    );
   const command = await load(verb);
   const { values, words } = parse(verb, command, rest);
   if (values.help) {

@@ -6,7 +6,8 @@ import type { Option, Options } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Config, chooseCluster } from "./config.ts";
 import { openSigner, type Signer } from "./keys.ts";
-import { catalogueFolder } from "./registry.ts";
+import { didYouMean, findRule } from "./names.ts";
+import { catalogueFolder, readNames } from "./registry.ts";
 
 /** What every verb for AWS takes. */
 export const stageOption = {
@@ -36,6 +37,15 @@ export const rulesOption = {
   value: "RULE",
   isValue: (word) => word.split(",").every(isRuleName),
 } satisfies Omit<Option, "says">;
+
+/** Returns the rule that a word names. A stage may have functions of rules that have no folder here any more. */
+export const ruleOfStage = async (given: string): Promise<string> => {
+  const names = await readNames();
+  const found = findRule(given, names);
+  const meant = didYouMean(given, names).trim();
+  if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${given}; ${meant}\n`);
+  return found ?? given;
+};
 
 /** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
 export const duration = (text: string | undefined, option: string): number => {

@@ -50,8 +50,9 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
   });
 
   let standing: ReadonlyMap<string, Written> = new Map();
+  let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await openWorkshop(file, surroundings, judge);
+    const opened = await openWorkshop(file, surroundings, judge, kept);
     // A rule that is grouped and validates stands there twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
@@ -59,7 +60,9 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
     // What a folder held before is better than nothing.
     if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) print(`${fault}\n`);
+    for (const { name, sentence } of opened.broken) print(`${name} is not served: ${sentence}\n`);
     standing = written;
+    kept = new Set(rules.map(({ name }) => name));
     const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
     world = (cluster, milliseconds) => {
       const manifests = written.get(cluster);

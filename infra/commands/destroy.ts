@@ -1,10 +1,10 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { configFile, readConfig } from "../config.ts";
+import { configFile } from "../config.ts";
 import { among, chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
+import { readProject, reportBroken } from "../project.ts";
 import { destroy } from "../rollout/destroy.ts";
 
 const { cluster, kubeconfig, context, url } = clusterOptions;
@@ -22,7 +22,8 @@ export default {
 
   async run({ options }) {
     const file = options.text("config") ?? configFile;
-    const config = await readConfig(file, await readCatalogue());
+    const { config, broken } = await readProject(file);
+    reportBroken(broken, () => false);
     const configsOnly = options.flag("configs-only") ? chosenClusters(config, options) : undefined;
     if (options.text("cluster") !== undefined && configsOnly === undefined)
       throw new Complaint("--cluster goes with --configs-only: the endpoints are everybody's");

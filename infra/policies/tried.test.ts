@@ -8,7 +8,8 @@ import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { Complaint } from "../complaint.ts";
 import { readCatalogue } from "../registry.ts";
-import { judgesOf, readTrials, type Tried, tryCase } from "./tried.ts";
+import type { TestResult } from "../test-results.ts";
+import { judgesOf, readTrials, tryCase } from "./tried.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const catalogue = await readCatalogue();
@@ -75,7 +76,7 @@ const settings = { http: { hosts: ["a.example.com"] } };
 const pod = named("v1", "Pod", { namespace: "team" });
 
 describe("a policy's case", () => {
-  const cases: [name: string, policy: object, entry: object, result: Tried["result"], because?: string[]][] = [
+  const cases: [name: string, policy: object, entry: object, result: TestResult["result"], because?: string[]][] = [
     [
       "passes where the object becomes what it says",
       of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" })),
@@ -276,7 +277,7 @@ describe("postern test of policies", () => {
     const file = await write("cases.yaml", [right, unasked]);
     const { code, stdout } = await test(...policies.flatMap((one) => ["--policy", one]), "--cases", file, "-o", "json");
     assert.equal(code, 3);
-    const results = JSON.parse(stdout).cases.map(({ name, result }: Tried) => [name, result]);
+    const results = JSON.parse(stdout).cases.map(({ name, result }: TestResult) => [name, result]);
     assert.deepEqual(results, [
       ["sees a pod", "passed"],
       ["can't ask", "not evaluated"],
@@ -317,7 +318,11 @@ describe("postern test of policies", () => {
       () => ["always-admit", "--policy", "a.yaml", "--cases", "a.yaml"],
       /^postern test takes the names of rules, or --policy FILE and --cases/,
     ],
-    ["what is for policies alone", () => ["always-admit", "-o", "json"], /^--output is for policies, which --policy/],
+    [
+      "what is for policies alone",
+      () => ["always-admit", "--cluster", "a"],
+      /^--cluster is for policies, which --policy/,
+    ],
     ["a policy that isn't there", () => ["--policy", "nope", "--cases", "a.yaml"], /^nope can't be read: /],
     [
       "cases that aren't there",
