@@ -2,8 +2,9 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
-import { type Document, parseDocument } from "yaml";
+import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
+import { isMap } from "#lib/policy/tree.ts";
 import { plural, type Recorded, recorded } from "#lib/recorded.ts";
 import { type Envelope, requestOf, uid } from "#lib/recording/recording.ts";
 import {
@@ -20,6 +21,7 @@ import {
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { difference } from "./differences/difference.ts";
 import { asVariant } from "./entry.ts";
 import type { Listed } from "./registry.ts";
 
@@ -88,6 +90,15 @@ const outcomes = ["becomes", "admitted", "refused"];
 /** The cases of a rule, in the order in which they stand. */
 export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[]> =>
   casesIn(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
+
+/** The line at which each case of a rule begins, in the order of `readCases`. */
+export const readCaseLines = async ({ folder }: Pick<Listed, "folder">): Promise<number[]> => {
+  const lines = new LineCounter();
+  const { contents } = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"), { lineCounter: lines });
+  return (isSeq(contents) ? contents.items : []).map((item) =>
+    isNode(item) && item.range ? lines.linePos(item.range[0]).line : 1,
+  );
+};
 
 /** The cases in a file's text, where they judge in one of these phases; `fails` among what can come out is for some. */
 export const casesIn = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
@@ -276,6 +287,57 @@ export const differences = (entry: Case, { outcome }: Decision): string[] => {
     ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
     ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
   ];
+};
+
+/** The same for a person: a difference between what the case says (-) and what the rule does (+), line by line. */
+export const describeDifferences = (entry: Case, decision: Decision): string[] => {
+  const sentences = differences(entry, decision);
+  if (sentences.length === 0) return [];
+  const [expected, actual] = [expectedOf(entry), actualOf(entry, decision)];
+  const hunks = difference(expected, [{ rule: "", after: inOrderOf(expected, actual) }]);
+  if (hunks.length === 0) return sentences;
+  const text = hunks.map(({ lines }) => lines.map(({ sign, text }) => `${sign} ${text}`));
+  return [
+    "the case says (-), the rule does (+):",
+    ...text.flatMap((lines, index) => (index > 0 ? ["…", ...lines] : lines)),
+  ];
+};
+
+/** What a case says of the outcome, as cases.yaml would say all of it. */
+const expectedOf = (entry: Case): object => {
+  const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
+  const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
+  return {
+    ...(refused === undefined ? outcome : { refused, code, reason, ...(details && { details }) }),
+    ...(warnings.length > 0 && { warnings }),
+    ...(Object.keys(audit).length > 0 && { audit }),
+  };
+};
+
+/** The same of what a rule decided. */
+const actualOf = (entry: Case, { outcome }: Decision): object => {
+  const { status, warnings = [], audit = {} } = outcome;
+  return expectedOf({
+    ...{ name: entry.name, warnings, audit },
+    ...(status === undefined
+      ? { ...(entry.mutate && { mutate: entry.mutate, becomes: patched(entry.mutate, outcome) as KubernetesObject }) }
+      : {
+          refused: status.message ?? "",
+          code: status.code ?? 0,
+          reason: status.reason ?? null,
+          ...(entry.details && { details: status.details }),
+        }),
+  });
+};
+
+/** The same value with the keys of its maps in the order of another one: their order means nothing. */
+const inOrderOf = (model: unknown, value: unknown): unknown => {
+  if (Array.isArray(value))
+    return value.map((one, index) => inOrderOf(Array.isArray(model) ? model[index] : undefined, one));
+  if (!isMap(value)) return value;
+  const order = isMap(model) ? model : {};
+  const keys = [...new Set([...Object.keys(order).filter((key) => Object.hasOwn(value, key)), ...Object.keys(value)])];
+  return Object.fromEntries(keys.map((key) => [key, inOrderOf(order[key], value[key])]));
 };
 
 /** Where an object isn't as it was expected, place by place: most of a large one is. */

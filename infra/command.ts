@@ -1,21 +1,14 @@
-import { readdir } from "node:fs/promises";
-import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
+import { readdir, readFile } from "node:fs/promises";
+import { type Given, type Grammar, type Option, parseArguments, parseFault } from "./arguments.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
+import { didYouMean } from "./names.ts";
 import { clean } from "./shown.ts";
 
-/** An option of a verb: what parseArgs wants to know, and what `--help` says. */
-export type Option = ParseArgsOptionDescriptor & {
-  /** What stands for the value, for instance NAME. */
-  value?: string;
-  says: string;
-};
+export type { Option };
 
 /** A verb: one file under commands/, named as the verb. */
-export interface Command {
+export interface Command extends Grammar {
   summary: string;
-  /** What follows the verb, for instance `RULE` or `[RULE…]`. */
-  usage?: string;
-  options: Record<string, Option>;
   /** Answers the exit code; nothing is 0. */
   // biome-ignore lint/suspicious/noConfusingVoidType: a verb that says nothing has no return statement
   run(input: { options: Options; words: string[] }): Promise<number | void>;
@@ -64,41 +57,46 @@ const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => 
     .filter((file) => !file.includes(".test."))
     .map((file) => file.replace(/\.ts$/, ""))
     .sort();
+  if (verb === "--version") {
+    process.stdout.write(`postern ${await version()}\n`);
+    return 0;
+  }
+  if (verb === "help" && rest[0] !== undefined) return dispatch([rest[0], "--help"]);
   if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
     process.stdout.write(await overview(verbs));
     return verb === undefined ? 2 : 0;
   }
-  if (!verbs.includes(verb)) throw new Complaint(`postern has no verb "${verb}"; it has ${verbs.join(", ")}`);
+  if (!verbs.includes(verb))
+    throw new Complaint(
+      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, didYouMean(verb, verbs).trim()]
+        .filter(Boolean)
+        .join("; "),
+    );
   const command = await load(verb);
-  const { values, positionals } = parse(verb, command, rest);
+  const { values, words } = parse(verb, command, rest);
   if (values.help) {
     process.stdout.write(help(verb, command));
     return 0;
   }
-  if (positionals.length > 0 && command.usage === undefined)
-    throw new Complaint(`postern ${verb} takes no ${positionals[0]}`);
-  // Whoever takes several takes other forms as well.
-  if (values.output !== undefined && values.output !== "json" && !command.options.output?.multiple)
-    throw new Complaint("--output takes json");
-  return (await command.run({ options: optionsOf(values), words: positionals })) ?? 0;
+  if (words.length > 0 && command.usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
+  // An option that takes several forms checks them itself.
+  const { output } = command.options;
+  const forms = output?.value?.split("|") ?? [];
+  if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
+    throw new Complaint(`--output takes ${forms.join(" or ")}`);
+  return (await command.run({ options: optionsOf(values), words })) ?? 0;
 };
+
+const version = async (): Promise<string> =>
+  JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8")).version;
 
 const load = async (verb: string): Promise<Command> => (await import(new URL(`${verb}.ts`, folder).href)).default;
 
-const parse = (
-  verb: string,
-  command: Command,
-  args: string[],
-): { values: Record<string, unknown>; positionals: string[] } => {
+const parse = (verb: string, command: Command, args: string[]): Given => {
   try {
-    return parseArgs({
-      args,
-      options: { ...command.options, help: { type: "boolean", short: "h" } },
-      allowPositionals: true,
-    });
+    return parseArguments(args, command);
   } catch (error) {
-    const [first] = sentenceOf(error).split(". ");
-    throw new Complaint(`postern ${verb}: ${first}; postern ${verb} --help shows what there is`);
+    throw new Complaint(`postern ${verb}: ${parseFault(error, command)}postern ${verb} --help shows what there is`);
   }
 };
 
@@ -127,7 +125,17 @@ const help = (verb: string, { summary, usage, options }: Command): string => {
     `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
     `${says}${preset === undefined ? "" : ` (${preset})`}`,
   ]);
-  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}`;
+  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}${severalOf(options, usage)}`;
+};
+
+/** Says how an option that takes several values is given them. */
+const severalOf = (options: Command["options"], usage = ""): string => {
+  const [name] = Object.keys(options).filter((one) => options[one]?.multiple);
+  if (name === undefined) return "";
+  const own = usage.replace(/[[\]]/g, "");
+  const order =
+    own === "" ? "" : ` ${own} stands before such options, or behind --, so that it is not taken for a value.`;
+  return `\nOptions with … take several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
 };
 
 /** Rows as columns of equal width. */

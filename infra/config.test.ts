@@ -69,6 +69,16 @@ describe("a postern.yaml that is wrong", () => {
       "postern.yaml:3 rules.plane is no rule; there is no folder functions/plane",
     ],
     [
+      "a misspelt rule",
+      "rules:\n  Plains:",
+      "postern.yaml:2 rules.Plains is no rule; there is no folder functions/Plains; did you mean plain?",
+    ],
+    [
+      "a rule by two names",
+      "rules:\n  plain:\n  Plain:",
+      "postern.yaml:3 rules.Plain is plain, which stands here already",
+    ],
+    [
       "a rule named __proto__",
       "rules:\n  __proto__: { mode: off }",
       "postern.yaml:2 rules.__proto__ is no rule; there is no folder functions/__proto__",
@@ -453,6 +463,31 @@ clusters:
     assert.equal(JSON.stringify(labels), '{"__proto__":{"polluted":"yes"},"a":"b","c":"d"}');
     assert.equal(Reflect.get(labels, "polluted"), undefined);
     assert.equal(Reflect.get({}, "polluted"), undefined);
+  });
+});
+
+describe("a rule of postern.yaml", () => {
+  const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
+  const mutators = [
+    listed("waits-long", rule({ summary: "Waits.", match, settings: { seconds: 1, ratio: 1 }, mutate() {} })),
+  ];
+
+  it("may have the name of the plugin that it ports, in a group and for a cluster, too", () => {
+    const text = `rules: { WaitsLong: { settings: { seconds: 2 } } }
+groups: { all: [WaitsLong] }
+clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
+    const { clusters, groups } = parseConfig(text, mutators);
+    assert.deepEqual(clusters.get("one")?.rules.get("waits-long")?.settings, { seconds: 2, ratio: 3 });
+    assert.deepEqual(groups, [{ name: "all", members: mutators }]);
+  });
+
+  it("that can't be loaded has its mode, and its group is left out", () => {
+    const text = `rules: { waits-long: , lost: { mode: warn, settings: { unheard: of } } }
+groups: { some: [lost], whole: [waits-long] }`;
+    const broken = [{ name: "lost", sentence: "functions/lost/rule.ts does not load" }];
+    const { clusters, groups } = parseConfig(text, mutators, undefined, undefined, broken);
+    assert.deepEqual(groups, [{ name: "whole", members: mutators }]);
+    assert.equal(clusters.get("local")?.rules.get("lost")?.mode, "warn");
   });
 });
 

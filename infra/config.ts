@@ -11,8 +11,9 @@ import type { Variants } from "#lib/variant.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Connect, connectKeys, placeOf, unfitConnect } from "./connections.ts";
 import { asRule, disagreements, type Group, groupShareOf } from "./groups.ts";
+import { didYouMean, findRule } from "./names.ts";
 import { type Keeping, keepingOf, recordKeys, unfitKeeping } from "./record.ts";
-import { isName, type Listed } from "./registry.ts";
+import { type Broken, isName, type Listed } from "./registry.ts";
 import { type File, readFiles } from "./written.ts";
 
 /** Requests that a rule's entry never sees. Any one exempts. */
@@ -67,8 +68,15 @@ type Fields = Record<string, unknown>;
 /** By how postern.yaml names them: the files of manifests that settings take their objects from, or why there are none. */
 type Places = ReadonlyMap<string, File[] | string>;
 
-/** Reads postern.yaml against the catalogue. All that is wrong with it is said at once, each with its line. */
-export const readConfig = async (file: string, catalogue: Listed[]): Promise<Config> => {
+/**
+ * Reads postern.yaml against the catalogue. All that is wrong with it is said at once, each with its line. Of rules that can't
+ * be loaded, everything but the settings is read.
+ */
+export const readConfig = async (
+  file: string,
+  catalogue: Listed[],
+  broken: readonly Broken[] = [],
+): Promise<Config> => {
   const name = basename(file);
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${name} can't be read: ${sentenceOf(error)}`);
@@ -77,7 +85,7 @@ export const readConfig = async (file: string, catalogue: Listed[]): Promise<Con
     const files = await readFiles(placeOf(place, dirname(file))).catch(sentenceOf);
     return [place, files] as const;
   });
-  return parseConfig(text, catalogue, name, new Map(await Promise.all(found)));
+  return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
 };
 
 /** The files and folders of manifests that a postern.yaml names, for settings of these rules or in a cluster's place. */
@@ -95,7 +103,9 @@ const placesIn = (text: string, catalogue: Listed[]): string[] => {
   const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
     Object.keys(rule.manifests ?? {}).flatMap((key) =>
-      all.map((one) => Object(Object(Object(one)[name]).settings)[key]),
+      all
+        .flatMap((one) => Object.entries(Object(one)))
+        .map(([given, said]) => (findRule(given, [name]) ? Object(Object(said).settings)[key] : undefined)),
     ),
   );
   return [...new Set(settings.flat().filter((one) => typeof one === "string"))];
@@ -106,13 +116,14 @@ export const parseConfig = (
   catalogue: Listed[],
   name = "postern.yaml",
   places: Places = new Map(),
+  broken: readonly Broken[] = [],
 ): Config => {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const [broken] = document.errors;
-  if (broken) throw new Complaint(`${name}:${lines.linePos(broken.pos[0]).line} is no YAML: ${broken.message}`);
+  const [fault] = document.errors;
+  if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
   const found: Mistake[] = [];
-  const config = interpret(plain(document, name) ?? {}, catalogue, found, places);
+  const config = interpret(plain(document, name) ?? {}, catalogue, found, places, broken);
   if (found.length === 0) return config;
 
   const lineOf = (path: Path): number => {
@@ -159,7 +170,14 @@ export const isCluster = (name: string): boolean => dnsLabel.test(name);
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
-const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places: Places): Config => {
+const interpret = (
+  given: unknown,
+  catalogue: Listed[],
+  found: Mistake[],
+  places: Places,
+  broken: readonly Broken[],
+): Config => {
+  const names = [...catalogue, ...broken].map(({ name }) => name);
   const complain = (path: Path, sentence: string) => void found.push({ path, sentence });
   const map = (value: unknown, path: Path, keys?: string[]): Fields => {
     if (value === null || value === undefined) return {};
@@ -241,7 +259,7 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
   };
 
   /** What one place of postern.yaml says of a rule; `before` is what a more general place said. */
-  const setup = ({ rule }: Listed, value: unknown, path: Path, before?: Said): Said => {
+  const setup = (rule: Rule | undefined, value: unknown, path: Path, before?: Said): Said => {
     let settingsPlace = before?.settingsPlace;
     const said = map(value, path, ["mode", "failurePolicy", "timeoutSeconds", "exempt", "record", "settings"]);
     if (said.mode !== undefined && !modes.includes(said.mode))
@@ -252,10 +270,10 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
     if (seconds !== undefined && !(Number.isInteger(seconds) && Number(seconds) >= 1 && Number(seconds) <= 30))
       complain([...path, "timeoutSeconds"], "must be a whole number from 1 to 30");
     const settingsPath = [...path, "settings"];
-    const own = withObjects(rule, said.settings, settingsPath);
-    const wrong = own == null ? [] : mistakes(rule.settings ?? {}, own, []);
+    const own = rule && withObjects(rule, said.settings, settingsPath);
+    const wrong = own == null ? [] : mistakes(rule?.settings ?? {}, own, []);
     for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
-    const settings = merge(before?.settings ?? rule.settings ?? {}, own);
+    const settings = merge(before?.settings ?? rule?.settings ?? {}, own);
     if (said.settings !== undefined) settingsPlace = settingsPath;
 
     const { settings: _, ...general } = before ?? { mode: "enforce" as const, wrong: false };
@@ -278,16 +296,25 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
 
   const setups = (value: unknown, path: Path, general: Map<string, Said>): Map<string, Said> => {
     const rules = new Map(general);
-    for (const [name, said] of Object.entries(map(value, path))) {
-      const listed = catalogue.find((one) => one.name === name);
-      const here = [...path, name];
-      if (listed === undefined) {
-        complain(here, `is no rule; there is no folder functions/${name}`);
+    const seen = new Set<string>();
+    for (const [given, said] of Object.entries(map(value, path))) {
+      const name = findRule(given, names);
+      const here = [...path, given];
+      if (name === undefined) {
+        complain(here, noRule(given));
         continue;
       }
-      rules.set(name, setup(listed, said, here, general.get(name)));
+      if (seen.has(name)) complain(here, `is ${name}, which stands here already`);
+      seen.add(name);
+      const rule = catalogue.find((listed) => listed.name === name)?.rule;
+      rules.set(name, setup(rule, said, here, general.get(name)));
     }
     return rules;
+  };
+
+  const noRule = (name: string) => {
+    const suggestion = didYouMean(name, names).trim();
+    return `is no rule; there is no folder functions/${name}${suggestion && `; ${suggestion}`}`;
   };
 
   /** What only the whole can tell: what one place leaves open, another may settle, and what is off needs nothing. */
@@ -319,25 +346,29 @@ const interpret = (given: unknown, catalogue: Listed[], found: Mistake[], places
     return said as Connect;
   };
 
-  const group = (name: string, value: unknown, taken: Map<string, string>): Group => {
+  /** A group with a member that can't be loaded is left out. */
+  const group = (name: string, value: unknown, taken: Map<string, string>): Group[] => {
     const path = ["groups", name];
     if (!isName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
-    if (catalogue.some((listed) => listed.name === name)) complain(path, "is the name of a rule, too");
-    const names = texts(value ?? [], path) ?? [];
-    if (names.length === 0) complain(path, "must be a list of rules, with at least one");
-    const members = names.flatMap((one, index) => {
+    if (findRule(name, names) !== undefined) complain(path, "is the name of a rule, too");
+    const given = texts(value ?? [], path) ?? [];
+    if (given.length === 0) complain(path, "must be a list of rules, with at least one");
+    const members = given.flatMap((text, index) => {
+      const one = findRule(text, names) ?? text;
+      if (isBroken(text)) return [];
       const listed = catalogue.find((rule) => rule.name === one);
-      const unfit = listed ? unfitFor(listed, taken.get(one)) : `is no rule; there is no folder functions/${one}`;
+      const unfit = listed ? unfitFor(listed, taken.get(one)) : noRule(one);
       if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
       taken.set(one, name);
       return listed && unfit === undefined ? [listed] : [];
     });
-    return { name, members: catalogue.filter((listed) => members.includes(listed)) };
+    return given.some(isBroken) ? [] : [{ name, members: catalogue.filter((listed) => members.includes(listed)) }];
   };
+  const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
 
   const { rules, clusters, groups } = map(given, [], ["rules", "clusters", "groups"]);
   const taken = new Map<string, string>();
-  const together = Object.entries(map(groups, ["groups"])).map(([name, value]) => group(name, value, taken));
+  const together = Object.entries(map(groups, ["groups"])).flatMap(([name, value]) => group(name, value, taken));
   const general = setups(rules, ["rules"], new Map());
   const named = Object.entries(map(clusters ?? { local: {} }, ["clusters"])).map(([name, value]): [string, Cluster] => {
     const path = ["clusters", name];

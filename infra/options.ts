@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Deployer } from "./clusters/access.ts";
@@ -5,6 +6,8 @@ import type { Option, Options } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Config, chooseCluster } from "./config.ts";
 import { openSigner, type Signer } from "./keys.ts";
+import { didYouMean, findRule } from "./names.ts";
+import { catalogueFolder, readNames } from "./registry.ts";
 
 /** What every verb for AWS takes. */
 export const stageOption = {
@@ -19,6 +22,30 @@ export const clusterOptions = {
   url: { type: "string", value: "BASE", says: "where the rules are served, if not by AWS's own address" },
   ca: { type: "string", value: "FILE", says: "the CA that signed that address's certificate, if it is no public one" },
 } satisfies Record<string, Option>;
+
+/** Reports whether a word is no path of something that exists, and so may be another value of an option. */
+export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
+
+/** Reports whether a word is the name of a rule, or may be a misspelt one: it has its form and names no file. */
+const isRuleName = (word: string): boolean =>
+  /^[A-Za-z][A-Za-z0-9-]*$/.test(word) && (existsSync(join(catalogueFolder, word)) || isNoFile(word));
+
+/** An option that names rules; `among` reads it. */
+export const rulesOption = {
+  type: "string",
+  multiple: true,
+  value: "RULE",
+  isValue: (word) => word.split(",").every(isRuleName),
+} satisfies Omit<Option, "says">;
+
+/** Returns the rule that a word names. A stage may have functions of rules that have no folder here any more. */
+export const ruleOfStage = async (given: string): Promise<string> => {
+  const names = await readNames();
+  const found = findRule(given, names);
+  const meant = didYouMean(given, names).trim();
+  if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${given}; ${meant}\n`);
+  return found ?? given;
+};
 
 /** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
 export const duration = (text: string | undefined, option: string): number => {

@@ -1,5 +1,5 @@
 import { readdir, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Phase, phases, type Rule } from "#lib/rule.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
@@ -14,17 +14,48 @@ export interface Listed {
   members?: Listed[];
 }
 
+/** A folder whose rule can't be loaded. */
+export interface Broken {
+  name: string;
+  /** What is wrong, with the file and, where it is known, the line. */
+  sentence: string;
+}
+
 export const catalogueFolder = fileURLToPath(new URL("../functions/", import.meta.url));
 
 /** Where kube-apiserver itself would call a webhook: the place of every rule that names none. */
 const webhooksPlace = 37;
 
-/** Every folder under functions/, in the order in which the API server would run them. */
+/** Every folder under functions/, in the order in which the API server would run them. Throws if one can't be loaded. */
 export const readCatalogue = async (catalogue = catalogueFolder): Promise<Listed[]> => {
+  const { rules, broken } = await readRules(catalogue);
+  if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
+  return rules;
+};
+
+/** The same, with those that can't be loaded beside the others. */
+export const readRules = async (catalogue = catalogueFolder): Promise<{ rules: Listed[]; broken: Broken[] }> => {
+  const broken: Broken[] = [];
+  const found = await Promise.all(
+    (await readNames(catalogue)).map((name) =>
+      readRule(join(catalogue, name), name).catch((error) => {
+        if (!(error instanceof Complaint)) throw error;
+        broken.push({ name, sentence: error.message });
+        return [];
+      }),
+    ),
+  );
+  const rules = found.flat();
+  return {
+    rules: rules.sort((one, other) => placeOf(one) - placeOf(other) || (one.name < other.name ? -1 : 1)),
+    broken,
+  };
+};
+
+/** The names of the folders under functions/, whatever is in them. */
+export const readNames = async (catalogue = catalogueFolder): Promise<string[]> => {
   const entries = await readdir(catalogue, { withFileTypes: true });
-  const folders = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  const rules = await Promise.all(folders.map((name) => readRule(join(catalogue, name), name)));
-  return rules.sort((one, other) => placeOf(one) - placeOf(other) || (one.name < other.name ? -1 : 1));
+  return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
 };
 
 const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
@@ -55,9 +86,22 @@ const load = async (file: string, here: string): Promise<unknown> => {
   try {
     return (await import(pathToFileURL(file).href)).default;
   } catch (error) {
-    throw new Complaint(`${here}/rule.ts does not load: ${(await syntaxError(file)) ?? sentenceOf(error)}`);
+    const line = lineIn(error, dirname(file));
+    const sentence = (await syntaxError(file)) ?? `${sentenceOf(error)}${line && ` (${line})`}`;
+    throw new Complaint(`${here}/rule.ts does not load: ${sentence}`);
   }
 };
+
+/** Where in a rule's folder an error was thrown: `line 3` of rule.ts, or `helpers.ts line 3`. */
+const lineIn = (error: unknown, folder: string): string => {
+  const stack = error instanceof Error ? (error.stack ?? "") : "";
+  const [, ...frames] = stack.split(`${pathToFileURL(folder).href}/`);
+  const [, file = "", line] = /^([^\s:?]+)(?:\?\d+)?:(\d+)/.exec(frames[0] ?? "") ?? [];
+  return line === undefined ? "" : placeText(file, line);
+};
+
+const placeText = (file: string, line: number | string): string =>
+  `${file === "rule.ts" ? "" : `${file} `}line ${line}`;
 
 /** Node names no line for a file it can't read; esbuild does. */
 const syntaxError = async (file: string): Promise<string | undefined> => {
@@ -71,7 +115,9 @@ const syntaxError = async (file: string): Promise<string | undefined> => {
     packages: "external",
   }).catch((failure: { errors?: { text: string; location?: { file: string; line: number } | null }[] }) => failure);
   const [first] = result.errors ?? [];
-  return first && `${first.text}${first.location ? ` (line ${first.location.line})` : ""}`;
+  if (first?.location == null) return first?.text;
+  const { file: where, line } = first.location;
+  return `${first.text} (${placeText(relative(dirname(file), resolve(where)), line)})`;
 };
 
 const definition = (value: unknown, file: string): Rule => {

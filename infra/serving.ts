@@ -51,8 +51,9 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
   });
 
   let standing: ReadonlyMap<string, Written> = new Map();
+  let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await openWorkshop(file, surroundings, judge);
+    const opened = await openWorkshop(file, surroundings, judge, kept);
     // A rule that is grouped and validates stands there twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
@@ -60,8 +61,10 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
     // What a folder held before is better than nothing.
     if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) print(`${fault}\n`);
+    for (const { name, sentence } of opened.broken) print(`${name} is not served: ${sentence}\n`);
     standing = written;
     if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
+    kept = new Set(rules.map(({ name }) => name));
     const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
     world = (cluster, milliseconds) => {
       const manifests = written.get(cluster);

@@ -6,24 +6,36 @@ import { pathToFileURL } from "node:url";
 import { decide } from "#lib/decide.ts";
 import { endpoint, type Host } from "#lib/endpoint.ts";
 import { group } from "#lib/group.ts";
-import { type Config, placesNamed, readConfig, servedRules, shareOf } from "./config.ts";
+import { Complaint } from "./complaint.ts";
+import { type Config, placesNamed, servedRules, shareOf } from "./config.ts";
 import type { Handler } from "./gateway.ts";
 import { groupShareOf } from "./groups.ts";
-import { catalogueFolder, type Listed, readCatalogue } from "./registry.ts";
+import { isNamed, readProject } from "./project.ts";
+import { type Broken, catalogueFolder, type Listed, readRules } from "./registry.ts";
 
 /** The rules as they stand in the folders and in postern.yaml, each as the endpoint that Lambda would run. */
 export interface Workshop {
   config: Config;
   served: Listed[];
   handlers: ReadonlyMap<string, Handler>;
+  /** Rules that postern.yaml names and that can't be loaded: they are not served, nor are groups that they are in. */
+  broken: Broken[];
 }
 
-export const openWorkshop = async (file: string, host: Host, judge = decide): Promise<Workshop> => {
-  const catalogue = await readCatalogue();
-  const config = await readConfig(file, catalogue);
+/** Opens the rules that can be loaded; throws if one of those in `kept` can't be loaded any more. */
+export const openWorkshop = async (
+  file: string,
+  host: Host,
+  judge = decide,
+  kept: ReadonlySet<string> = new Set(),
+): Promise<Workshop> => {
+  const { catalogue, broken, config } = await readProject(file);
+  const lost = broken.filter(({ name }) => kept.has(name));
+  if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = servedRules(config, catalogue);
   const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host, judge)] as const);
-  return { config, served, handlers: new Map(handlers) };
+  const named = broken.filter(({ name }) => isNamed(config)(name));
+  return { config, served, handlers: new Map(handlers), broken: named };
 };
 
 /** The endpoint of a rule or a group, for whoever doesn't take it out of a bundle. */
@@ -70,8 +82,11 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
     // While one of them is broken, those that it was about before.
-    places = await readCatalogue()
-      .then((catalogue) => placesNamed(file, catalogue))
+    places = await readRules()
+      .then(async ({ rules, broken }) => {
+        const named = await placesNamed(file, rules);
+        return broken.length === 0 ? named : [...new Set([...places, ...named])];
+      })
       .catch(() => places);
     const below = (await Promise.all(places.map(foldersIn))).flat();
     close();

@@ -10,41 +10,61 @@ import { inPhase } from "#lib/rule.ts";
 import {
   type Case,
   decideCase,
-  differences,
+  describeDifferences,
   facetOf,
   operationOf,
   patched,
   phaseOf,
+  readCaseLines,
   readCases,
   reviewOf,
 } from "../infra/cases.ts";
 import { type Suggested, suggested } from "../infra/check/mending/suggestions.ts";
 import { listing } from "../infra/listing.ts";
-import { type Listed, readCatalogue } from "../infra/registry.ts";
+import { type Listed, readRules } from "../infra/registry.ts";
 import { condition } from "./cel.ts";
 import { perturbed } from "./perturbed.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
-const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
+const { rules, broken } = await readRules();
+const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
+const catalogue = rules.filter(isChosen);
 
 const secret = "nobody's business";
 const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
-if (only.length === 0)
+for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
+
+if (only.length === 0 && broken.length === 0)
   it("lists every rule in functions/README.md; npm run fix writes it", async () => {
     const { present, wanted } = await listing(catalogue);
     assert.equal(present, wanted);
   });
 
 for (const listed of catalogue) {
-  const cases = await readCases(listed);
+  const cases = await readCases(listed).catch((error: Error) => error);
+  if (cases instanceof Error) {
+    describe(listed.name, () => it("has cases", () => fail(cases.message)));
+    continue;
+  }
   describe(listed.name, () => {
-    for (const entry of cases) {
-      it(entry.name, async () => assert.deepEqual(differences(entry, await judged(listed, entry)), []));
+    for (const [index, entry] of cases.entries()) {
+      it(entry.name, async () => {
+        const lines = describeDifferences(entry, await judged(listed, entry));
+        if (lines.length > 0)
+          fail(`functions/${listed.name}/cases.yaml:${(await readCaseLines(listed))[index]}`, ...lines);
+      });
     }
     describe("as every rule", () => laws(listed, cases));
   });
+}
+
+/** Fails with these lines alone: where they come from in this file is of no interest. */
+function fail(...lines: string[]): never {
+  const error = new Error(lines.join("\n"));
+  error.stack = error.message;
+  throw error;
 }
 
 function laws(listed: Listed, cases: Case[]) {

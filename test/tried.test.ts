@@ -6,8 +6,9 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { Complaint } from "../infra/complaint.ts";
-import { judgesOf, readTrials, type Tried, tryCase } from "../infra/policies/tried.ts";
+import { judgesOf, readTrials, tryCase } from "../infra/policies/tried.ts";
 import { readCatalogue } from "../infra/registry.ts";
+import type { TestResult } from "../infra/test-results.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
@@ -66,7 +67,7 @@ const settings = { http: { hosts: ["a.example.com"] } };
 const pod = named("v1", "Pod", { namespace: "team" });
 
 describe("a policy's case", () => {
-  const cases: [name: string, policy: object, entry: object, result: Tried["result"], because?: string[]][] = [
+  const cases: [name: string, policy: object, entry: object, result: TestResult["result"], because?: string[]][] = [
     [
       "passes where the object becomes what it says",
       of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" })),
@@ -267,7 +268,7 @@ describe("postern test of policies", () => {
     const file = await write("cases.yaml", [right, unasked]);
     const { code, stdout } = await test(...policies.flatMap((one) => ["--policy", one]), "--cases", file, "-o", "json");
     assert.equal(code, 3);
-    const results = JSON.parse(stdout).cases.map(({ name, result }: Tried) => [name, result]);
+    const results = JSON.parse(stdout).cases.map(({ name, result }: TestResult) => [name, result]);
     assert.deepEqual(results, [
       ["sees a pod", "passed"],
       ["can't ask", "not evaluated"],
@@ -311,7 +312,11 @@ describe("postern test of policies", () => {
       () => ["always-admit", "--policy", "a.yaml", "--cases", "a.yaml"],
       /^postern test takes the names of rules, or --policy FILE and --cases/,
     ],
-    ["what is for policies alone", () => ["always-admit", "-o", "json"], /^--output is for policies, which --policy/],
+    [
+      "what is for policies alone",
+      () => ["always-admit", "--cluster", "a"],
+      /^--cluster is for policies, which --policy/,
+    ],
     ["a policy that isn't there", () => ["--policy", "nope", "--cases", "a.yaml"], /^nope can't be read: /],
     [
       "cases that aren't there",

@@ -1,7 +1,7 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { stageOption } from "../options.ts";
+import { ruleOfStage, stageOption } from "../options.ts";
 import { arm } from "../rollout/emergency.ts";
 
 export default {
@@ -9,8 +9,9 @@ export default {
   usage: "RULE",
   options: stageOption,
 
-  async run({ options, words: [rule, ...rest] }) {
-    if (rule === undefined || rest.length > 0) throw new Complaint("postern arm takes one rule");
+  async run({ options, words: [given, ...rest] }) {
+    if (given === undefined || rest.length > 0) throw new Complaint("postern arm takes one rule");
+    const rule = await ruleOfStage(given);
     const version = await inStage(options, ({ functions }) => arm(functions, rule));
     print(`${rule} decides again, as version ${version}\n`);
   },

@@ -4,28 +4,32 @@ import type { Bundle } from "../bundle.ts";
 import { buildClient } from "../client.ts";
 import { type Command, common, print, table } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { type Config, configFile, readConfig } from "../config.ts";
+import { type Config, configFile } from "../config.ts";
 import { openSigner } from "../keys.ts";
-import { type Listed, readCatalogue } from "../registry.ts";
+import { findRule, unknownRule } from "../names.ts";
+import { among, rulesOption } from "../options.ts";
+import { isNamed, readProject, reportBroken } from "../project.ts";
+import type { Listed } from "../registry.ts";
 
 export default {
   summary: "Bundles every rule that is on into dist/, ready for npx osls package, and the client's package.",
   options: {
     config: common.config,
     to: { type: "string", value: "FOLDER", says: "only the bundles, into there: to be asked by direct invocation" },
-    rules: { type: "string", multiple: true, value: "RULES", says: "with --to, only these, also where they are off" },
+    rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
     output: common.output,
   },
 
   async run({ options }) {
     const file = options.text("config") ?? configFile;
-    const catalogue = await readCatalogue();
-    const config = await readConfig(file, catalogue);
+    const { catalogue, broken, config } = await readProject(file);
     const to = options.text("to");
-    const rules = options.texts("rules").flatMap((text) => text.split(",").filter(Boolean));
+    const names = [...catalogue, ...broken].map(({ name }) => name);
+    const rules = among(options, "rules").map((given) => findRule(given, names) ?? given);
     if (to === undefined && rules.length > 0) throw new Complaint("--rules is for bundles alone, with --to");
-    for (const name of rules.filter((name) => !catalogue.some((listed) => listed.name === name)))
-      process.stderr.write(`there is no rule "${name}", and no bundle of it\n`);
+    for (const name of rules.filter((name) => !names.includes(name)))
+      process.stderr.write(`${unknownRule(name, names)}; no bundle is made of it\n`);
+    reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : isNamed(config));
     const bundles =
       to === undefined ? await buildAll(config, catalogue, file) : await buildBundles(config, catalogue, to, rules);
 

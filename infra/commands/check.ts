@@ -1,3 +1,4 @@
+import type { Judged } from "../check/judging/judge.ts";
 import { withOnly } from "../check/judging/rules.ts";
 import { type Edit, editOf } from "../check/mending/fix.ts";
 import { mend } from "../check/mending/mended.ts";
@@ -7,25 +8,22 @@ import { summaryOf, summed } from "../check/reports/told.ts";
 import { inCluster, inFiles, usualPage } from "../check/sources.ts";
 import { type Command, common, type Options } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { type Cluster, chooseCluster, configFile, readConfig } from "../config.ts";
-import { among } from "../options.ts";
+import { type Cluster, chooseCluster, configFile } from "../config.ts";
+import { among, isNoFile, rulesOption } from "../options.ts";
 import { clearLine, counted } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
+import { isOn, readProject, reportBroken } from "../project.ts";
+import type { Broken } from "../registry.ts";
 import { oneLine } from "../shown.ts";
 
 export default {
   summary:
     "Says what the rules would do to manifests, or to all that a cluster has, as the cluster would ask them: what they change, and what they refuse.",
   usage: "[PATH…]",
+  wordless: ["live"],
   options: {
     config: common.config,
     cluster: common.cluster,
-    rules: {
-      type: "string",
-      multiple: true,
-      value: "RULES",
-      says: "only these, also where postern.yaml names them not",
-    },
+    rules: { ...rulesOption, says: "check only these rules, even if postern.yaml doesn't turn them on" },
     operation: {
       type: "string",
       value: "NAME",
@@ -33,12 +31,13 @@ export default {
     },
     old: { type: "string", multiple: true, value: "PATH", says: "what is there before an update" },
     as: { type: "string", value: "USER", default: "kubernetes-admin", says: "who sends the manifests" },
-    "as-group": { type: "string", multiple: true, value: "GROUP", says: "a group of theirs" },
+    "as-group": { type: "string", multiple: true, value: "GROUP", isValue: isNoFile, says: "a group of theirs" },
     namespace: {
       type: "string",
       short: "n",
       multiple: true,
       value: "NAME",
+      isValue: isNoFile,
       says: "of manifests that name none, default if not said; of a cluster, what is in these alone",
     },
     state: { type: "string", multiple: true, value: "PATH", says: "manifests of what exists" },
@@ -53,6 +52,7 @@ export default {
       type: "string",
       multiple: true,
       value: "HOST",
+      isValue: isNoFile,
       says: "call others' webhooks there, and not only name them; loopback is this machine; with --live, rules may ask there as well",
     },
     "also-pod-templates": { type: "boolean", says: "judge the Pods that workloads would make as well" },
@@ -70,6 +70,7 @@ export default {
       ...common.output,
       multiple: true,
       value: "FORM[=FILE]",
+      isValue: (word) => forms.includes(word.split(/[=,]/)[0] ?? ""),
       says: `${forms.join(", ")}; several where they go to files`,
     },
   },
@@ -79,10 +80,12 @@ export default {
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;
-    const catalogue = await readCatalogue();
-    const [name, whole] = chooseCluster(await readConfig(file, catalogue), options.text("cluster"));
+    const { catalogue, broken, config } = await readProject(file);
+    const [name, whole] = chooseCluster(config, options.text("cluster"));
     const only = among(options, "rules");
-    const cluster: [string, Cluster] = [name, only.length === 0 ? whole : withOnly(whole, only, catalogue)];
+    const cluster: [string, Cluster] = [name, only.length === 0 ? whole : withOnly(whole, only, catalogue, broken)];
+    const lost = broken.filter((one) => isOn(cluster[1])(one.name));
+    reportBroken(broken, () => false);
     const stop = new AbortController();
     const source = await (isLive ? inCluster : inFiles)({ options, words, file, catalogue, cluster }, stop.signal);
 
@@ -96,7 +99,8 @@ export default {
     );
     const forget = heeding(stop);
     try {
-      await source.each(async (judged) => {
+      await source.each(async (found) => {
+        const judged = withoutRules(found, lost);
         summed(summary, judged.checked);
         await outlets.add(judged);
         const edit = options.flag("fix") ? editOf(judged) : undefined;
@@ -119,9 +123,23 @@ export default {
     }
     if (options.flag("fix")) await mend(edits);
     if (summary.denied > 0) return 1;
-    return summary.undecided + summary.faults > 0 ? 3 : 0;
+    return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
   },
 } satisfies Command;
+
+/** Adds that these rules can't be loaded: what they say of an object is unknown, so it is undecided unless denied. */
+const withoutRules = (judged: Judged, broken: readonly Broken[]): Judged => {
+  if (broken.length === 0) return judged;
+  const { verdict, undecided } = judged.checked;
+  return {
+    ...judged,
+    checked: {
+      ...judged.checked,
+      verdict: verdict === "denied" ? verdict : "undecided",
+      undecided: [...undecided, ...broken.map(({ sentence }) => sentence)],
+    },
+  };
+};
 
 /** What only one of the two ways takes is a mistake with the other one. */
 const checkOptions = (options: Options, words: readonly string[]): void => {

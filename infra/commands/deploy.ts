@@ -2,7 +2,7 @@ import { inStage } from "../aws/stage.ts";
 import { type Command, common, type Options, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "../options.ts";
+import { among, chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import type { Watch } from "../rollout/canary.ts";
@@ -30,7 +30,7 @@ export default {
       default: "1000",
       says: "they do by themselves after so many reviews without a failure",
     },
-    forget: { type: "string", value: "NAMES", says: "clusters that are gone themselves, comma between" },
+    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
     wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters get their entries at a time" },
     write: {
       type: "string",
@@ -56,7 +56,7 @@ export default {
         ...(await doorIn(options)),
         harden: options.flag("harden") || hardenAfter(options),
         canary: canaryIn(options, stop.signal),
-        forgotten: (options.text("forget") ?? "").split(",").filter(Boolean),
+        forgotten: among(options, "forget"),
         signal: stop.signal,
         wave: Math.max(1, options.number("wave") ?? 1),
         write: options.text("write"),

@@ -1,10 +1,10 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
+import { configFile } from "../config.ts";
+import { among, chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
+import { readProject, reportBroken } from "../project.ts";
 import { destroy } from "../rollout/destroy.ts";
 
 const { cluster, kubeconfig, context, url } = clusterOptions;
@@ -15,14 +15,15 @@ export default {
     ...stageOption,
     yes: { type: "boolean", says: "do it; otherwise it is only said what would be done" },
     "configs-only": { type: "boolean", says: "free the clusters, and leave everything in AWS" },
-    forget: { type: "string", value: "NAMES", says: "clusters that are gone themselves, comma between" },
+    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
     ...{ cluster, kubeconfig, context, url },
     config: common.config,
   },
 
   async run({ options }) {
     const file = options.text("config") ?? configFile;
-    const config = await readConfig(file, await readCatalogue());
+    const { config, broken } = await readProject(file);
+    reportBroken(broken, () => false);
     const configsOnly = options.flag("configs-only") ? chosenClusters(config, options) : undefined;
     if (options.text("cluster") !== undefined && configsOnly === undefined)
       throw new Complaint("--cluster goes with --configs-only: the endpoints are everybody's");
@@ -33,7 +34,7 @@ export default {
         print(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
         return 0;
       }
-      const forgotten = (options.text("forget") ?? "").split(",").filter(Boolean);
+      const forgotten = among(options, "forget");
       const deployer = deployerIn(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
       print(`${await destroy({ ...demolition, url: options.text("url") })}\n`);

@@ -1,7 +1,7 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { duration, stageOption } from "../options.ts";
+import { duration, ruleOfStage, stageOption } from "../options.ts";
 import { disarm } from "../rollout/emergency.ts";
 
 export default {
@@ -13,8 +13,9 @@ export default {
     for: { type: "string", value: "TIME", says: "how long, for instance 90s, 30m or 2h" },
   },
 
-  async run({ options, words: [rule, ...rest] }) {
-    if (rule === undefined || rest.length > 0) throw new Complaint("postern disarm takes one rule");
+  async run({ options, words: [given, ...rest] }) {
+    if (given === undefined || rest.length > 0) throw new Complaint("postern disarm takes one rule");
+    const rule = await ruleOfStage(given);
     const until = new Date(Date.now() + duration(options.text("for"), "for"));
     const version = await inStage(options, ({ functions }) => disarm(functions, rule, until));
     print(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);

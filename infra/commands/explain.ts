@@ -2,9 +2,11 @@ import { stringify } from "yaml";
 import { type Conditions, inPhase } from "#lib/rule.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { configFile, readConfig } from "../config.ts";
+import { configFile } from "../config.ts";
 import { entriesOf, oneLine } from "../entry.ts";
-import { type Listed, readCatalogue } from "../registry.ts";
+import { requireRules } from "../names.ts";
+import { readProject, reportBroken } from "../project.ts";
+import type { Listed } from "../registry.ts";
 
 export default {
   summary:
@@ -16,15 +18,19 @@ export default {
     output: common.output,
   },
 
-  async run({ options, words: [name, ...rest] }) {
+  async run({ options, words: [given, ...rest] }) {
     const file = options.text("policy");
-    if (file !== undefined && name === undefined) return explainPolicies(file, options.text("output") === "json");
-    if (name === undefined || file !== undefined || rest.length > 0)
+    if (file !== undefined && given === undefined) return explainPolicies(file, options.text("output") === "json");
+    if (given === undefined || file !== undefined || rest.length > 0)
       throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
-    const catalogue = await readCatalogue();
-    const listed = catalogue.find((one) => one.name === name);
-    if (listed === undefined) throw new Complaint(`there is no rule "${name}"; postern rules lists them`);
-    const { clusters, groups } = await readConfig(options.text("config") ?? configFile, catalogue);
+    const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
+    const [name = ""] = requireRules(
+      [given],
+      [...catalogue, ...broken].map((one) => one.name),
+    );
+    reportBroken(broken, (rule) => rule === name);
+    const listed = catalogue.find((one) => one.name === name) as Listed;
+    const { clusters, groups } = config;
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const group = groups.find(({ members }) => members.includes(listed))?.name;
     const explanation = { ...explain(listed), ...(group && { group }), clusters: Object.fromEntries(setups) };

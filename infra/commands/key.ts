@@ -1,8 +1,8 @@
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { chooseCluster, configFile, readConfig } from "../config.ts";
+import { chooseCluster, configFile } from "../config.ts";
 import { signerOf, stageOption } from "../options.ts";
-import { readCatalogue } from "../registry.ts";
+import { readProject, reportBroken } from "../project.ts";
 
 export default {
   summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",
@@ -12,7 +12,9 @@ export default {
   async run({ options, words: [name, ...rest] }) {
     if (name === undefined || rest.length > 0) throw new Complaint("postern key takes the name of one cluster");
     const file = options.text("config") ?? configFile;
-    const [cluster, { keyVersions }] = chooseCluster(await readConfig(file, await readCatalogue()), name);
+    const { config, broken } = await readProject(file);
+    reportBroken(broken, () => false);
+    const [cluster, { keyVersions }] = chooseCluster(config, name);
     const signer = await signerOf(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;
     const segment = signer.segment(cluster, keyVersion);

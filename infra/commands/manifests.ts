@@ -3,10 +3,11 @@ import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
 import { type Command, common, type Options, print } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
-import { type Cluster, chooseCluster, configFile, readConfig } from "../config.ts";
+import { type Cluster, chooseCluster, configFile } from "../config.ts";
 import { askingRules, withoutConnect } from "../connections.ts";
 import { address, certificate, clusterOptions, content, deployerIn, signerOf, stageOption } from "../options.ts";
-import { type Listed, readCatalogue } from "../registry.ts";
+import { isOn, readProject, reportBroken } from "../project.ts";
+import type { Listed } from "../registry.ts";
 import { accessEntries, roles } from "../rights.ts";
 import { openSurvey, surveyed, surveying } from "../surveys.ts";
 import { configurations } from "../webhooks.ts";
@@ -45,8 +46,9 @@ export default {
 
   async run({ options }) {
     const file = options.text("config") ?? configFile;
-    const catalogue = await readCatalogue();
-    const [clusterName, plain] = chooseCluster(await readConfig(file, catalogue), options.text("cluster"));
+    const { catalogue, broken, config } = await readProject(file);
+    const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
+    reportBroken(broken, isOn(plain));
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined

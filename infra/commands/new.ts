@@ -5,7 +5,8 @@ import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile } from "../config.ts";
 import { writeListing } from "../listing.ts";
-import { catalogueFolder, mustBeName, readCatalogue, readRule } from "../registry.ts";
+import { reportBroken } from "../project.ts";
+import { catalogueFolder, mustBeName, readRule, readRules } from "../registry.ts";
 
 export default {
   summary: "Makes a rule: a folder that passes all checks, turned on in postern.yaml, to be edited from there.",
@@ -24,7 +25,10 @@ export default {
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await make(folder, name, mutates ? mutating(name) : validating(name));
     await turnOn(file, name);
-    await writeListing(await readCatalogue());
+    const { rules, broken } = await readRules();
+    // The list would lack the rules that can't be loaded.
+    reportBroken(broken, () => false);
+    if (broken.length === 0) await writeListing(rules);
     print(
       `functions/${name} is there, and on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
     );

@@ -7,7 +7,9 @@ import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { chooseCluster, readConfig } from "../config.ts";
 import { allAsSaid, hearingsSection, hearingsTable } from "../hearings.ts";
-import { catalogueFolder, readCatalogue } from "../registry.ts";
+import { requireRules } from "../names.ts";
+import { reportBroken } from "../project.ts";
+import { catalogueFolder, readRules } from "../registry.ts";
 
 export default {
   summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and every rule its cases.",
@@ -32,17 +34,20 @@ export default {
     const { pluginsIn, requireBinaries } = await import("../../test/cluster/binaries.ts");
     const { hearCases } = await import("../../test/cluster/cases.ts");
     const { parityOf, portsAmong } = await import("../../test/cluster/parity.ts");
-    const catalogue = await readCatalogue();
+    const { rules: catalogue, broken } = await readRules();
     const ports = portsAmong(catalogue);
-    for (const word of words)
-      if (!catalogue.some(({ name }) => name === word))
-        throw new Complaint(`there is no rule "${word}"; postern rules lists them`);
+    const wanted = requireRules(
+      words,
+      [...catalogue, ...broken].map(({ name }) => name),
+    );
+    reportBroken(broken, (rule) => wanted.length === 0 || wanted.includes(rule));
     const config = options.text("config");
-    const setups = config === undefined ? undefined : chooseCluster(await readConfig(config, catalogue), undefined)[1];
+    const setups =
+      config === undefined ? undefined : chooseCluster(await readConfig(config, catalogue, broken), undefined)[1];
     const binaries = await requireBinaries();
 
     const found: Parity[] = [];
-    const isChosen = ({ name }: { name: string }) => words.length === 0 || words.includes(name);
+    const isChosen = ({ name }: { name: string }) => wanted.length === 0 || wanted.includes(name);
     const { all } = await pluginsIn(binaries);
     const chosen = ports.filter((port) => isChosen(port) && all.includes(port.rule.twin.plugin));
     const longest = Math.max(...chosen.map(({ name }) => name.length));

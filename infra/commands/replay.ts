@@ -4,8 +4,9 @@ import { inStage, type Stage } from "../aws/stage.ts";
 import { isColoured, painter } from "../check/reports/told.ts";
 import { type Command, common, type Options } from "../command.ts";
 import { Complaint } from "../complaint.ts";
-import { stageOption } from "../options.ts";
-import { isName } from "../registry.ts";
+import { didYouMean, findRule } from "../names.ts";
+import { among, rulesOption, stageOption } from "../options.ts";
+import { isName, readNames } from "../registry.ts";
 import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";
@@ -24,10 +25,8 @@ export default {
     },
     with: { type: "string", value: "VERSION", default: "working-tree", says: "the version that is tried" },
     rules: {
-      type: "string",
-      multiple: true,
-      value: "RULES",
-      says: "only these; one alone is that of cases that name none",
+      ...rulesOption,
+      says: "replay only reviews of these rules; a single one is the rule of cases that name none",
     },
     cluster: { ...common.cluster, says: "as if they had been recorded there" },
     settings: { type: "string", value: "recorded", says: "on both sides the settings of then, not those of a version" },
@@ -69,7 +68,9 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
   const settings = options.text("settings");
   if (settings !== undefined && settings !== "recorded")
     throw new Complaint(`--settings takes recorded, not "${settings}"; a version's own are used otherwise`);
-  const rules = options.texts("rules").flatMap((text) => text.split(",").filter(Boolean));
+  const known = await readNames();
+  // A rule that only the other version has keeps its name as it is written.
+  const rules = among(options, "rules").map((given) => findRule(given, known) ?? given);
   const wrong = rules.find((name) => !isName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules, and "${wrong}" is none`);
   const config = options.text("config");
@@ -88,10 +89,11 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
   const counts = await (options.text("output") === "json"
     ? writeJson(results, names)
     : writeText(results, names, options.number("most") ?? 0));
-  if (Object.values(counts).every((count) => count === 0))
-    throw new Complaint(
-      `${words.join(", ")} ${rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings"}`,
-    );
+  if (Object.values(counts).every((count) => count === 0)) {
+    const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => didYouMean(rule, known));
+    const lacking = rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings";
+    throw new Complaint([`${words.join(", ")} ${lacking}`, ...meant.filter(Boolean)].join("; ").trim());
+  }
   if (counts.differs > 0) return 1;
   return counts.unplayed + counts.unreadable > 0 ? 3 : 0;
 };

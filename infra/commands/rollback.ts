@@ -2,7 +2,7 @@ import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
+import { chosenClusters, clusterOptions, deployerIn, ruleOfStage, stageOption } from "../options.ts";
 import { openProgress } from "../progress.ts";
 import { readCatalogue } from "../registry.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
@@ -20,15 +20,16 @@ export default {
     config: common.config,
   },
 
-  async run({ options, words: [rule, ...rest] }) {
+  async run({ options, words: [given, ...rest] }) {
     const progress = openProgress();
     if (!options.flag("all")) {
-      if (rule === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
+      if (given === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
+      const rule = await ruleOfStage(given);
       const version = await inStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
       print(`${rule} is at version ${version}\n`);
       return;
     }
-    if (rule !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
+    if (given !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
     const file = options.text("config") ?? configFile;
     const catalogue = await readCatalogue();
     const config = await readConfig(file, catalogue);

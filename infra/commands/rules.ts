@@ -1,7 +1,9 @@
 import { type Command, common, print, table } from "../command.ts";
-import { configFile, readConfig } from "../config.ts";
+import { configFile } from "../config.ts";
 import { writeListing } from "../listing.ts";
+import { readProject } from "../project.ts";
 import { readCatalogue } from "../registry.ts";
+import { oneLine } from "../shown.ts";
 
 export default {
   summary: "Lists the catalogue, and where each rule is on.",
@@ -12,15 +14,19 @@ export default {
   },
 
   async run({ options }) {
-    const catalogue = await readCatalogue();
-    if (options.flag("write")) return writeListing(catalogue);
-    const { clusters } = await readConfig(options.text("config") ?? configFile, catalogue);
-    const rules = catalogue.map(({ name, phases, rule }) => {
+    if (options.flag("write")) return writeListing(await readCatalogue());
+    const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
+    const { clusters } = config;
+    const modesOf = (name: string): Record<string, string> => {
       const modes = [...clusters].flatMap(([cluster, { rules }]) =>
         rules.has(name) ? [[cluster, rules.get(name)?.mode ?? "off"]] : [],
       );
-      return { name, phases, summary: rule.summary, modes: Object.fromEntries(modes) as Record<string, string> };
-    });
+      return Object.fromEntries(modes);
+    };
+    const rules = [
+      ...catalogue.map(({ name, phases, rule }) => ({ name, phases, summary: rule.summary, modes: modesOf(name) })),
+      ...broken.map(({ name, sentence }) => ({ name, phases: [], broken: sentence, modes: modesOf(name) })),
+    ];
     if (options.text("output") === "json") return print(`${JSON.stringify(rules, null, 2)}\n`);
     const shown = (modes: Record<string, string>) => {
       const entries = Object.entries(modes);
@@ -31,7 +37,12 @@ export default {
     print(
       table([
         ["RULE", "PHASE", "MODE", "WHAT IT DOES"],
-        ...rules.map(({ name, phases, summary, modes }) => [name, phases.join(", "), shown(modes), summary]),
+        ...rules.map(({ name, phases, modes, ...rule }) => [
+          name,
+          phases.join(", ") || "-",
+          shown(modes),
+          oneLine("broken" in rule ? rule.broken : rule.summary),
+        ]),
       ]),
     );
   },

@@ -1,32 +1,30 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { globSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { type Command, common, type Options, print } from "../command.ts";
 import { Complaint } from "../complaint.ts";
 import { chooseCluster, configFile, readConfig } from "../config.ts";
-import { readCatalogue } from "../registry.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { requireRules } from "../names.ts";
+import { reportBroken } from "../project.ts";
+import { readRules } from "../registry.ts";
+import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../test-results.ts";
 
 export default {
   summary:
     "Runs the cases of rules and the laws that every rule obeys; or of policies the cases that their author wrote.",
   usage: "[RULE…]",
+  wordless: ["policy", "cases"],
   options: {
     policy: {
       type: "string",
       multiple: true,
       value: "FILE",
-      says: "test the policies of this file or folder, and no rules; may be given again",
+      says: "test the policies of these files or folders, and no rules",
     },
-    cases: { type: "string", multiple: true, value: "FILE", says: "the cases of the policies; may be given again" },
+    cases: { type: "string", multiple: true, value: "FILE", says: "the cases of the policies" },
     config: {
       ...common.config,
       says: "policies' rules are set up as there, but for the policies; by defaults otherwise",
     },
     cluster: { ...common.cluster, says: "and as for this cluster" },
-    output: common.output,
+    output: { ...common.output, value: "json|junit", says: "print JSON, or XML as JUnit has it" },
   },
 
   async run({ options, words }) {
@@ -36,23 +34,40 @@ export default {
         throw new Complaint("postern test takes the names of rules, or --policy FILE and --cases FILE");
       return testPolicies(policies, cases, options);
     }
-    const [idle] = ["config", "cluster", "output"].filter((name) => options.text(name) !== undefined);
+    const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
     if (idle !== undefined) throw new Complaint(`--${idle} is for policies, which --policy names`);
-    const names = (await readCatalogue()).map(({ name }) => name);
-    const unknown = words.find((word) => !names.includes(word));
-    if (unknown !== undefined) throw new Complaint(`there is no rule "${unknown}"; postern rules lists them`);
-    const chosen = words.length > 0 ? words : names;
-    const own = chosen.flatMap((name) => globSync(`functions/${name}/**/*.test.ts`, { cwd: root }));
-    const env = { ...process.env, POSTERN_RULES: words.join(",") };
-    const child = spawn(process.execPath, ["--test", "test/catalogue.test.ts", ...own], {
-      cwd: root,
-      stdio: "inherit",
-      env,
-    });
-    const [code] = await once(child, "exit");
-    return code === 0 ? 0 : 1;
+    const { rules: catalogue, broken } = await readRules();
+    const names = requireRules(
+      words,
+      [...catalogue, ...broken].map(({ name }) => name),
+    );
+    const { runTests } = await import("../test-runs.ts");
+    return report(runTests({ catalogue, broken, names }), options, "test");
   },
 } satisfies Command;
+
+/** Prints results as they come, or all of them in the end where a program reads them. */
+const report = async (results: AsyncIterable<TestResult>, options: Options, what: string): Promise<number> => {
+  const output = options.text("output");
+  const all: TestResult[] = [];
+  let rule: string | undefined;
+  for await (const one of results) {
+    all.push(one);
+    if (output !== undefined) continue;
+    if (one.rule !== rule) print(`${all.length > 1 ? "\n" : ""}${one.rule ?? one.file}\n`);
+    rule = one.rule;
+    print(lineOf(one));
+  }
+  if (output === "json") print(`${JSON.stringify({ cases: all }, null, 2)}\n`);
+  else if (output === "junit") print(toJunit(all));
+  else print(`\n${summaryOf(all, what)}`);
+  return codeOf(all);
+};
+
+/** A policy with faults, as a result: none of its cases can be tried. */
+const asResult = ({ policy, faults }: { policy: string; faults: string[] }): TestResult => {
+  return { file: policy, name: "has no faults", result: "failed", because: faults };
+};
 
 /** Nobody is asked: what a case says is all there is. */
 const testPolicies = async (places: string[], files: string[], options: Options): Promise<number> => {
@@ -61,33 +76,31 @@ const testPolicies = async (places: string[], files: string[], options: Options)
     import("../policies/tried.ts"),
     import("#lib/cue/engine.ts"),
   ]);
-  const asJson = options.text("output") === "json";
+  const output = options.text("output");
   const read = await readPolicies(places);
   const documents = read.map(({ value }) => value);
   const faulty = (await explainAll(read, (source) => evaluate(source))).filter(({ faults }) => faults.length > 0);
   if (faulty.length > 0) {
     const faults = faulty.map((one) => ({ ...one, does: [], warnings: [], unlikeKinitiras: [] }));
-    if (asJson)
+    if (output === "json")
       print(`${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`);
+    else if (output === "junit") print(toJunit(faulty.map(asResult)));
     else print(faults.map(written).join("\n"));
     return 1;
   }
-  const catalogue = await readCatalogue();
+  const { rules: catalogue, broken } = await readRules();
+  reportBroken(broken, () => false);
   const [config, cluster] = [options.text("config"), options.text("cluster")];
   const setups =
     config === undefined && cluster === undefined
       ? undefined
-      : chooseCluster(await readConfig(config ?? configFile, catalogue), cluster)[1].rules;
+      : chooseCluster(await readConfig(config ?? configFile, catalogue, broken), cluster)[1].rules;
   const judges = tried.judgesOf(catalogue, documents, setups);
   const trials = await Promise.all(
     files.map(async (file) => (await tried.readTrials(file, judges)).map((trial) => [file, ...trial] as const)),
   );
-  const all = [];
-  for (const trial of trials.flat()) {
-    const one = await tried.tryCase(...trial);
-    all.push(one);
-    if (!asJson) print(tried.lineOf(one));
-  }
-  print(asJson ? `${JSON.stringify({ cases: all }, null, 2)}\n` : `\n${tried.summaryOf(all)}`);
-  return tried.codeOf(all);
+  const results = async function* () {
+    for (const trial of trials.flat()) yield tried.tryCase(...trial);
+  };
+  return report(results(), options, "case");
 };

@@ -8,18 +8,9 @@ import { type Case, casesIn, decideCase, differences, phaseOf, reviewOf } from "
 import { Complaint, sentenceOf } from "../complaint.ts";
 import type { Setup } from "../config.ts";
 import { describedWorld, servedAmong, servedAs } from "../kinds/served.ts";
-import { counted } from "../progress.ts";
 import type { Listed } from "../registry.ts";
+import type { TestResult } from "../test-results.ts";
 import { objectsAmong } from "../written.ts";
-
-/** What came of a case: it holds, it doesn't, or nobody can say. */
-export interface Tried {
-  file: string;
-  name: string;
-  result: "passed" | "failed" | "not evaluated";
-  /** What differs from what the case says, or why nothing can be said. */
-  because: string[];
-}
 
 /** A rule, set up with the policies that it reads out of documents. */
 export interface Judge {
@@ -65,7 +56,7 @@ export const readTrials = async (file: string, judges: readonly Judge[]): Promis
 };
 
 /** A case judged by its rule, in a world of which it says everything. */
-export const tryCase = async (file: string, { listed }: Judge, entry: Case): Promise<Tried> => {
+export const tryCase = async (file: string, { listed }: Judge, entry: Case): Promise<TestResult> => {
   const { name, fails } = entry;
   const tried = (because: string[]) => {
     return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
@@ -159,22 +150,4 @@ const unfitSettings = ({ listed: { rule }, held }: Judge, given: object | undefi
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
   const unfit = rule.checkSettings?.(merge(rule.settings ?? {}, given));
   return unfit && `can't have these settings: it ${unfit}`;
-};
-
-/** The whole of what was tried, for a person. */
-export const summaryOf = (all: readonly Tried[]): string => {
-  const count = (result: Tried["result"]) => all.filter((one) => one.result === result).length;
-  const others = (["failed", "not evaluated"] as const).filter((result) => count(result) > 0);
-  const parts = [`${count("passed")} passed`, ...others.map((result) => `${count(result)} ${result}`)];
-  return `${counted(all.length, "case")}: ${parts.join(", ")}\n`;
-};
-
-/** One case in one line, and what there is to say of it below. */
-export const lineOf = ({ name, result, because }: Tried): string =>
-  `${result.padEnd(6)}  ${name}\n${because.map((sentence) => `        ${sentence}\n`).join("")}`;
-
-/** As the command line has it: 1 where something is not as a case says, 3 where nobody can say. */
-export const codeOf = (all: readonly Tried[]): number => {
-  const has = (wanted: Tried["result"]) => all.some(({ result }) => result === wanted);
-  return has("not evaluated") ? 3 : has("failed") ? 1 : 0;
 };

@@ -100,6 +100,27 @@ describe("a newcomer", () => {
     assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
     assert.match((await postern("--help")).stdout, /^manifests +Prints/m);
     assert.match((await postern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
+    assert.equal((await postern("--version")).stdout, "postern 0.1.0\n");
+    const help = await postern("check", "--help");
+    assert.match(help.stdout, /--rules RULE….*\n/);
+    assert.match(
+      help.stdout,
+      /\nOptions with … take several values: --rules A B, or --rules A --rules B\. PATH… stands/,
+    );
+    assert.deepEqual(await postern("help", "check"), help);
+  });
+
+  it("calls a rule by the name of the plugin that it ports, in postern.yaml as well", async () => {
+    await writeFile(join(copy, "upstream.yaml"), "rules: { AlwaysPullImages: { mode: warn } }\n");
+    const { stdout } = await postern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
+    assert.match(stdout, /^always-pull-images\n[\s\S]*\n {2}local:\n {4}mode: warn\n/);
+    const words = ["--rules", "AlwaysPullImages", "always-deny", "--to", "built", "-o", "json"];
+    const { stdout: built } = await postern("build", ...words);
+    assert.deepEqual(
+      JSON.parse(built).map(({ rule }: { rule: string }) => rule),
+      ["always-pull-images", "always-deny"],
+    );
+    await rm(join(copy, "built"), { recursive: true });
   });
 
   it("needs no Node but one that can find the other", async () => {
@@ -124,6 +145,41 @@ describe("a newcomer", () => {
     const [, shown] =
       /This is its\n`rule.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
     assert.equal(first, shown, "the README shows exactly this");
+
+    await writeFile(rule, first.replace("must have a label", "lacks the label"));
+    const failed = await postern("test", "require-newcomers-label");
+    assert.equal(failed.code, 1);
+    const difference = [
+      "failed  refuses a pod without it",
+      "        functions/require-newcomers-label/cases.yaml:4",
+      "        the case says (-), the rule does (+):",
+      '        - refused: "metadata.labels must have a label \\"owner\\""',
+      '        + refused: "metadata.labels lacks the label \\"owner\\""',
+      ...["          code: 403", "          reason: Forbidden", "failed  takes an empty label for none\n"],
+    ].join("\n");
+    assert.ok(failed.stdout.includes(difference), failed.stdout);
+    assert.doesNotMatch(failed.stdout + failed.stderr, /deepStrictEqual|infra\/cases|node:internal/);
+    assert.match(failed.stdout, /\n7 tests: 4 passed, 3 failed\n$/);
+    const [json, xml] = [
+      await postern("test", "require-newcomers-label", "-o", "json"),
+      await postern("test", "require-newcomers-label", "-o", "junit"),
+    ];
+    const { because, ...place } = JSON.parse(json.stdout).cases[1];
+    const file = "functions/require-newcomers-label/cases.yaml";
+    assert.deepEqual(place, {
+      rule: "require-newcomers-label",
+      file,
+      line: 4,
+      name: "refuses a pod without it",
+      result: "failed",
+    });
+    assert.equal(because.length, 5);
+    assert.match(
+      xml.stdout,
+      /^<\?xml[\s\S]* tests="7" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:4" /,
+    );
+    assert.deepEqual([json.code, xml.code], [1, 1]);
+    await writeFile(rule, first);
 
     const gateway = await serve("--watch");
     const url = (await gateway.says(/https:\S+\/require-newcomers-label\/validate/)).trim();
@@ -314,9 +370,32 @@ describe("a newcomer", () => {
   });
 
   const sentences: [string, string[], number, RegExp][] = [
-    ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has arm, bench, .*\n$/],
-    ["an unknown option", ["serve", "--prot", "1"], 2, /^postern serve: Unknown option '--prot'/],
+    ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has arm, bench, .*; did you mean serve\?\n$/],
+    [
+      "a verb to explain that there isn't",
+      ["help", "chekc"],
+      2,
+      /^postern has no verb "chekc"; .*; did you mean check\?\n$/,
+    ],
+    [
+      "an unknown option",
+      ["serve", "--prot", "1"],
+      2,
+      /^postern serve: Unknown option '--prot'; did you mean --port\? postern serve --help shows what there is\n$/,
+    ],
     ["an unknown rule", ["explain", "nope"], 2, /^there is no rule "nope"; postern rules lists them\n$/],
+    [
+      "a misspelt rule",
+      ["test", "AlwaysPullImage"],
+      2,
+      /^there is no rule "AlwaysPullImage"; did you mean always-pull-images\? postern rules lists them\n$/,
+    ],
+    [
+      "a misspelt rule among several",
+      ["check", "lib", "--rules", "always-deny", "limit-rangr"],
+      2,
+      /^there is no rule "limit-rangr"; did you mean limit-ranger\? postern rules lists them\n$/,
+    ],
     ["a rule that exists", ["new", "always-admit"], 2, /^functions\/always-admit is there already\n$/],
     ["a name that is none", ["new", "Always_Admit"], 2, /^functions\/Always_Admit is no name for a rule: .*\n$/],
     ["a name that leads elsewhere", ["new", "a/b"], 2, /^functions\/a\/b is no name for a rule: .*\n$/],
@@ -355,18 +434,101 @@ describe("a newcomer", () => {
     await gateway.stop();
   });
 
-  it("is told of a broken postern.yaml by line, and of a rule that does not load", async () => {
+  it("is told of a broken postern.yaml by line", async () => {
     await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
     const broken = await postern("serve", "--config", "broken.yaml");
     assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
       "broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off",
       "broken.yaml:4 rules.nope is no rule; there is no folder functions/nope",
     ]);
-    await postern("new", "forbid-newcomers-nothing");
-    await writeFile(join(copy, "functions/forbid-newcomers-nothing/rule.ts"), "export default {{\n");
-    const unread = await postern("serve");
-    assert.equal(unread.code, 2);
-    assert.match(unread.stderr, /^functions\/forbid-newcomers-nothing\/rule.ts does not load: .* \(line 1\)\n$/);
-    await rm(join(copy, "functions/forbid-newcomers-nothing"), { recursive: true });
+  });
+
+  describe("with one rule that is broken", () => {
+    const folder = () => join(copy, "functions/forbid-newcomers-nothing");
+    const sentence =
+      'functions/forbid-newcomers-nothing/rule.ts does not load: Expected identifier but found "{" (line 1)';
+    before(async () => {
+      await writeFile(join(copy, "nothing.yaml"), "rules:\n  always-admit:\n");
+      await postern("new", "forbid-newcomers-nothing", "--config", "nothing.yaml");
+      await writeFile(join(folder(), "rule.ts"), "export default {{\n");
+      await writeFile(join(copy, "other.yaml"), "rules: { always-admit: }\n");
+      await writeFile(
+        join(copy, "pod.yaml"),
+        "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec: { containers: [{ name: a, image: a }] }\n",
+      );
+    });
+    after(() => rm(folder(), { recursive: true }));
+
+    const told: [name: string, words: string[], code: number, stdout: RegExp, stderr: string][] = [
+      ["prints a key", ["key", "local", "--config", "nothing.yaml"], 0, /^local\.[\w-]{86}\n$/, sentence],
+      [
+        "lists the rules",
+        ["rules", "--config", "nothing.yaml"],
+        0,
+        /^forbid-newcomers-nothing +- +enforce +functions\/.* \(line 1\)$/m,
+        "",
+      ],
+      ["explains another one", ["explain", "always-admit"], 0, /^always-admit\n/, sentence],
+      [
+        "tests another one",
+        ["test", "always-admit"],
+        0,
+        /^passed {2}admits what is created$[\s\S]*\n9 tests: 9 passed\n$/m,
+        "",
+      ],
+      [
+        "doesn't test it",
+        ["test", "forbid-newcomers-nothing"],
+        3,
+        /^not evaluated {2}loads$[\s\S]* \(line 1\)\n\n1 test: 0 passed, 1 not evaluated\n$/m,
+        "",
+      ],
+      [
+        "checks by the others where it isn't on",
+        ["check", "pod.yaml", "--config", "other.yaml"],
+        0,
+        /^Pod default\/a pod.yaml:1 allowed$/m,
+        sentence,
+      ],
+      [
+        "can't say what it would say where it is on",
+        ["check", "pod.yaml", "--config", "nothing.yaml"],
+        3,
+        /^Pod default\/a pod.yaml:1 can't say\n {2}can't say functions\/.* \(line 1\)$/m,
+        sentence,
+      ],
+      [
+        "prints manifests where it isn't on",
+        ["manifests", "--url", "https://a", "--config", "other.yaml"],
+        0,
+        /always-admit\.postern\.dev/,
+        sentence,
+      ],
+      [
+        "prints no manifests without it",
+        ["manifests", "--url", "https://a", "--config", "nothing.yaml"],
+        2,
+        /^$/,
+        sentence,
+      ],
+      ["builds nothing without it", ["build", "--config", "nothing.yaml"], 2, /^$/, sentence],
+    ];
+    for (const [name, words, code, stdout, stderr] of told)
+      it(name, async () => {
+        const ended = await postern(...words);
+        assert.deepEqual([ended.code, ended.stderr], [code, stderr && `${stderr}\n`]);
+        assert.match(ended.stdout, stdout);
+      });
+
+    it("serves the others, and it as soon as it loads", async () => {
+      const gateway = await serve("--watch", "--config", "nothing.yaml");
+      await gateway.says(/forbid-newcomers-nothing is not served: functions\/.* \(line 1\)/);
+      const url = (await gateway.says(/https:\S+\/always-admit\/validate/)).trim();
+      assert.equal((await review(url)).code, 200);
+      await cp(join(copy, "functions/always-admit/rule.ts"), join(folder(), "rule.ts"));
+      await gateway.says(/reloaded: .*forbid-newcomers-nothing/);
+      assert.equal((await review(url.replace("always-admit", "forbid-newcomers-nothing"))).code, 200);
+      assert.equal(await gateway.stop(), 0);
+    });
   });
 });

@@ -9,7 +9,8 @@ import { Complaint } from "../../complaint.ts";
 import { type Cluster, type Config, servedRules } from "../../config.ts";
 import { asVariant, oneLine } from "../../entry.ts";
 import type { Handler } from "../../gateway.ts";
-import type { Listed } from "../../registry.ts";
+import { requireRules } from "../../names.ts";
+import type { Broken, Listed } from "../../registry.ts";
 import { surveyed, surveying } from "../../surveys.ts";
 import { configurations, ruleOf } from "../../webhooks.ts";
 import { handlerOf } from "../../workshop.ts";
@@ -38,18 +39,23 @@ export interface Rules {
 const here = "https://rules.postern.invalid";
 
 /** A cluster with these rules alone: as postern.yaml sets them up or, where it doesn't name one, by their defaults. */
-export const withOnly = (cluster: Cluster, names: readonly string[], catalogue: Listed[]): Cluster => {
+export const withOnly = (
+  cluster: Cluster,
+  names: readonly string[],
+  catalogue: Listed[],
+  broken: readonly Broken[] = [],
+): Cluster => {
+  const known = [...catalogue, ...broken].map(({ name }) => name);
   const chosen = names.flatMap((name) => {
     const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
-    return members ?? [name];
+    return members ?? requireRules([name], known);
   });
   const rules = chosen.map((name) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
-    if (rule === undefined) throw new Complaint(`there is no rule "${name}"; postern rules lists them`);
     const setup = cluster.rules.get(name);
     if (setup !== undefined && setup.mode !== "off") return [name, setup] as const;
-    const settings = setup?.settings ?? rule.settings ?? {};
-    const unfit = rule.checkSettings?.(settings);
+    const settings = setup?.settings ?? rule?.settings ?? {};
+    const unfit = rule?.checkSettings?.(settings);
     if (unfit !== undefined) throw new Complaint(`${name} can't do without settings in postern.yaml: ${unfit}`);
     return [name, { ...setup, mode: "enforce" as const, settings }] as const;
   });

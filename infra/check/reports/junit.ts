@@ -2,7 +2,8 @@ import { type Checked, called } from "../checked.ts";
 import { lineOf, sayingOf } from "./places.ts";
 import type { Plain } from "./report.ts";
 
-interface Suite {
+/** What `<testsuite>` holds. */
+export interface Suite {
   name: string;
   cases: Case[];
   /** What was said beside verdicts. */
@@ -10,10 +11,13 @@ interface Suite {
 }
 
 interface Case {
+  /** Its `classname`. */
   object: string;
+  /** Its `name`. */
   rule: string;
   failure?: Wrong;
   error?: Wrong;
+  isSkipped?: boolean;
 }
 
 interface Wrong {
@@ -33,13 +37,13 @@ const longest = 4 * 1024 * 1024;
  * xUnit plugin both have it. Of very many findings, one file may have several suites.
  */
 export const junit = (now = new Date(), most = longest): Plain => {
-  const timestamp = now.toISOString().slice(0, 19);
+  const timestamp = timestampOf(now);
   const suites = new Map<string, Suite>();
   /** Of tests that are called alike, some show only the first: an object may stand in two files. */
   const seen = new Set<string>();
   let length = 0;
   let id = 0;
-  let head = `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`;
+  let head = begin;
   const put = (one: Checked) => {
     const name = suiteNameOf(one);
     const suite = suites.get(name) ?? { name, cases: [], said: [] };
@@ -73,10 +77,20 @@ export const junit = (now = new Date(), most = longest): Plain => {
     },
     end: ({ unread }) => {
       for (const { checked } of unread) put(checked);
-      return [spill(), "</testsuites>\n"];
+      return [spill(), end];
     },
   };
 };
+
+/** A whole report of these suites. */
+export const writeSuites = (suites: readonly Suite[], now = new Date()): string => {
+  const timestamp = timestampOf(now);
+  return [begin, ...suites.map((suite, id) => suiteOf(suite, { id, timestamp })), end].join("");
+};
+
+const [begin, end] = [`<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`, "</testsuites>\n"];
+
+const timestampOf = (time: Date) => time.toISOString().slice(0, 19);
 
 /** What a test takes beside its texts. */
 const overhead = 100;
@@ -111,10 +125,12 @@ const countsOf = (cases: Case[]): string => {
 
 const suiteOf = ({ name, cases, said }: Suite, { id, timestamp }: { id: number; timestamp: string }): string => {
   const about = attributes({ name, id, package: "postern", timestamp, hostname: "localhost" });
-  const written = cases.map(({ object, rule, failure, error }) => {
-    const inside = [...(failure ? [wrong("failure", failure)] : []), ...(error ? [wrong("error", error)] : [])].join(
-      "",
-    );
+  const written = cases.map(({ object, rule, failure, error, isSkipped }) => {
+    const inside = [
+      ...(failure ? [wrong("failure", failure)] : []),
+      ...(error ? [wrong("error", error)] : []),
+      ...(isSkipped ? ["<skipped></skipped>"] : []),
+    ].join("");
     return `    <testcase ${attributes({ classname: object, name: rule, time: 0 })}>${inside}</testcase>\n`;
   });
   const output = `    <system-out>${text(said.join("\n"))}</system-out>\n    <system-err></system-err>\n`;

@@ -1,0 +1,61 @@
+import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
+import { didYouMean } from "./names.ts";
+
+/** An option of a verb: what parseArgs reads, and what `--help` says. */
+export type Option = ParseArgsOptionDescriptor & {
+  /** What stands for the value, for instance NAME. */
+  value?: string;
+  says: string;
+  /** Of an option that takes several values: reports whether a word that follows one of them is another one. */
+  isValue?(word: string): boolean;
+};
+
+/** What a verb takes. */
+export interface Grammar {
+  options: Record<string, Option>;
+  /** The words that follow the verb, for instance `RULE` or `[RULE…]`; none if absent. */
+  usage?: string;
+  /** Options with which it takes no words. */
+  wordless?: readonly string[];
+}
+
+export interface Given {
+  values: Record<string, unknown>;
+  words: string[];
+}
+
+/**
+ * Splits the arguments of a verb into options and words. Throws what parseArgs throws.
+ *
+ * An option that takes several values may be repeated, and takes the words that follow it: those that its `isValue`
+ * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind `--`,
+ * and else none, so that `check --state DIR PATH` still checks PATH. If the verb takes no words, all are values.
+ */
+export const parseArguments = (args: string[], { options, usage, wordless = [] }: Grammar): Given => {
+  const all: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
+  const { values, tokens } = parseArgs({ args, options: all, allowPositionals: true, tokens: true });
+  const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
+  const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
+  const words: string[] = [];
+  let takes: (word: string) => string[] | undefined = () => undefined;
+  for (const token of tokens) {
+    if (token.kind === "positional") {
+      const list = takes(token.value) ?? words;
+      list.push(token.value);
+      if (list === words) takes = () => undefined;
+      continue;
+    }
+    const option = token.kind === "option" ? options[token.name] : undefined;
+    const list = token.kind === "option" && option?.multiple ? values[token.name] : undefined;
+    const takesAll = isWordless || (option?.isValue === undefined && (isEnded || words.length > 0));
+    takes = (word) => (Array.isArray(list) && (takesAll || option?.isValue?.(word)) ? (list as string[]) : undefined);
+  }
+  return { values, words };
+};
+
+/** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
+export const parseFault = (error: unknown, { options }: Grammar): string => {
+  const [first = ""] = (error instanceof Error ? error.message : String(error)).split(". ");
+  const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
+  return `${first}; ${unknown === undefined ? "" : didYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
+};

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Decision } from "#lib/decide.ts";
+import type { Outcome } from "#lib/review.ts";
+import { type Case, describeDifferences, differences } from "./cases.ts";
+
+const decided = (outcome: Outcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
+const denied = (message: string, code = 403, reason = "Forbidden") =>
+  decided({ allowed: false, status: { message, code, reason } });
+const pod = { metadata: { name: "web", labels: { app: "web" } } };
+const labelled = { metadata: { labels: { app: "api" }, name: "web" } };
+const set = (value: string) =>
+  decided({ allowed: true, patch: [{ op: "replace", path: "/metadata/labels/app", value }] });
+
+describe("what a rule does", () => {
+  const same: [name: string, entry: Partial<Case>, decision: Decision][] = [
+    ["admits", { validate: pod, admitted: true }, decided({ allowed: true })],
+    ["refuses", { validate: pod, refused: "nope" }, denied("nope")],
+    ["changes the object, whatever the order of its keys", { mutate: pod, becomes: labelled }, set("api")],
+    ["leaves the object alone", { mutate: pod, admitted: true }, decided({ allowed: true })],
+  ];
+  for (const [name, entry, decision] of same)
+    it(`is what a case says: it ${name}`, () => {
+      assert.deepEqual(describeDifferences({ name, ...entry }, decision), []);
+    });
+
+  const head = "the case says (-), the rule does (+):";
+  const other: [name: string, entry: Partial<Case>, decision: Decision, lines: string[]][] = [
+    [
+      "refuses instead of admitting",
+      { validate: pod, admitted: true },
+      denied("nope"),
+      ["- admitted: true", "+ refused: nope", "+ code: 403", "+ reason: Forbidden"],
+    ],
+    [
+      "admits instead of refusing, with a warning",
+      { validate: pod, refused: "nope" },
+      decided({ allowed: true, warnings: ["oh"] }),
+      ["- refused: nope", "- code: 403", "- reason: Forbidden", "+ admitted: true", "+ warnings:", "+ - oh"],
+    ],
+    [
+      "refuses in other words",
+      { mutate: pod, refused: "nope", code: 422, reason: "Invalid" },
+      denied("never", 422, "Invalid"),
+      ["- refused: nope", "+ refused: never", "  code: 422", "  reason: Invalid"],
+    ],
+    [
+      "changes the object otherwise",
+      { mutate: pod, becomes: labelled },
+      set("db"),
+      ["  becomes:", "    metadata:", "      labels:", "-       app: api", "+       app: db", "      name: web"],
+    ],
+  ];
+  for (const [name, entry, decision, lines] of other)
+    it(`is not what a case says: it ${name}`, () => {
+      assert.ok(differences({ name, ...entry }, decision).length > 0);
+      assert.deepEqual(describeDifferences({ name, ...entry }, decision), [head, ...lines]);
+    });
+});
