@@ -16,7 +16,7 @@ export const policiesIn = (documents: readonly unknown[]): { policies: Policy[];
     const name = naming(document);
     if (wrong.length === 0 && names.has(name)) wrong.push("is there twice");
     names.add(name);
-    faults.push(...wrong.map((fault) => `${name}: ${fault}`));
+    for (const fault of wrong) faults.push(`${name}: ${fault}`);
     // Nothing is wrong with it.
     if (wrong.length === 0) policies.push(document as Policy);
   }
