@@ -21,7 +21,7 @@ interface Connection {
   hasKey: boolean;
 }
 
-export interface ConnectionLimit {
+interface ConnectionLimit {
   hasKey(socket: Socket): boolean;
   /** Notes that a request with a valid key came in on this connection: from now on it is never closed for a limit. */
   admit(socket: Socket): void;
