@@ -9,8 +9,10 @@ export interface ConnectionLimits {
   keylessConnections: number;
   /** Milliseconds that a connection may stay open without a valid key. */
   keyless: number;
-  /** Milliseconds that an unused connection may stay open if another one of its address has shown a valid key. */
+  /** Milliseconds that a connection held in reserve may stay open. */
   idle: number;
+  /** Connections held in reserve, of one address. */
+  reserves: number;
 }
 
 interface Connection {
@@ -19,6 +21,7 @@ interface Connection {
   /** Undefined until the handshake is done. */
   secure?: TLSSocket;
   hasKey: boolean;
+  isReserve: boolean;
 }
 
 interface ConnectionLimit {
@@ -31,8 +34,8 @@ interface ConnectionLimit {
 
 /**
  * Keeps clients without a valid key from using up a server's connections: such a connection is closed after a few
- * seconds, or earlier when there are too many. API servers keep connections in reserve that they haven't used yet; these
- * stay while their address has another connection that has shown a valid key.
+ * seconds, or earlier when there are too many. API servers hold connections in reserve that they haven't used yet; some
+ * unused connections may therefore stay if their address has another connection that has shown a valid key.
  */
 export const limitConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
   /** The oldest first. */
@@ -46,13 +49,15 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   server.on("connection", (socket: Socket) => {
     const { remoteAddress: address } = socket;
     if (address === undefined) return void socket.destroy();
-    const connection: Connection = { address, socket, hasKey: false };
+    const connection: Connection = { address, socket, hasKey: false, isReserve: false };
     const id = idOf(socket);
     open.set(id, connection);
     let deadline = setTimeout(() => {
       if (connection.hasKey) return;
-      const isReserve = isUnused(connection) && trustedAddresses().has(address);
-      if (!isReserve) return void socket.destroy();
+      const reserves = open.values().filter((one) => one.isReserve && one.address === address);
+      connection.isReserve =
+        isUnused(connection) && trustedAddresses().has(address) && [...reserves].length < limits.reserves;
+      if (!connection.isReserve) return void socket.destroy();
       deadline = setTimeout(() => isUnused(connection) && socket.destroy(), limits.idle - limits.keyless);
     }, limits.keyless);
     socket.once("close", () => {

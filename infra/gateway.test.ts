@@ -342,6 +342,16 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
+  it("holds no more connections in reserve than it may, of an address with a key", async () => {
+    const { gateway, port, path } = await opened({}, { keyless: 2000, reserves: 1 });
+    const agent = new Agent({ keepAlive: true });
+    await post(gateway.url + path, reviewOf("good"), { agent });
+    const [first, second] = [await raw(port), await raw(port)];
+    await second.closed;
+    assert.equal(first.socket.destroyed, false);
+    agent.destroy();
+  });
+
   const keyless: [string, string, RegExp][] = [
     ["is silent", "", /^$/],
     ["hangs in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],

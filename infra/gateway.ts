@@ -52,6 +52,8 @@ const usual: Patience = {
   connections: 1024,
   // As many as an API server may open at once.
   keylessConnections: 512,
+  // An API server holds at most 25 idle connections to one host; several may share an address.
+  reserves: 64,
 };
 
 /** Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. */
