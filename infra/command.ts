@@ -155,4 +155,10 @@ export const table = (rows: (string | undefined)[][]): string => {
 export const print = (text: string) => void process.stdout.write(text);
 
 // Run by itself where postern.js had to find the Node for it. Not awaited: verbs import this module, and would wait too.
-if (import.meta.main) void main(process.argv.slice(2));
+if (import.meta.main) {
+  // postern.js holds a channel to this process. It closes even when postern.js is killed; this process then ends as by
+  // SIGTERM.
+  process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
+  process.channel?.unref();
+  void main(process.argv.slice(2));
+}

@@ -317,6 +317,12 @@ describe("a postern.yaml that is wrong", () => {
       `postern.yaml:2 rules.plain.plain is unknown; ${known}`,
     ],
   ];
+  for (const text of ["", "\n", "# rules:\n", "---\n", "null"])
+    table.push([
+      JSON.stringify(text),
+      text,
+      'postern.yaml is empty; it must name the rules that are on, or say "rules: {}" if none is',
+    ]);
   for (const [name, text, message] of table)
     it(`with ${name} is refused`, () =>
       assert.throws(
@@ -350,7 +356,7 @@ describe("a postern.yaml that is wrong", () => {
 });
 
 describe("a postern.yaml", () => {
-  for (const text of ["", "rules:", "{}", "rules: {}", "clusters:"])
+  for (const text of ["rules:", "{}", "rules: {}", "clusters:"])
     it(`that says ${JSON.stringify(text)} has one cluster, local, and no rules`, () => {
       assert.deepEqual(parse(text).clusters, new Map([["local", { keyVersions: [1], rules: new Map(), groups: [] }]]));
     });

@@ -122,8 +122,12 @@ export const parseConfig = (
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [fault] = document.errors;
   if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
+  const given = plain(document, name);
+  // A save that was cut off leaves an empty file, which doesn't mean that all rules are to be turned off.
+  if (given === null)
+    throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
   const found: Mistake[] = [];
-  const config = interpret(plain(document, name) ?? {}, catalogue, found, places, broken);
+  const config = interpret(given, catalogue, found, places, broken);
   if (found.length === 0) return config;
 
   const lineOf = (path: Path): number => {

@@ -9,16 +9,22 @@ import type { TLSSocket } from "node:tls";
 import type { Context } from "aws-lambda";
 import { failureStatus } from "#lib/failure.ts";
 import { Complaint } from "./complaint.ts";
+import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
 import type { ServerCertificate } from "./keys.ts";
 
 /** A rule's endpoint, as Lambda would call it. */
 export type Handler = (event: unknown, context: Context) => Promise<unknown>;
 
+type Admits = (segment: string) => unknown;
+
 export interface Gateway {
   /** `https://host:port`, as a webhook configuration on this machine names it. */
   url: string;
-  /** Serves these from the next request on; those under way end as they began. */
-  serve(handlers: ReadonlyMap<string, Handler>): void;
+  /**
+   * Serves these from the next request on; those under way end as they began. `admits` reports whether the first segment
+   * of a path holds a valid key; without it, every request counts as having one.
+   */
+  serve(handlers: ReadonlyMap<string, Handler>, admits?: Admits): void;
   /** Takes no new connections, answers what it has begun, and ends. */
   close(): Promise<void>;
 }
@@ -31,17 +37,24 @@ const limits = {
   held: 256 * 1024 * 1024,
   headers: 10_240,
   function: 10_000,
-  connections: 512,
 };
 
-/** How long clients are waited for, in milliseconds. */
-interface Patience {
-  /** As they shake hands, or send a request. */
+/** How many connections there may be, and how long clients are waited for, in milliseconds. */
+interface Patience extends ConnectionLimits {
+  /** As they send a request. */
   sending: number;
-  /** Before and between requests. The API server drops idle connections after 90 s; who asks should be the first to close. */
-  idle: number;
 }
-const usual: Patience = { sending: 10_000, idle: 100_000 };
+const usual: Patience = {
+  sending: 10_000,
+  // The API server drops idle connections after 90 s; the client should be the first to close.
+  idle: 100_000,
+  keyless: 5_000,
+  connections: 1024,
+  // As many as an API server may open at once.
+  keylessConnections: 512,
+  // An API server holds at most 25 idle connections to one host; several may share an address.
+  reserves: 64,
+};
 
 /** Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. */
 export const openGateway = async (
@@ -50,8 +63,9 @@ export const openGateway = async (
   port: number,
   patience: Partial<Patience> = {},
 ): Promise<Gateway> => {
-  const { sending, idle } = { ...usual, ...patience };
+  const { sending, ...connectionLimits } = { ...usual, ...patience };
   let handlers: ReadonlyMap<string, Handler> = new Map();
+  let admits: Admits = () => true;
   const held = { bytes: 0 };
   const server = createServer(
     {
@@ -59,13 +73,14 @@ export const openGateway = async (
       key: certificate.key,
       minVersion: "TLSv1.2",
       maxHeaderSize: limits.headers,
-      handshakeTimeout: sending,
       headersTimeout: sending,
       requestTimeout: sending,
       connectionsCheckingInterval: sending / 10,
-      keepAliveTimeout: idle,
+      keepAliveTimeout: connectionLimits.idle,
     },
     (request, response) => {
+      const { socket, url = "" } = request;
+      if (!connections.hasKey(socket) && admits(url.split("/", 2)[1] ?? "")) connections.admit(socket);
       answer(request, handlers, held).then(
         (reply) => send(response, reply, !server.listening),
         // The client is gone; there is nobody to answer.
@@ -73,37 +88,31 @@ export const openGateway = async (
       );
     },
   );
-  server.maxConnections = limits.connections;
+  const connections = limitConnections(server, connectionLimits);
   // The API server holds connections in reserve. Node counts those that brought no byte yet among the busy ones, and
   // would close them as late, perhaps at the very moment that the first request is sent.
   server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket: TLSSocket) => {
-    if (code === late && isReserve(socket)) return void socket.setTimeout(idle, () => socket.destroy());
+    if (code === late && socket.bytesRead === 0) return;
     if (socket.writable) socket.write(`HTTP/1.1 ${faults[code] ?? "400 Bad Request"}\r\nconnection: close\r\n\r\n`);
     socket.destroy();
-  });
-  const connections = new Set<TLSSocket>();
-  server.on("secureConnection", (socket) => {
-    connections.add(socket);
-    socket.once("close", () => connections.delete(socket));
   });
   await listen(server, host, port);
   const { port: bound } = server.address() as AddressInfo;
   return {
     url: `https://${named(host)}:${bound}`,
-    serve: (fresh) => {
+    serve: (fresh, admitting = () => true) => {
       handlers = fresh;
+      admits = admitting;
     },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeIdleConnections();
-        for (const socket of connections) if (isReserve(socket)) socket.destroySoon();
+        connections.closeUnused();
         setTimeout(() => server.closeAllConnections(), limits.function).unref();
       }),
   };
 };
-
-const isReserve = ({ bytesRead }: TLSSocket) => bytesRead === 0;
 
 /** What a client is told whose request can't be read, by Node's code for it. */
 const late = "ERR_HTTP_REQUEST_TIMEOUT";

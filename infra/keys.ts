@@ -11,6 +11,7 @@ import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { claim } from "#lib/key.ts";
+import { Complaint, sentenceOf } from "./complaint.ts";
 
 /** Signs clusters into URLs. */
 export interface Signer {
@@ -21,8 +22,13 @@ export interface Signer {
 }
 
 /** The signing key in a folder, made at first use. */
-export const openSigner = async (folder: string): Promise<Signer> =>
-  signerOf(await keep(folder, "signing.key", async () => makeSigningKey()));
+export const openSigner = async (folder: string): Promise<Signer> => {
+  const pem = await keep(folder, "signing.key", async () => makeSigningKey());
+  if (kindOf(pem) === "ed25519") return signerOf(pem);
+  throw new Complaint(
+    `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
+  );
+};
 
 /** In PEM. */
 export const makeSigningKey = (): string =>
@@ -44,21 +50,64 @@ export interface ServerCertificate {
   key: string;
 }
 
+const loadGenerator = () => import("./certificates.ts");
+
 /** A certificate for this machine and the given host, from a CA of our own; both made at first use and kept. */
 export const openCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
-  const making = () => import("./certificates.ts");
-  const caKey = await keep(folder, "ca.key", async () => (await making()).privateKey());
-  const ca = await keep(folder, "ca.crt", async () => (await making()).authority(caKey));
+  const { ca, caKey } = await openAuthority(folder);
   const names = serverNames(host);
   const [cert, key] = await Promise.all(
     ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
   );
   if (cert && key && serves(cert, key, ca, names)) return { ca, cert, key };
 
-  const fresh = await (await making()).server(ca, caKey, names);
+  const fresh = await (await loadGenerator()).server(ca, caKey, names);
   await replace(folder, "server.crt", fresh.certificate);
   await replace(folder, "server.key", fresh.key);
   return { ca, cert: fresh.certificate, key: fresh.key };
+};
+
+/**
+ * The CA and its key, made at first use. Clusters have registered the CA, so that it is never replaced, not even when it
+ * is damaged or has expired.
+ */
+const openAuthority = async (folder: string): Promise<{ ca: string; caKey: string }> => {
+  const [keyFile, file] = [join(folder, "ca.key"), join(folder, "ca.crt")];
+  const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
+  const complaint = (sentence: string) => new Complaint(`${sentence}; restore it, or ${remedy}`);
+  if ((await find(file)) !== undefined && (await find(keyFile)) === undefined)
+    throw complaint(`${keyFile} is missing, the key of ca.crt`);
+  const caKey = await keep(folder, "ca.key", async () => (await loadGenerator()).privateKey());
+  if (kindOf(caKey) !== "prime256v1") throw complaint(`${keyFile} holds no P-256 private key in PEM`);
+  const ca = await keep(folder, "ca.crt", async () => (await loadGenerator()).authority(caKey));
+  const [certificate] = certificatesIn(ca) ?? [];
+  if (certificate === undefined) throw complaint(`${file} holds no certificate in PEM`);
+  if (!certificate.checkPrivateKey(createPrivateKey(caKey)))
+    throw complaint(`${file} is not the certificate of ca.key`);
+  if (isExpired(certificate)) throw new Complaint(`${file} expired on ${certificate.validTo}; ${remedy}`);
+  return { ca, caKey };
+};
+
+/** The certificates in a text; undefined if there is none, or if one is damaged. */
+export const certificatesIn = (pem: string): X509Certificate[] | undefined => {
+  const found = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g);
+  try {
+    return found?.map((one) => new X509Certificate(one));
+  } catch {
+    return undefined;
+  }
+};
+
+export const isExpired = ({ validTo }: X509Certificate): boolean => Date.parse(validTo) <= Date.now();
+
+/** The curve or the type of a private key; undefined if the text holds none. */
+const kindOf = (pem: string): string | undefined => {
+  try {
+    const { asymmetricKeyDetails, asymmetricKeyType } = createPrivateKey(pem);
+    return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType;
+  } catch {
+    return undefined;
+  }
 };
 
 /** A host that listens everywhere is reached by each of this machine's addresses. */
@@ -90,7 +139,7 @@ const serves = (cert: string, key: string, ca: string, names: string[]): boolean
 /** The file's content, made and kept where there is none; of two that make it at once, the first wins. */
 const keep = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
   const file = join(folder, name);
-  const present = await readFile(file, "utf8").catch(() => undefined);
+  const present = await find(file);
   if (present !== undefined) return present;
   const draft = await writeSecret(folder, name, await make());
   await link(draft, file).catch((error) => {
@@ -100,13 +149,24 @@ const keep = async (folder: string, name: string, make: () => Promise<string>): 
   return readFile(file, "utf8");
 };
 
+/** The file's content; undefined where there is none. */
+const find = (file: string): Promise<string | undefined> =>
+  readFile(file, "utf8").catch((error) => {
+    if (error.code === "ENOENT") return undefined;
+    throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
+  });
+
 const replace = async (folder: string, name: string, content: string) => {
   await rename(await writeSecret(folder, name, content), join(folder, name));
 };
 
 const writeSecret = async (folder: string, name: string, content: string): Promise<string> => {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
   const draft = join(folder, `.${name}.${randomBytes(6).toString("hex")}`);
-  await writeFile(draft, content, { mode: 0o600, flag: "wx" });
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await writeFile(draft, content, { mode: 0o600, flag: "wx" });
+  } catch (error) {
+    throw new Complaint(`${join(folder, name)} can't be written: ${sentenceOf(error)}`);
+  }
   return draft;
 };

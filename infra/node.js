@@ -18,7 +18,7 @@ export const lambdasNode = () => {
 };
 
 /** Runs it with these arguments in this process's place, as far as that goes. */
-export const runNode = (args) => {
+export const runNode = (args, stdio = "inherit") => {
   const node = lambdasNode();
   if (node === undefined) {
     stderr.write(
@@ -27,7 +27,7 @@ export const runNode = (args) => {
     process.exitCode = 2;
     return;
   }
-  const child = spawn(node, args, { stdio: "inherit" });
+  const child = spawn(node, args, { stdio });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) => {
     stderr.write(`${node} does not start: ${error.message}\n`);

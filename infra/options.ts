@@ -5,7 +5,7 @@ import type { Deployer } from "./clusters/access.ts";
 import type { Option, Options } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 import { type Config, chooseCluster } from "./config.ts";
-import { openSigner, type Signer } from "./keys.ts";
+import { certificatesIn, isExpired, openSigner, type Signer } from "./keys.ts";
 import { didYouMean, findRule } from "./names.ts";
 import { catalogueFolder, readNames } from "./registry.ts";
 
@@ -81,7 +81,9 @@ export const address = (text: string, where: string): string => {
 
 export const certificate = async (file: string): Promise<string> => {
   const pem = await content(file, "--ca");
-  if (!pem.includes("-----BEGIN CERTIFICATE-----")) throw new Complaint(`--ca ${file} holds no certificate in PEM`);
+  const found = certificatesIn(pem);
+  if (found === undefined) throw new Complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`);
+  if (found.every(isExpired)) throw new Complaint(`--ca ${file} expired on ${found.at(-1)?.validTo}`);
   return pem;
 };
 

@@ -12,5 +12,6 @@ if (lambdasNode() === execPath) {
   const { main } = await import(command.href);
   await main(argv.slice(2));
 } else {
-  runNode([fileURLToPath(command), ...argv.slice(2)]);
+  // By the channel, the command notices when this process is killed.
+  runNode([fileURLToPath(command), ...argv.slice(2)], ["inherit", "inherit", "inherit", "ipc"]);
 }

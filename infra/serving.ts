@@ -5,6 +5,7 @@ import { warm } from "#lib/cue/engine.ts";
 import type { Host } from "#lib/endpoint.ts";
 import type { Report } from "#lib/journal.ts";
 import { verdictOf } from "#lib/journal.ts";
+import { doorkeeper } from "#lib/key.ts";
 import { memoryLedger } from "#lib/ledger.ts";
 import { unconnected } from "#lib/needs.ts";
 import type { Recorder } from "#lib/recording/recorder.ts";
@@ -77,13 +78,19 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
   };
   const workshop = await open();
   const gateway = await openGateway(await openCertificate(state, host), host, port);
-  gateway.serve(workshop.handlers);
+  /** Has the gateway serve these, with the key versions of their postern.yaml. */
+  const serveWorkshop = ({ config: { clusters }, handlers }: Workshop) =>
+    gateway.serve(
+      handlers,
+      doorkeeper(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
+    );
+  serveWorkshop(workshop);
   const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];
   const config = options.text("config");
   const reload = async () => {
     try {
       const fresh = await open();
-      gateway.serve(fresh.handlers);
+      serveWorkshop(fresh);
       print(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
     } catch (error) {
       const sentence = error instanceof Complaint ? error.message : sentenceOf(error);

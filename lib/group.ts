@@ -101,13 +101,13 @@ const askAll =
         );
         note(findings, name, mode, said);
         const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
-        outcome.warnings.push(...warnings);
+        for (const warning of warnings) outcome.warnings.push(warning);
         for (const [key, value] of Object.entries(audit)) outcome.audit[`${name}.${key}`] = value;
         if (status) {
           const refusal = { ...status, message: `${name}: ${status.message}` };
           return decided({ ...outcome, allowed: false, status: refusal }, findings);
         }
-        outcome.patch.push(...patch);
+        for (const change of patch) outcome.patch.push(change);
         object = applied(object, patch);
         if (patch.length > 0) latest = index;
       }

@@ -281,9 +281,23 @@ describe("the journal of an endpoint", () => {
     ["no path", ""],
   ];
   for (const [name, path] of strangers)
-    it(`counts nothing for ${name}`, async () => {
+    it(`is one short line for ${name}, and counts nothing`, async () => {
       const text = await written(event(path, "{}"));
-      assert.deepEqual([metricsOf(text), JSON.parse(text).code], [[], 404]);
+      const { Latency: _, ...entry } = JSON.parse(text);
+      assert.deepEqual(metricsOf(text), []);
+      assert.deepEqual(entry, {
+        Rule: "judge",
+        Function: "postern-judge",
+        Version: "7",
+        Stage: "test",
+        Reviews: 1,
+        Denials: 0,
+        Errors: 1,
+        verdict: "failed",
+        code: 404,
+        operations: 0,
+        error: "there is nothing here",
+      });
     });
   it("counts nothing for an event that is none", async () => assert.deepEqual(metricsOf(await written({ a: 1 })), []));
 

@@ -72,14 +72,17 @@ export const line = (report: Report, stage: string, time: number): string => {
     name,
     uid,
     dryRun,
-    error: report.error && whole(report.error),
+    error: report.error && (report.code < 500 ? report.error.message : whole(report.error)),
   });
   return !report.cluster || !report.mode
     ? entry
     : `{"_aws":{"Timestamp":${time},"CloudWatchMetrics":${directives}},${entry.slice(1)}`;
 };
 
-/** An error with its causes, each as its stack; they may go round in a circle. */
+/**
+ * An error with its causes, each as its stack; they may go round in a circle. Only for our own faults: what a caller did
+ * wrong takes one sentence, or every request without a key would write a stack trace.
+ */
 const whole = (error: Error): string => {
   const chain = new Set<Error>();
   for (let next: unknown = error; next instanceof Error && !chain.has(next); next = next.cause) chain.add(next);

@@ -10,7 +10,8 @@ export interface Caller {
 /** What the signing key signs for a cluster. */
 export const claim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
 
-const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{86})$/;
+// 86 characters hold four bits more than a signature; only the spelling that leaves them zero is accepted.
+const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{85}[AQgw])$/;
 const remembered = 256;
 
 /**

@@ -31,7 +31,12 @@ export interface Draft<T> {
 export const draft = <T extends object>(original: T): Draft<T> => {
   const root = open(original as Container, undefined);
   // The proxy stands for the object it was made from and answers as it would.
-  return { value: root.draft as T, changes: () => (root.open ? difference(root, "") : []) };
+  const changes = () => {
+    const patch: Patch = [];
+    if (root.open) addDifference(patch, root, "");
+    return patch;
+  };
+  return { value: root.draft as T, changes };
 };
 
 /** Drafts answer to it with their node; nothing else has it. */
@@ -136,37 +141,43 @@ export const applied = (object: unknown, patch: Patch): unknown => {
   return patch.reduce<unknown>((before, change) => at(before, change.path.split("/").slice(1), change), object);
 };
 
-/** Looks at nothing but what was written, here or below. */
-const difference = (node: Node, path: string): Patch => {
+/** Adds what was written, here or below, to `changes`; looks at nothing else. */
+const addDifference = (changes: Patch, node: Node, path: string): void => {
   const { original, copy, written, children = [] } = node;
-  if (copy && Array.isArray(original)) return lists(original, finished(node.draft) as unknown[], path);
-  const changes: Patch = [];
+  if (copy && Array.isArray(original)) {
+    addOfLists(changes, original, finished(node.draft) as unknown[], path);
+    return;
+  }
   for (const [key, child] of children)
-    if (child.open && !written?.has(key)) changes.push(...difference(child, `${path}/${escaped(key)}`));
+    if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escaped(key)}`);
   for (const key of written ?? [])
-    changes.push(...between(own(original, key), finished(own(copy ?? {}, key)), `${path}/${escaped(key)}`));
-  return changes;
+    addBetween(changes, own(original, key), finished(own(copy ?? {}, key)), `${path}/${escaped(key)}`);
 };
 
 /** From one value to another in the same place; undefined stands for none. What is the same object isn't looked into. */
 export const between = (old: unknown, now: unknown, path: string): Patch => {
-  if (old === now) return [];
-  if (now === undefined) return [{ op: "remove", path }];
-  if (old === undefined) return [{ op: "add", path, value: now }];
-  if (Array.isArray(old) && Array.isArray(now)) return lists(old, now, path);
-  if (!isMap(old) || !isMap(now)) return [{ op: "replace", path, value: now }];
   const changes: Patch = [];
-  for (const key in { ...old, ...now })
-    if (own(old, key) !== own(now, key))
-      changes.push(...between(own(old, key), own(now, key), `${path}/${escaped(key)}`));
+  addBetween(changes, old, now, path);
   return changes;
+};
+
+// One list of changes is handed down: spreading the list of a large object into a call would overflow the stack.
+const addBetween = (changes: Patch, old: unknown, now: unknown, path: string): void => {
+  if (old === now) return;
+  if (now === undefined) changes.push({ op: "remove", path });
+  else if (old === undefined) changes.push({ op: "add", path, value: now });
+  else if (Array.isArray(old) && Array.isArray(now)) addOfLists(changes, old, now, path);
+  else if (!isMap(old) || !isMap(now)) changes.push({ op: "replace", path, value: now });
+  else
+    for (const key in { ...old, ...now })
+      if (own(old, key) !== own(now, key)) addBetween(changes, own(old, key), own(now, key), `${path}/${escaped(key)}`);
 };
 
 /**
  * Lists differ in what lies between their common head and tail. Elements that nobody touched are the same objects as
  * before, so that an insertion in front is one operation, not a rewriting of all that follows.
  */
-const lists = (before: readonly unknown[], after: readonly unknown[], path: string): Patch => {
+const addOfLists = (changes: Patch, before: readonly unknown[], after: readonly unknown[], path: string): void => {
   const shorter = Math.min(before.length, after.length);
   let head = 0;
   while (head < shorter && isDeepStrictEqual(before[head], after[head])) head++;
@@ -174,15 +185,12 @@ const lists = (before: readonly unknown[], after: readonly unknown[], path: stri
   while (tail < shorter - head && isDeepStrictEqual(before[before.length - 1 - tail], after[after.length - 1 - tail]))
     tail++;
 
-  const changes: Patch = [];
   const both = shorter - tail;
-  for (let index = head; index < both; index++)
-    changes.push(...between(before[index], after[index], `${path}/${index}`));
+  for (let index = head; index < both; index++) addBetween(changes, before[index], after[index], `${path}/${index}`);
   for (let index = before.length - tail - 1; index >= both; index--)
     changes.push({ op: "remove", path: `${path}/${index}` });
   for (let index = both; index < after.length - tail; index++)
     changes.push({ op: "add", path: `${path}/${index}`, value: after[index] });
-  return changes;
 };
 
 /** The value without drafts and as JSON would write it; what nobody touched is the very object it was. */

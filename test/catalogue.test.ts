@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
+import { unconnected } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
-import { inPhase } from "#lib/rule.ts";
+import { inPhase, type Phase } from "#lib/rule.ts";
 import {
   type Case,
   decideCase,
@@ -20,8 +22,10 @@ import {
   reviewOf,
 } from "../infra/cases.ts";
 import { type Suggested, suggested } from "../infra/check/mending/suggestions.ts";
+import { parseConfig, servedRules } from "../infra/config.ts";
 import { listing } from "../infra/listing.ts";
 import { type Listed, readRules } from "../infra/registry.ts";
+import { handlerOf } from "../infra/workshop.ts";
 import { condition } from "./cel.ts";
 import { perturbed } from "./perturbed.ts";
 
@@ -66,6 +70,48 @@ function fail(...lines: string[]): never {
   error.stack = error.message;
   throw error;
 }
+
+// A call takes no more than about 120,000 arguments, so that none may have as many as an object has elements.
+const large: [rule: string, phase: Phase, says: string][] = [
+  ["service-account", "mutate", "150002 changes"],
+  ["allowed-registries", "validate", "Forbidden"],
+  ["pod-defaults", "mutate", "150001 changes"],
+];
+if (only.length === 0)
+  describe("a pod with 150,000 containers", () => {
+    const config = parseConfig(
+      `rules:
+  service-account:
+  always-pull-images:
+  default-toleration-seconds:
+  allowed-registries: { settings: { registries: [registry.example.com] } }
+groups:
+  pod-defaults: [always-pull-images, default-toleration-seconds]`,
+      catalogue,
+    );
+    const metadata = { name: "default", namespace: "default" };
+    const needs = { objects: [{ apiVersion: "v1", kind: "ServiceAccount", metadata }] };
+    const containers = Array.from({ length: 150_000 }, (_, index) => ({ name: `c${index}`, image: "app" }));
+    const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
+    const resource = { group: "", version: "v1", resource: "pods" };
+    const request = {
+      ...{ uid: "1", operation: "CREATE", namespace: "default", userInfo: {}, resource },
+      kind: { group: "", version: "v1", kind: "Pod" },
+      object: pod,
+    };
+    const review = { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request };
+    for (const [name, phase, says] of large)
+      it(`gets an answer of ${name}`, async () => {
+        const listed = servedRules(config, catalogue).find((one) => one.name === name && one.phases.includes(phase));
+        assert.ok(listed);
+        const handler = handlerOf(config, listed, { publicKeys: "", world: unconnected, journal: () => {} });
+        const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
+        const answer = await handler({ phase, cluster: "local", review, needs }, context);
+        const { patch = "", status } = Object(Object(answer).response);
+        const changes = patch && `${JSON.parse(Buffer.from(patch, "base64").toString()).length} changes`;
+        assert.equal(changes || (status ?? Object(answer)).reason, says, JSON.stringify(answer).slice(0, 200));
+      });
+  });
 
 function laws(listed: Listed, cases: Case[]) {
   const mutations = cases.filter(

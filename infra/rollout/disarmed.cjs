@@ -41,7 +41,7 @@ const answerTo = (event) => {
 const isInvited = (event) => {
   const segments = String(event?.rawPath ?? event?.path ?? "").split("/");
   const phase = segments.findLastIndex((segment) => segment === "mutate" || segment === "validate");
-  const [, cluster, signature] = /^([a-z0-9-]+)\.([\w-]{86})$/.exec(segments[phase - 2] ?? "") ?? [];
+  const [, cluster, signature] = /^([a-z0-9-]+)\.([\w-]{85}[AQgw])$/.exec(segments[phase - 2] ?? "") ?? [];
   const versions = POSTERN_ACCEPTS.split(",").flatMap((one) =>
     one.split(".")[0] === cluster ? one.split(".")[1] : [],
   );

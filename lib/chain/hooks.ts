@@ -54,7 +54,7 @@ export const hooksIn = (configurations: readonly unknown[]): Hooks => {
     const title = `${configuration.kind} ${JSON.stringify(String(Object(configuration.metadata).name ?? ""))}`;
     const own = faultsIn(configuration);
     if (own.length > 0) {
-      faults.push(...own.map((fault) => `${title}: ${fault}`));
+      for (const fault of own) faults.push(`${title}: ${fault}`);
       continue;
     }
     const { name } = configuration.metadata;

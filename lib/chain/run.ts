@@ -83,7 +83,7 @@ export const ask = async (
   const answer = answerIn(hook.phase, version, uid, called.body);
   if ("fault" in answer) return fail(run, hook, step, answer.fault);
   for (const [key, value] of Object.entries(answer.audit)) run.audit.add(`${hook.name}/${key}`, value);
-  run.warnings.push(...answer.warnings);
+  for (const warning of answer.warnings) run.warnings.push(warning);
   Object.assign(step, { allowed: answer.allowed, warnings: answer.warnings });
   return { answer };
 };

@@ -65,7 +65,7 @@ const mutate = async (asked: readonly Plan[], request: Request, around: Around):
       const isNews = index < unaware || latest !== undefined;
       if (again && (plan.mode !== "enforce" || plan.rule.reinvocationPolicy === "Never" || !isNews)) continue;
       const said = await ask(plan, "mutate", { ...request, object }, around);
-      warnings.push(...said.warnings);
+      for (const warning of said.warnings) warnings.push(warning);
       if (said.refusal) return judgedOf(object, false, warnings, said.refusal);
       if (said.patch.length === 0) continue;
       object = applied(object, said.patch);

@@ -95,7 +95,7 @@ const appliedTo = async (write: Write): Promise<Response> => {
     const result = await tried(write, bytes);
     if (result instanceof Response) return result;
     const judged = await judgedAs(write, result, old);
-    warnings.push(...judged.warnings);
+    for (const warning of judged.warnings) warnings.push(warning);
     if (judged.refusal || !judged.changed)
       return settled({ ...judged, warnings }, () => sent(write, isGiven ? undefined : body));
     if (round === mostConflicts) throw unmergeable("they want it otherwise again each time");

@@ -183,7 +183,7 @@ const live = (
         const more: unknown = listed === null ? [] : listed;
         if (typeof kind !== "string" || !isListOfObjects(more)) throw new Error("it answers no list");
         const ofEach = { apiVersion, kind: kind.replace(/List$/, "") };
-        items.push(...more.map((item) => frozen({ ...ofEach, ...item })));
+        for (const item of more) items.push(frozen({ ...ofEach, ...item }));
         bytes += found?.bytes ?? 0;
         if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
         if (Date.now() > end) throw new Error("it did not answer in time");

@@ -10,6 +10,7 @@ import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { endpoint } from "#lib/endpoint.ts";
+import { doorkeeper } from "#lib/key.ts";
 import { unconnected } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import { Complaint } from "../../infra/complaint.ts";
@@ -57,7 +58,8 @@ const waiting = () => {
 const opened = async (handlers: Record<string, Handler> = {}, patience?: Parameters<typeof openGateway>[3]) => {
   const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
   gateways.push(gateway);
-  gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })));
+  const admits = doorkeeper(signer.publicKey, () => [1]);
+  gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })), admits);
   return {
     gateway,
     port: Number(new URL(gateway.url).port),
@@ -311,11 +313,13 @@ describe("the gateway", () => {
       assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     });
 
-  it("waits for the first request of a connection as long as for another one", async () => {
-    const { port, path } = await opened({}, { sending: 100, idle: 30_000 });
+  it("waits for the first request of a connection as long as for another one, from an address with a key", async () => {
+    const { gateway, port, path } = await opened({}, { sending: 100, keyless: 2000, idle: 30_000 });
+    const agent = new Agent({ keepAlive: true });
+    await post(gateway.url + path, reviewOf("good"), { agent });
     const { socket, closed, heard } = await raw(port);
-    // Far longer than a request may take.
-    await wait(1000);
+    // Far longer than a request may take, or a client without a key.
+    await wait(3000);
     const body = reviewOf("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
@@ -325,20 +329,95 @@ describe("the gateway", () => {
     socket.write("POST / HTTP/1.1\r\n");
     await closed;
     assert.match(heard(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
+    agent.destroy();
   });
 
-  it("gives up a client that says nothing in the end", async () => {
-    const { port } = await opened({}, { sending: 100, idle: 300 });
+  it("gives up a client with a key that says nothing in the end", async () => {
+    const { gateway, port, path } = await opened({}, { sending: 100, keyless: 2000, idle: 2500 });
+    const agent = new Agent({ keepAlive: true });
+    await post(gateway.url + path, reviewOf("good"), { agent });
     const { closed, heard } = await raw(port);
     await closed;
     assert.equal(heard(), "");
+    agent.destroy();
   });
 
-  it("gives up a client that never shakes hands", async () => {
-    const { port } = await opened({}, { sending: 200 });
-    const socket = connectPlain(port, "127.0.0.1");
-    socket.on("error", () => {});
-    await once(socket, "close");
+  it("holds no more connections in reserve than it may, of an address with a key", async () => {
+    const { gateway, port, path } = await opened({}, { keyless: 2000, reserves: 1 });
+    const agent = new Agent({ keepAlive: true });
+    await post(gateway.url + path, reviewOf("good"), { agent });
+    const [first, second] = [await raw(port), await raw(port)];
+    await second.closed;
+    assert.equal(first.socket.destroyed, false);
+    agent.destroy();
+  });
+
+  const keyless: [string, string, RegExp][] = [
+    ["is silent", "", /^$/],
+    ["hangs in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],
+    [
+      "asks with a wrong key",
+      "POST /local.key/judge/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n",
+      /^HTTP\/1\.1 404 .*there is nothing here/s,
+    ],
+  ];
+  for (const [name, text, answer] of keyless)
+    it(`closes a connection without a key that ${name}`, async () => {
+      const { port } = await opened({}, { keyless: 1000 });
+      const { socket, closed, heard } = await raw(port);
+      socket.write(text);
+      await closed;
+      assert.match(heard(), answer);
+    });
+  for (const [name, bytes] of [
+    ["never begins", ""],
+    ["doesn't end", "\u0016\u0003\u0001\u0002\u0000"],
+  ])
+    it(`closes a connection whose handshake ${name}`, async () => {
+      const { port } = await opened({}, { keyless: 1000 });
+      const socket = connectPlain(port, "127.0.0.1", () => socket.write(String(bytes)));
+      socket.on("error", () => {}).resume();
+      await once(socket, "close");
+    });
+
+  it("answers who has a key while 600 connections without one are open", async () => {
+    const { gateway, port, path } = await opened();
+    const sockets = await Promise.all(
+      Array.from({ length: 600 }, async () => {
+        const socket = connectPlain(port, "127.0.0.1").on("error", () => {});
+        await once(socket, "connect");
+        return socket;
+      }),
+    );
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    for (const socket of sockets) socket.destroy();
+  });
+
+  it("closes the oldest connection without a key where an address has too many, and none with a key", async () => {
+    const { gateway, port, path } = await opened({}, { keylessConnections: 2, keyless: 600_000 });
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const ask = () => post(gateway.url + path, reviewOf("good"), { agent });
+    assert.equal((await ask()).reused, false);
+    const [first, second, third, fourth] = [await raw(port), await raw(port), await raw(port), await raw(port)];
+    await Promise.all([first.closed, second.closed]);
+    assert.deepEqual([third.socket.destroyed, fourth.socket.destroyed], [false, false]);
+    assert.equal((await ask()).reused, true);
+    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    agent.destroy();
+  });
+
+  it("closes a new connection only where all have shown a key", async () => {
+    const { gateway, port, path } = await opened({}, { connections: 2, keyless: 600_000 });
+    const agent = new Agent({ keepAlive: true, maxSockets: 2 });
+    const ask = (options: RequestOptions = {}) => post(gateway.url + path, reviewOf("good"), options);
+    await ask({ agent });
+    const { closed } = await raw(port);
+    // Two at once: one of them takes the place of the connection without a key.
+    await Promise.all([ask({ agent }), ask({ agent })]);
+    await closed;
+    await assert.rejects(ask(), { code: "ECONNRESET" });
+    assert.deepEqual([(await ask({ agent })).reused, (await ask({ agent })).reused], [true, true]);
+    agent.destroy();
   });
 
   it("outlives a client that goes away in the middle of its request", async () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { X509Certificate } from "node:crypto";
+import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,11 @@ import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { doorkeeper } from "#lib/key.ts";
+import { Complaint } from "../../infra/complaint.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys.ts";
+import { certificate } from "../../infra/options.ts";
+
+const day = 86_400_000;
 
 let parent: string;
 let folder: string;
@@ -54,6 +58,22 @@ const handshake = async ({ ca, cert, key }: ServerCertificate, name: string): Pr
   }
 };
 
+const complaint = (sentence: string | RegExp) => (error: unknown) => {
+  assert.ok(error instanceof Complaint, String(error));
+  assert.match(error.message, typeof sentence === "string" ? new RegExp(`^${RegExp.escape(sentence)}$`) : sentence);
+  return true;
+};
+
+/** What can become of a key's file; the last is a key on another curve. */
+const damaged: [name: string, text: string][] = [
+  ["is empty", ""],
+  ["is torn", "-----BEGIN PRIVATE KEY-----\nMC4CAQAw"],
+  [
+    "holds another key",
+    String(generateKeyPairSync("ec", { namedCurve: "P-384" }).privateKey.export({ type: "pkcs8", format: "pem" })),
+  ],
+];
+
 describe("the signing key", () => {
   it("is made once, for its owner alone", async () => {
     const first = await openSigner(folder);
@@ -74,11 +94,22 @@ describe("the signing key", () => {
     assert.equal(admit(segment("prod-eu", 3)), undefined);
   });
 
-  it("is not replaced where it can't be read", async () => {
-    await openSigner(folder);
-    await writeFile(join(folder, "signing.key"), "torn");
-    await assert.rejects(openSigner(folder));
-    assert.deepEqual(await contents(), { "signing.key": "torn" });
+  for (const [name, text] of damaged)
+    it(`is not replaced where its file ${name}`, async () => {
+      await openSigner(folder);
+      await writeFile(join(folder, "signing.key"), text);
+      await assert.rejects(
+        openSigner(folder),
+        complaint(
+          `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
+        ),
+      );
+      assert.deepEqual(await contents(), { "signing.key": text });
+    });
+
+  it("is not looked for where a file stands in the folder's place", async () => {
+    await writeFile(folder, "");
+    await assert.rejects(openSigner(folder), complaint(/signing\.key can't be read: ENOTDIR/));
   });
 });
 
@@ -147,10 +178,78 @@ describe("the certificate", () => {
     assert.equal(await handshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
   });
 
+  it("is made anew by the same CA before it expires", async ({ mock }) => {
+    const first = await openCertificate(folder, "127.0.0.1");
+    mock.timers.enable({ apis: ["Date"], now: Date.now() + 340 * day });
+    const second = await openCertificate(folder, "127.0.0.1");
+    assert.equal(second.ca, first.ca);
+    assert.ok(Date.parse(new X509Certificate(second.cert).validTo) > Date.now() + 300 * day);
+  });
+
   it("is made anew where half of it is gone", async () => {
     await openCertificate(folder, "127.0.0.1");
     await rm(join(folder, "server.key"));
     assert.equal(await handshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
+  });
+});
+
+describe("the CA", () => {
+  const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
+  const place = (file: string) => join(folder, file);
+  const refused = async (sentence: () => string) => {
+    const before = await contents();
+    await assert.rejects(openCertificate(folder, "127.0.0.1"), complaint(`${sentence()}${remedy}`));
+    assert.deepEqual(await contents(), before);
+  };
+  beforeEach(() => openCertificate(folder, "127.0.0.1"));
+
+  for (const [name, text] of damaged) {
+    it(`is not replaced where the file of its key ${name}`, async () => {
+      await writeFile(place("ca.key"), text);
+      await refused(() => `${place("ca.key")} holds no P-256 private key in PEM; restore it, or `);
+    });
+    it(`is not replaced where its file ${name}`, async () => {
+      await writeFile(place("ca.crt"), text);
+      await refused(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
+    });
+  }
+  it("is not replaced where its file is torn inside", async () => {
+    await writeFile(place("ca.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
+    await refused(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
+  });
+  it("is given no other key where its own is gone", async () => {
+    await rm(place("ca.key"));
+    await refused(() => `${place("ca.key")} is missing, the key of ca.crt; restore it, or `);
+  });
+  it("is not used with another CA's key", async () => {
+    await openCertificate(join(parent, "other"), "127.0.0.1");
+    await rename(join(parent, "other/ca.key"), place("ca.key"));
+    await refused(() => `${place("ca.crt")} is not the certificate of ca.key; restore it, or `);
+  });
+  it("is not replaced where it has expired", async ({ mock }) => {
+    const { validTo } = new X509Certificate(await readFile(place("ca.crt"), "utf8"));
+    mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
+    await refused(() => `${place("ca.crt")} expired on ${validTo}; `);
+  });
+});
+
+describe("a CA that --ca names", () => {
+  it("is read", async () => {
+    const { ca } = await openCertificate(folder, "127.0.0.1");
+    assert.equal(await certificate(join(folder, "ca.crt")), ca);
+  });
+  for (const [name, text] of damaged)
+    it(`is refused where its file ${name}`, async () => {
+      const file = join(parent, "ca.crt");
+      await writeFile(file, text);
+      await assert.rejects(certificate(file), complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`));
+    });
+  it("is refused where it has expired", async ({ mock }) => {
+    const { ca } = await openCertificate(folder, "127.0.0.1");
+    const { validTo } = new X509Certificate(ca);
+    mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
+    const file = join(folder, "ca.crt");
+    await assert.rejects(certificate(file), complaint(`--ca ${file} expired on ${validTo}`));
   });
 });
 

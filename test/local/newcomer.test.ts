@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { copyFile, cp, link, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -287,6 +288,9 @@ describe("a newcomer", () => {
     assert.match(await patch(), /"last":"three"/);
 
     const config = await readFile(join(copy, "watched.yaml"), "utf8");
+    await write("watched.yaml", "");
+    await times(1, " not reloaded, serving as before: watched.yaml is empty; it must name the rules that are on");
+    assert.match(await patch(), /"last":"three"/);
     await write("more/a.json", "{");
     await write("watched.yaml", config.replace("own/", "more/"));
     await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json:1 is no YAML");
@@ -348,6 +352,30 @@ describe("a newcomer", () => {
     await second.says(/https:\/\/localhost:/);
     await second.stop();
     assert.equal(await readFile(join(copy, ".postern/ca.crt"), "utf8"), ca);
+  });
+
+  const isAlone =
+    !process.execPath.includes("node_modules") && "npm has no Node for this machine: there is one process";
+  it("leaves nothing running when it is killed", { skip: isAlone, timeout: 120_000 }, async (test) => {
+    // Not the file that npm installed: on another one, as on an older Node, postern.js starts that in a second process.
+    const node = join(copy, "node");
+    await link(process.execPath, node).catch(() => copyFile(process.execPath, node));
+    const child = spawn(node, ["infra/postern.js", "serve", "--port", "0"], { cwd: copy, detached: true });
+    const { pid } = child;
+    assert.ok(pid);
+    let hasEnded = false;
+    // Both processes are of its group.
+    test.after(() => hasEnded || process.kill(-pid, "SIGKILL"));
+    let printed = "";
+    child.stdout.on("data", (chunk) => {
+      printed += chunk;
+    });
+    while (!printed.includes("Serving")) await once(child.stdout, "data");
+    child.kill("SIGKILL");
+    // The output ends when both processes have ended.
+    await once(child.stdout, "end");
+    hasEnded = true;
+    assert.match(printed, /answering what has begun\n$/);
   });
 
   it("registers the rules with a cluster by manifests in the compiled-in order", async () => {

@@ -151,5 +151,5 @@ export const origin: Check = (value, at, faults) => {
     );
   for (const { type, tolerations = [] } of given)
     if (type === "tolerations" && faults.length < 100)
-      faults.push(...tolerationFaults(tolerations, "spec.affinity.toleration"));
+      for (const fault of tolerationFaults(tolerations, "spec.affinity.toleration")) faults.push(fault);
 };

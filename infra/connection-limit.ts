@@ -1,0 +1,99 @@
+import type { Server } from "node:https";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+
+export interface ConnectionLimits {
+  /** Open connections of all clients. */
+  connections: number;
+  /** Open connections of one address that have shown no valid key. */
+  keylessConnections: number;
+  /** Milliseconds that a connection may stay open without a valid key. */
+  keyless: number;
+  /** Milliseconds that a connection held in reserve may stay open. */
+  idle: number;
+  /** Connections held in reserve, of one address. */
+  reserves: number;
+}
+
+interface Connection {
+  address: string;
+  socket: Socket;
+  /** Undefined until the handshake is done. */
+  secure?: TLSSocket;
+  hasKey: boolean;
+  isReserve: boolean;
+}
+
+interface ConnectionLimit {
+  hasKey(socket: Socket): boolean;
+  /** Notes that a request with a valid key came in on this connection: from now on it is never closed for a limit. */
+  admit(socket: Socket): void;
+  /** Closes the connections that have shaken hands and sent nothing since. */
+  closeUnused(): void;
+}
+
+/**
+ * Keeps clients without a valid key from using up a server's connections: such a connection is closed after a few
+ * seconds, or earlier when there are too many. API servers hold connections in reserve that they haven't used yet; some
+ * unused connections may therefore stay if their address has another connection that has shown a valid key.
+ */
+export const limitConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
+  /** The oldest first. */
+  const open = new Map<string, Connection>();
+  const bySocket = new WeakMap<Socket, Connection>();
+  const trustedAddresses = () => {
+    const admitted = open.values().filter((one) => one.hasKey);
+    return new Set(admitted.map(({ address }) => address));
+  };
+
+  server.on("connection", (socket: Socket) => {
+    const { remoteAddress: address } = socket;
+    if (address === undefined) return void socket.destroy();
+    const connection: Connection = { address, socket, hasKey: false, isReserve: false };
+    const id = idOf(socket);
+    open.set(id, connection);
+    let deadline = setTimeout(() => {
+      if (connection.hasKey) return;
+      const reserves = open.values().filter((one) => one.isReserve && one.address === address);
+      connection.isReserve =
+        isUnused(connection) && trustedAddresses().has(address) && [...reserves].length < limits.reserves;
+      if (!connection.isReserve) return void socket.destroy();
+      deadline = setTimeout(() => isUnused(connection) && socket.destroy(), limits.idle - limits.keyless);
+    }, limits.keyless);
+    socket.once("close", () => {
+      clearTimeout(deadline);
+      open.delete(id);
+    });
+
+    const keyless = [...open.values()].filter((one) => !one.hasKey);
+    const own = keyless.filter((one) => one.address === address);
+    if (own.length > limits.keylessConnections) own[0]?.socket.destroy();
+    else if (open.size > limits.connections) {
+      const trusted = trustedAddresses();
+      const oldest = keyless.find((one) => !trusted.has(one.address)) ?? keyless[0];
+      oldest?.socket.destroy();
+    }
+  });
+  server.on("secureConnection", (secure) => {
+    const connection = open.get(idOf(secure));
+    if (connection === undefined) return void secure.destroy();
+    connection.secure = secure;
+    bySocket.set(secure, connection);
+  });
+
+  return {
+    hasKey: (socket) => bySocket.get(socket)?.hasKey === true,
+    admit: (socket) => {
+      const connection = bySocket.get(socket);
+      if (connection) connection.hasKey = true;
+    },
+    closeUnused: () => {
+      for (const connection of open.values()) if (isUnused(connection)) connection.secure?.destroySoon();
+    },
+  };
+};
+
+const isUnused = ({ secure }: Connection) => secure?.bytesRead === 0;
+
+/** The same for a connection's socket and for the TLS socket above it. */
+const idOf = ({ remoteAddress, remotePort, localAddress }: Socket) => `${remoteAddress} ${remotePort} ${localAddress}`;
