@@ -219,8 +219,14 @@ const spared = (listed: Listed, isRecorded: boolean): Plugin => ({
       onLoad({ filter: /[\\/]lib[\\/]cue[\\/]engine\.ts$/ }, () => ({
         contents: "export const evaluate = undefined;",
       }));
-    if (asksOf(listed) || isRecorded) return;
-    onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({ contents: "export function recordedFor() {}" }));
+    if (asksOf(listed)) return;
+    onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({
+      contents: "export function recordedFor() {} export const recorded = undefined;",
+    }));
+    onLoad({ filter: /[\\/]lib[\\/]recording[\\/]notes\.ts$/ }, () => ({
+      contents: "export const [noting, questionOf] = [];",
+    }));
+    if (isRecorded) return;
     onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
       contents: `export const unconnected = undefined;
         export function inTime(answer) { return answer; }

@@ -179,9 +179,19 @@ describe("a postern.yaml that is wrong", () => {
       "postern.yaml:1 rules.plain.record.share must be a number above 0, and 1 at most: 0.01 is one review in a hundred",
     ],
     [
+      "recordings that keep no list",
+      "rules: { plain: { record: { bucket: abc, keep: spec } } }",
+      "postern.yaml:1 rules.plain.record.keep must be a list of paths such as spec.containers.args",
+    ],
+    [
+      "recordings that keep what is no path",
+      "rules: { plain: { record: { bucket: abc, keep: [a..b] } } }",
+      'postern.yaml:1 rules.plain.record.keep must be a list of paths such as spec.containers.args: path "a..b" can\'t be read at "..b"',
+    ],
+    [
       "recordings with an unknown key",
       "rules: { plain: { record: { bucket: abc, region: r } } }",
-      "postern.yaml:1 rules.plain.record.region is unknown; one of bucket, prefix, share is expected",
+      "postern.yaml:1 rules.plain.record.region is unknown; one of bucket, prefix, share, keep is expected",
     ],
     [
       "settings as a list",
@@ -403,11 +413,16 @@ clusters:
 rules: { plain: { record: { bucket: reviews } }, spares: { exempt: { users: [] } } }
 clusters:
   one:
-  two: { rules: { plain: { record: off }, spares: { record: { bucket: own, prefix: a/, share: 1 } } } }
+  two: { rules: { plain: { record: off }, spares: { record: { bucket: own, prefix: a/, share: 1, keep: [spec.containers.args, 'metadata.annotations["a.b/c"]', /data/a~1b] } } } }
 `;
     const of = (name: string) => ["plain", "spares"].map((rule) => setup(text, rule, name).record);
     assert.deepEqual(of("one"), [{ bucket: "reviews", prefix: "", share: 0.01 }, undefined]);
-    assert.deepEqual(of("two"), [undefined, { bucket: "own", prefix: "a/", share: 1 }]);
+    const keep = [
+      ["spec", "containers", "args"],
+      ["metadata", "annotations", "a.b/c"],
+      ["data", "a/b"],
+    ];
+    assert.deepEqual(of("two"), [undefined, { bucket: "own", prefix: "a/", share: 1, keep }]);
     const [listed] = catalogue.slice(2);
     assert.ok(listed);
     const places = placesOf(parse(text), listed);

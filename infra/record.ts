@@ -1,4 +1,7 @@
+import { parsePath } from "#lib/policy/references/paths.ts";
+import type { Path } from "#lib/recording/redacted.ts";
 import type { Places } from "#lib/recording/stored.ts";
+import { sentenceOf } from "./complaint.ts";
 import type { Config } from "./config.ts";
 import type { Listed } from "./registry.ts";
 
@@ -8,16 +11,23 @@ export interface Keeping {
   prefix: string;
   /** Of a hundred reviews one, unless said otherwise. */
   share: number;
+  /** Where free text of objects is kept. */
+  keep?: readonly Path[];
 }
 
-export const recordKeys = ["bucket", "prefix", "share"] as const;
+export const recordKeys = ["bucket", "prefix", "share", "keep"] as const;
 
 const usual = { prefix: "", share: 0.01 };
 
 type Said = { readonly [key: string]: unknown };
 
 /** What is wrong with it, by member. */
-export const unfitKeeping = ({ bucket, prefix = usual.prefix, share = usual.share }: Said): [string, string][] => [
+export const unfitKeeping = ({
+  bucket,
+  prefix = usual.prefix,
+  share = usual.share,
+  keep = [],
+}: Said): [string, string][] => [
   ...(bucket === undefined ? [["", "must have a bucket"] as [string, string]] : []),
   ...(bucket === undefined || (typeof bucket === "string" && /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
     ? []
@@ -29,12 +39,29 @@ export const unfitKeeping = ({ bucket, prefix = usual.prefix, share = usual.shar
   ...(typeof share === "number" && share > 0 && share <= 1
     ? []
     : [["share", "must be a number above 0, and 1 at most: 0.01 is one review in a hundred"] as [string, string]]),
+  ...(Array.isArray(keep)
+    ? keep.flatMap((text) => faultOfPath(text) ?? [])
+    : ["must be a list of paths such as spec.containers.args"]
+  ).map((sentence): [string, string] => ["keep", sentence]),
 ];
 
+const faultOfPath = (text: unknown): string | undefined => {
+  try {
+    parsePath(text);
+    return undefined;
+  } catch (error) {
+    return `must be a list of paths such as spec.containers.args: ${sentenceOf(error)}`;
+  }
+};
+
+const isReadable = (text: unknown): boolean => faultOfPath(text) === undefined;
+
 /** What is said, with what isn't. */
-export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share }: Said): Keeping => {
+export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share, keep }: Said): Keeping => {
+  const paths = Array.isArray(keep) ? keep.filter(isReadable).map(parsePath) : [];
   // Whatever has another type has been complained of.
-  return { bucket: bucket as string, prefix: prefix as string, share: share as number };
+  const whole = { bucket: bucket as string, prefix: prefix as string, share: share as number };
+  return { ...whole, ...(paths.length > 0 && { keep: paths }) };
 };
 
 /** By cluster and rule, where a function records: of a group, each of its members. */

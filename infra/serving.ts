@@ -12,7 +12,7 @@ import type { Recorder } from "#lib/recording/recorder.ts";
 import { nameOf } from "#lib/status.ts";
 import { common, type Option, type Options, print, table } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
-import { type Config, configFile } from "./config.ts";
+import { type Config, configFile, type Setup } from "./config.ts";
 import { readConnections } from "./connections.ts";
 import { openGateway } from "./gateway.ts";
 import { openCertificate, openSigner, type Signer } from "./keys.ts";
@@ -33,8 +33,14 @@ export const servingOptions = {
   watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
 } satisfies Record<string, Option>;
 
+/** Returns what postern.yaml, as it is served now, says of a rule in a cluster. */
+export type SetupOf = (cluster: string, rule: string) => Setup | undefined;
+
 /** Serves the rules of postern.yaml until Ctrl-C; with `listening`, somebody hears what is answered. */
-export const serve = async (options: Options, listening = (host: Host): Listening => ({ host })): Promise<void> => {
+export const serve = async (
+  options: Options,
+  listening = (host: Host, _: SetupOf): Listening => ({ host }),
+): Promise<void> => {
   const file = options.text("config") ?? configFile;
   const state = join(dirname(file), ".postern");
   const host = options.text("host") ?? "";
@@ -45,11 +51,15 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
   const signer = await openSigner(state);
   const ledger = memoryLedger();
   let world: Host["world"] = unconnected;
-  const { host: surroundings, judge } = listening({
-    publicKeys: signer.publicKey,
-    world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
-    journal: (report: Report) => print(lineOf(report)),
-  });
+  let setupOf: SetupOf = () => undefined;
+  const { host: surroundings, judge } = listening(
+    {
+      publicKeys: signer.publicKey,
+      world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
+      journal: (report: Report) => print(lineOf(report)),
+    },
+    (cluster, rule) => setupOf(cluster, rule),
+  );
 
   let standing: ReadonlyMap<string, Written> = new Map();
   let kept: ReadonlySet<string> = new Set();
@@ -66,6 +76,7 @@ export const serve = async (options: Options, listening = (host: Host): Listenin
     standing = written;
     if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
     kept = new Set(rules.map(({ name }) => name));
+    setupOf = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
     const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
     world = (cluster, milliseconds) => {
       const manifests = written.get(cluster);

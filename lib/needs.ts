@@ -102,7 +102,19 @@ export interface HttpsResponse {
   /** Where they were asked for, by name. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
+  /** The JSON in the body, where it is parsed already. */
+  json?: unknown;
 }
+
+/** Returns the JSON in an answer's body, undefined where there is none. Rules use it, so that a recording knows what they read. */
+export const jsonOf = ({ body, json }: HttpsResponse): unknown => {
+  if (json !== undefined) return json;
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+};
 
 /** A call of one of AWS's query APIs. */
 export interface AwsRequest {

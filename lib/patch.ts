@@ -44,6 +44,9 @@ const NODE = Symbol("node");
 type Target = { [NODE]: Node };
 const nodeOf = (value: Container & Partial<Target>): Node | undefined => value[NODE];
 
+/** The object that a draft was made of; any other object is its own. */
+export const originalOf = (value: object): object => nodeOf(value as Container)?.original ?? value;
+
 const open = (original: Container, parent: Node | undefined): Node => {
   const node: Node = {
     original,

@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "#lib/failure.ts";
-import type { HttpsResponse } from "#lib/needs.ts";
+import { type HttpsResponse, jsonOf } from "#lib/needs.ts";
 import { containersOf } from "#lib/objects/pod.ts";
 import type { Request } from "#lib/review.ts";
 
@@ -29,10 +29,11 @@ export interface Answer {
   fault?: string;
 }
 
-export const readAnswer = ({ status, body }: HttpsResponse): Answer => {
+export const readAnswer = (answer: HttpsResponse): Answer => {
+  const { status } = answer;
   if (status < 200 || status > 299) return silent(`the image policy webhook backend answers ${status}`);
 
-  const review = parsed(body);
+  const review = jsonOf(answer);
   if (!isMap(review) || (review.kind ?? kind) !== kind || (review.apiVersion ?? apiVersion) !== apiVersion)
     return silent(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
   const { allowed, reason, auditAnnotations } = Object(review.status);
@@ -54,11 +55,3 @@ const silent = (fault: string): Answer => ({ allowed: false, fault });
 
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
-
-const parsed = (body: string): unknown => {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
-};

@@ -1,5 +1,5 @@
 import { Failure } from "#lib/failure.ts";
-import type { HttpsRequest, HttpsResponse } from "#lib/needs.ts";
+import { type HttpsRequest, type HttpsResponse, jsonOf } from "#lib/needs.ts";
 import { fullName, parseImage } from "#lib/objects/image.ts";
 import { canonical } from "#lib/objects/quantity.ts";
 import { tokenOf, tokenSettings } from "#lib/token.ts";
@@ -116,8 +116,9 @@ interface Found {
 }
 
 /** What a Prometheus says, which need not be one. */
-export const readAnswer = ({ status, body }: HttpsResponse): Found => {
-  const { status: said, data, error } = Object(parsed(body));
+export const readAnswer = (answer: HttpsResponse): Found => {
+  const { status } = answer;
+  const { status: said, data, error } = Object(jsonOf(answer));
   const series: unknown = Object(data).result;
   if (status !== 200 || said !== "success" || !Array.isArray(series))
     throw new Failure(
@@ -132,12 +133,4 @@ export const readAnswer = ({ status, body }: HttpsResponse): Found => {
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };
   return { samples: value("samples"), usage: value("usage") };
-};
-
-const parsed = (body: string): unknown => {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
 };

@@ -8,7 +8,7 @@ import { serve, servingOptions } from "../serving.ts";
 
 export default {
   summary:
-    "Serves as `serve` does and records what is answered, without secrets; or fetches what functions have recorded.",
+    "Serves as `serve` does and records what is answered, without free text; or fetches what functions have recorded.",
   options: {
     to: { type: "string", value: "DIR", says: "the folder for recordings: DIR/<cluster>/<rule>.yaml, a case a line" },
     most: { type: "string", value: "N", default: "10000", says: "how many reviews of a rule in a cluster" },
@@ -33,7 +33,12 @@ export default {
     if (from !== undefined) return fetched(from, folder, most, options, say);
 
     const recordings = await openRecordings(folder, most, say);
-    await serve(options, (host) => recorder(host, recordings.hear));
+    await serve(options, (host, setupOf) =>
+      recorder(host, (one) => {
+        const { cluster, rule } = one.origin;
+        recordings.hear({ ...one, line: () => one.line(setupOf(cluster, rule)?.record?.keep) });
+      }),
+    );
     print(`${await recordings.close()}\n`);
   },
 } satisfies Command;

@@ -10,7 +10,7 @@ import { isName, readNames } from "../registry.ts";
 import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";
-import { type Counts, hunksOf, noCounts, summaryLine, toldOf } from "../replay/told.ts";
+import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/told.ts";
 import { openSide } from "../replay/versions.ts";
 
 export default {
@@ -117,7 +117,7 @@ const writeText = async (
     reasons.clear();
   };
   for await (const result of results) {
-    counts[result.state]++;
+    count(counts, result);
     if (result.state === "unreadable") {
       if (unread++ < most) process.stderr.write(toldOf(result, names, painter(false)));
       continue;
@@ -147,7 +147,7 @@ const writeJson = async (results: AsyncIterable<Result>, names: readonly [string
   await put(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
   let separator = "\n";
   for await (const result of results) {
-    counts[result.state]++;
+    count(counts, result);
     if (result.state === "alike" || result.state === "neither") continue;
     const whole =
       result.state === "unreadable"

@@ -16,6 +16,8 @@ export type Result =
       cluster?: string | undefined;
       differs: Aspect[];
       answers: [Answer, Answer];
+      /** The verdict hangs on placeholders, or a script was given them. */
+      redacted?: true;
     } & Place);
 
 /** `neither` is one that neither version is asked about. */
@@ -78,7 +80,11 @@ const replay = async (one: Recorded, rule: string | undefined, terms: Terms): Pr
   const played: Played = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
   const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(played)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
-  const whole = { file, line, name: entry.name, rule, cluster, answers: [left, right] as [Answer, Answer] };
+  const { redacted } = Object(entry.recorded);
+  const whole = {
+    ...{ file, line, name: entry.name, rule, cluster, answers: [left, right] as [Answer, Answer] },
+    ...(redacted === true && { redacted: true as const }),
+  };
   return { ...whole, ...compared(left, right) };
 };
 

@@ -4,10 +4,15 @@ import { clean, oneLine } from "../shown.ts";
 import type { Answer, Aspect, Made } from "./answers.ts";
 import type { Result, State } from "./replay.ts";
 
-/** How many of each there are. */
-export type Counts = Record<State | "unreadable", number>;
+/** How many of each there are; `redacted` are those among them that are judged on placeholders. */
+export type Counts = Record<State | "unreadable" | "redacted", number>;
 
-export const noCounts = (): Counts => ({ alike: 0, differs: 0, neither: 0, unplayed: 0, unreadable: 0 });
+export const noCounts = (): Counts => ({ alike: 0, differs: 0, neither: 0, unplayed: 0, unreadable: 0, redacted: 0 });
+
+export const count = (counts: Counts, result: Result): void => {
+  counts[result.state]++;
+  if (result.state !== "unreadable" && result.redacted) counts.redacted++;
+};
 
 /** A result as somebody reads it: what is alike is not worth a line. */
 export const toldOf = (result: Result, names: readonly [string, string], paint: Paint): string => {
@@ -66,7 +71,7 @@ const number = (count: number) => count.toLocaleString("en-US");
 
 /** The last line. */
 export const summaryLine = (counts: Counts): string => {
-  const { alike, differs, neither, unplayed, unreadable } = counts;
+  const { alike, differs, neither, unplayed, unreadable, redacted } = counts;
   const all = alike + differs + neither + unplayed;
   const parts = [
     `${number(alike)} alike`,
@@ -75,5 +80,6 @@ export const summaryLine = (counts: Counts): string => {
     ...(unplayed > 0 ? [`${number(unplayed)} could not be replayed`] : []),
   ];
   const unread = unreadable > 0 ? `; ${number(unreadable)} could not be read` : "";
-  return `${number(all)} ${all === 1 ? "review" : "reviews"}: ${parts.join(", ")}${unread}\n`;
+  const blind = redacted > 0 ? `; ${number(redacted)} judged on placeholders, as free text isn't recorded` : "";
+  return `${number(all)} ${all === 1 ? "review" : "reviews"}: ${parts.join(", ")}${unread}${blind}\n`;
 };

@@ -2,14 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { holder, secretIn } from "../../test/planted.ts";
-import type { Decision } from "../decide.ts";
-import { aws, get, http, https, list } from "../needs.ts";
+import { type Decision, decide } from "../decide.ts";
+import { aws, cue, get, http, https, list } from "../needs.ts";
 import { type Recorded, recorded } from "../recorded.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import { rule } from "../rule.ts";
 import { lineOf } from "./made.ts";
 import { recorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
+import type { Path } from "./redacted.ts";
 
 /** Says all that it hears of, wherever a rule can say something. */
 const gossip = rule({
@@ -43,12 +44,13 @@ const requestWith = (more: object): Request => ({
 });
 
 const around = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
+const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const ear = { publicKeys: "", world: () => recorded({}), journal: () => {} };
 
 /** What is recorded when the gossip is asked of this, in a world that answers everything with that. */
-const lineWith = async (request: Request, settings: object, answer: unknown): Promise<string> => {
+const lineWith = async (request: Request, settings: object, answer: unknown, keep: Path[] = []): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, judge } = recorder(ear, (heard) => void lines.push(heard.line()));
+  const { host, judge } = recorder(ear, (heard) => void lines.push(heard.line(keep)));
   const object = (kind: string) => ({
     ...Object(answer),
     apiVersion: "v1",
@@ -91,23 +93,101 @@ describe("a recording", () => {
       { numRuns: 300 },
     ));
 
-  it("answers a question that held a secret, whatever words it is asked in", async () => {
-    const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl";
-    const object = { metadata: { name: "web", annotations: { note: jwt } } };
+  it("has questions as the rule asks them of what is left, and their answers", async () => {
+    const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await lineWith(requestWith({ object }), { any: null }, { a: "b" });
     const made: Recording = JSON.parse(line.slice(2));
     const needs: Recorded = made.needs ?? {};
-    const answer = { status: 200, body: '{"a":"b"}' };
-    assert.deepEqual(needs.https, [{ url: "https://a.example/", method: "POST", answer }]);
-    assert.deepEqual(needs.http, [{ url: "http://a.example/", answer }]);
-    assert.deepEqual(needs.aws, [{ action: "ec2:DescribeVolumes", region: "eu-west-1", answer }]);
+    const answer = { status: 200, body: '{"a":"redacted0002"}' };
+    const left = told({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
+    assert.deepEqual(made.mutate, JSON.parse(left));
+    assert.deepEqual(needs.https, [
+      { url: "https://a.example/", method: "POST", headers: { a: left }, body: left, answer },
+    ]);
+    const headers = { authorization: told({ username: "jane" }) };
+    assert.deepEqual(needs.http, [{ url: "http://a.example/", headers, answer }]);
+    const parameters = { a: left };
+    assert.deepEqual(needs.aws, [{ action: "ec2:DescribeVolumes", region: "eu-west-1", parameters, answer }]);
     assert.ok(made.becomes);
+  });
+
+  it("says that it was answered otherwise, or that a script was given placeholders", async () => {
+    const [judging, scripted] = [
+      rule({
+        summary: "Goes through all.",
+        match: [],
+        validate: (object: object) => (told(object).includes("free") ? "no" : undefined),
+      }),
+      rule({
+        summary: "Has a script.",
+        match: [],
+        needs: { cue: cue() },
+        async validate(object: object, { cue }) {
+          await cue(`"object": ${told(object)}`);
+        },
+      }),
+    ];
+    for (const [one, text, expected] of [
+      [judging, "free", true],
+      [judging, "tied", undefined],
+      [scripted, "free", true],
+      [scripted, "", undefined],
+    ] as const) {
+      const request = requestWith({ object: { metadata: { name: "web", annotations: { note: text } } } });
+      const circumstances = { ...around, settings: {}, world: recorded({}) };
+      const decision = await decide(one, "validate", request, circumstances);
+      const judged = {
+        rule: one,
+        phase: "validate" as const,
+        request,
+        circumstances,
+        needs: one.needs && {},
+        decision,
+      };
+      const made = JSON.parse((await lineOf(judged, origin)).slice(2));
+      assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
+    }
+  });
+
+  it("has what stands at the paths that are kept, in the object and the old one", async () => {
+    const object = { metadata: { name: "web", annotations: { note: "free text" } } };
+    const silent = rule({ summary: "Does nothing.", match: [], validate() {} });
+    const request = requestWith({ object, oldObject: object });
+    const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
+    const judged = {
+      rule: silent,
+      phase: "validate" as const,
+      request,
+      circumstances: { ...around, settings: {} },
+      decision,
+    };
+    const made = JSON.parse((await lineOf(judged, origin, [["metadata", "annotations", "note"]])).slice(2));
+    assert.deepEqual([made.validate, made.oldObject], [object, object]);
+  });
+
+  it("is made of a rule that copies what views don't let it copy", async () => {
+    const copying = rule({
+      summary: "Copies.",
+      match: [],
+      validate: (_: object, { request }) => void structuredClone(request.object),
+    });
+    const request = requestWith({ object: { metadata: { name: "web" }, note: "free text" } });
+    const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
+    const judged = {
+      rule: copying,
+      phase: "validate" as const,
+      request,
+      circumstances: { ...around, settings: {} },
+      decision,
+    };
+    const made = JSON.parse((await lineOf(judged, origin)).slice(2));
+    assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
   it("is a line, whatever is in it, and a case as YAML has it", async () => {
     const odd = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
     const object = { metadata: { name: "web", annotations: { [odd]: odd, "<<": odd } } };
-    const line = await lineWith(requestWith({ object }), { any: odd }, { a: odd });
+    const line = await lineWith(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
     assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
     const { parse } = await import("yaml");
     assert.deepEqual(parse(line), [JSON.parse(line.slice(2))]);
@@ -127,7 +207,6 @@ describe("a recording", () => {
     moody.validate?.({}, {} as never);
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const judged = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
-    const origin = { rule: "moody", cluster: "prod", version: "1", at: "" };
     await assert.rejects(
       lineOf({ ...judged, circumstances: { ...around, settings: {} } }, origin),
       /^Error: not again$/,

@@ -1,12 +1,14 @@
 import { type Circumstances, type Decision, decide } from "../decide.ts";
 import { applied } from "../patch.ts";
-import { type Recorded, recorded } from "../recorded.ts";
+import type { Recorded } from "../recorded.ts";
 import type { KubernetesObject, Outcome, Request } from "../review.ts";
 import type { Phase, Rule } from "../rule.ts";
 import { frozen, merge } from "../settings.ts";
 import { nameOf } from "../status.ts";
+import { noReads, openReads } from "./reads.ts";
 import { askedBy, type Origin, type Recording, requestOf } from "./recording.ts";
-import { redacted } from "./redacted.ts";
+import { openRedaction, type Path, type Redaction } from "./redacted.ts";
+import { replaying, trace, untraced } from "./trace.ts";
 
 /** A review that a rule has judged. */
 export interface Judged {
@@ -24,10 +26,15 @@ const longest = 1024 * 1024;
 
 /**
  * What was judged as one line of a file of recordings. Its outcome is what the rule says, in mode enforce, to what is left
- * when secrets are out of it: it holds no more than that, and judging it again gives the same. Why there is none is thrown.
+ * when free text is replaced: it holds no more than that, and judging it again gives the same. What stands at the paths of
+ * `keep`, in the object and the old one, stays. Why there is none is thrown.
  */
-export const lineOf = async (judged: Judged, origin: Omit<Origin, "redacted">): Promise<string> => {
-  const recording = await recordingOf(judged, origin);
+export const lineOf = async (
+  judged: Judged,
+  origin: Omit<Origin, "redacted">,
+  keep: readonly Path[] = [],
+): Promise<string> => {
+  const recording = await recordingOf(judged, origin, keep);
   const line = `- ${JSON.stringify(recording).replace(unsafe, escaped)}\n`;
   const bytes = Buffer.byteLength(line);
   if (bytes > longest) throw new Error(`it has ${bytes} bytes, and a recording at most ${longest}`);
@@ -39,71 +46,63 @@ const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escaped = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 const recordingOf = async (
-  { rule, phase, request, circumstances, needs, decision }: Judged,
+  judged: Judged,
   origin: Omit<Origin, "redacted">,
+  keep: readonly Path[],
 ): Promise<Recording> => {
+  const { rule, phase, request, circumstances, needs, decision } = judged;
   const { variant, now, mode } = circumstances;
-  const settings = differing(circumstances.settings, rule.settings);
-  const holdsSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
-  const clean = <T>(value: T): T => {
-    const copy = redacted(value, holdsSecret);
-    if (copy === undefined) throw new Error("there is too much of it to be recorded");
-    // It has the form of what it was made from.
-    return copy as T;
-  };
+  // A rule that copies what it is given by means that views don't allow is traced without them: nothing counts as read.
+  // What it throws may quote anything; what is thrown below quotes what is left.
+  const traced = await trace(judged, openReads())
+    .catch(() => trace(judged, noReads))
+    .catch(() => untraced);
+  const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
+  const redact = openRedaction({ reads: traced.reads, isSecret });
 
-  const asked = clean(askedBy(request, phase));
-  const answers = needs && answerable(needs, clean(needs));
+  const asked = redact(askedBy(request, phase), [
+    ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),
+  ]);
+  const settings = differing(circumstances.settings, rule.settings, redact);
   const given = {
     ...asked,
     ...(variant !== undefined && { variant }),
-    ...(Object.keys(settings).length > 0 && { settings: clean(settings) }),
-    ...(answers && { needs: answers }),
+    ...(Object.keys(settings).length > 0 && { settings }),
     now: now.toISOString(),
   };
   const rest = requestOf(given);
-  const again = await decide(rule, phase, rest, {
+  const again = needs && replaying(traced, redact);
+  const second = await decide(rule, phase, rest, {
     ...circumstances,
     mode: "enforce",
     settings: frozen(merge(rule.settings ?? {}, given.settings)),
-    world: answers && recorded(answers),
+    world: again?.world,
   });
   const isOther =
-    again.refused !== decision.refused ||
-    again.operations !== decision.operations ||
-    (mode === "enforce" && told(again.outcome) !== told(clean(decision.outcome)));
+    second.refused !== decision.refused ||
+    second.operations !== decision.operations ||
+    (mode === "enforce" && gistOf(second.outcome) !== gistOf(decision.outcome));
+  const isRedacted = isOther || again?.isScriptBlind() === true;
   return {
-    name: sentence(again, rest),
+    name: sentence(second, rest),
     ...given,
+    ...(again && { needs: again.noted() }),
     // Of the two phases, the one that was judged is there.
-    ...outcomeOf(again.outcome, asked[phase] as KubernetesObject),
-    recorded: { ...origin, ...(isOther && { redacted: true }) },
+    ...outcomeOf(second.outcome, asked[phase] as KubernetesObject),
+    recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };
 };
 
-/** As JSON has them: what isn't there is as good as undefined. */
-const told = (value: unknown): string => JSON.stringify(value);
+/** Of an outcome, what no text of the object is quoted in. */
+const gistOf = ({ status, warnings = [], audit = {} }: Outcome): string =>
+  JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
-const differing = (settings: object, defaults: object = {}): object =>
-  Object.fromEntries(
-    Object.entries(settings).filter(
-      ([key, value]) => !Object.hasOwn(defaults, key) || told(Reflect.get(defaults, key)) !== told(value),
-    ),
-  );
-
-/** A question that held a secret is told by what else it says: it will not be asked in these words again. */
-const answerable = (before: Recorded, after: Recorded): Recorded => {
-  const same = (one: object, other: object | undefined) =>
-    Object.fromEntries(
-      Object.entries(one).filter(
-        ([key, value]) => key === "answer" || key === "url" || told(value) === told(Reflect.get(Object(other), key)),
-      ),
-    );
-  const ways = (["https", "http", "aws"] as const).flatMap((way) => {
-    const all = after[way]?.map((one, index) => same(one, before[way]?.[index]));
-    return all ? [[way, all] as const] : [];
-  });
-  return { ...after, ...Object.fromEntries(ways) };
+/** The settings that differ from the defaults, redacted. */
+const differing = (settings: object, defaults: object = {}, redact: Redaction): object => {
+  const isUsual = (key: string, value: unknown) =>
+    Object.hasOwn(defaults, key) && JSON.stringify(Reflect.get(defaults, key)) === JSON.stringify(value);
+  const usual = Object.entries(settings).flatMap(([key, value]) => (isUsual(key, value) ? [key] : []));
+  return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !usual.includes(key)));
 };
 
 const outcomeOf = ({ status, patch = [], warnings = [], audit = {} }: Outcome, judged: KubernetesObject) => {

@@ -162,7 +162,7 @@ const byExtent = ([one]: [Access, Permission], [other]: [Access, Permission]) =>
 const extent = (access: Access) => Object.values(access).filter((value) => value !== undefined).length;
 
 /** What tells one request from another; the rest is about how it is made. */
-const questionOf = ({ url, method, headers, body }: HttpsRequest) => {
+export const questionOf = ({ url, method, headers, body }: HttpsRequest) => {
   return {
     url,
     ...(method !== undefined && { method }),

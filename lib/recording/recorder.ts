@@ -5,13 +5,14 @@ import type { Request } from "../review.ts";
 import { type Judged, lineOf } from "./made.ts";
 import { noting } from "./notes.ts";
 import type { Origin } from "./recording.ts";
+import type { Path } from "./redacted.ts";
 
 /** A review that was answered, and can be kept. */
 export interface Heard {
   origin: Omit<Origin, "redacted">;
   request: Request;
-  /** As a line of a file of recordings; why there is none is thrown. */
-  line(): Promise<string>;
+  /** As a line of a file of recordings, with the texts at these paths of its objects; why there is none is thrown. */
+  line(keep?: readonly Path[]): Promise<string>;
 }
 
 /** What an endpoint, or a group's, is given in the place of its own, so that what it answers is heard. */
@@ -35,7 +36,7 @@ export const recorder = (host: Host, heard: (one: Heard) => void): Recorder => {
     for (const judged of all) {
       const { name, now } = judged.circumstances;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
-      heard({ origin, request: judged.request, line: () => lineOf(judged, origin) });
+      heard({ origin, request: judged.request, line: (keep) => lineOf(judged, origin, keep) });
     }
   };
 

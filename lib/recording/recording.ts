@@ -59,7 +59,10 @@ export interface Origin {
   version: string;
   /** As ISO 8601 has it. */
   at: string;
-  /** What was answered then was something else: it hung on what is redacted here, or on answers that can't be written down. */
+  /**
+   * What was answered then may have been something else: it was, for it hung on what is redacted here or on answers that
+   * can't be written down, or a script was given placeholders.
+   */
   redacted?: true;
 }
 

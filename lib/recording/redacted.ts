@@ -1,149 +1,151 @@
-import { isUtf8 } from "node:buffer";
-import {
-  encoded,
-  isLogin,
-  isSecretName,
-  isSecretOption,
-  isSecretType,
-  isSecretVariable,
-  loginLess,
-  withoutShapes,
-  word,
-} from "./texts.ts";
+import { policyGroup } from "../policy/kinds.ts";
+import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, isTelling, scriptWithout } from "./kept.ts";
+import { noReads, type Reads } from "./reads.ts";
 
-type Fields = Record<string, unknown>;
+/** Keys and indexes to a member whose texts the operator keeps; where an index is left out, any element is meant. */
+export type Path = readonly (string | number)[];
 
-/** What is known of where a value stands. */
-interface Place {
+/** What decides on a text besides its place. */
+export interface Terms {
+  reads?: Reads;
+  /** Whether the request is about Secrets, whose objects need not say so themselves. */
+  isSecret?: boolean;
+}
+
+/**
+ * Replaces all free text in values of JSON. Equal texts have the same placeholder, in all values that one redaction is
+ * given. It throws where a value is larger, or nests deeper, than anything worth keeping.
+ */
+export interface Redaction {
+  <T>(value: T, kept?: readonly Path[]): T;
+  /** The same for an answer's body, which is a text of JSON or XML; `content` is the JSON in it, if a rule has parsed it. */
+  body(text: string, content?: unknown): string;
+}
+
+/** A value's place. */
+interface At {
+  holder: object;
+  /** In the holder; of an element of a list, its index. */
+  member: string;
+  /** The nearest member's, for elements of a list as well. */
+  key: string;
+  above: string;
   depth: number;
-  /** How much more may be copied. */
-  left: { characters: number };
-  /** Whether a Secret is here, or above, that doesn't say so: the kind stands in the request, or in a list. */
-  isSecret?: boolean | undefined;
-  /** Whether it is in an object from which somebody makes Secrets, by its template. */
-  makesSecrets?: boolean;
-  /** Whether it stands in a text, as a service's answer does. */
-  isText?: boolean;
+  /** Whether a Secret's content is here or above, a policy, or what the operator keeps. */
+  isHeld: boolean;
+  isPolicy: boolean;
+  isChosen: boolean;
+  paths: readonly Path[];
 }
 
 const deepest = 100;
 const most = 2 * 1024 * 1024;
 
-/**
- * A copy of a value, as JSON has it, without what nobody may read in it: what Secrets hold, tokens, passwords, private
- * keys. What rules look at stays: names and keys, and the form of what stood there. Undefined where the value is larger,
- * or nests deeper, than anybody would want to keep.
- */
-export const redacted = (value: unknown, isSecret = false): unknown => {
-  try {
-    return copied(value, { depth: 0, left: { characters: most }, isSecret });
-  } catch (error) {
-    if (error === tooMuch) return undefined;
-    throw error;
-  }
+export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {}): Redaction => {
+  const placeholders = new Map<string, string>();
+  let left = 0;
+
+  const placeholder = (text: string): string => {
+    const known = placeholders.get(text) ?? placeholderFor(text, placeholders.size + 1);
+    placeholders.set(text, known);
+    return known;
+  };
+
+  const copied = (value: unknown, at: At): unknown => {
+    left -= typeof value === "string" ? value.length : 8;
+    if (left < 0 || at.depth > deepest) throw new Error("there is too much of it to be recorded");
+    if (typeof value === "string") return keptOf(value, at) ?? placeholder(value);
+    if (typeof value === "number") return isSecretKey(at.key) && !at.isChosen ? 0 : value;
+    if (typeof value !== "object" || value === null) return value;
+    const inner = { ...at, holder: value, depth: at.depth + 1 };
+    if (Array.isArray(value))
+      return value.map((one, index) =>
+        copied(one, { ...inner, ...chosen(at, elementPaths(at.paths, index)), member: String(index) }),
+      );
+    const isOfSecret = isSecret || Reflect.get(value, "kind") === "Secret";
+    const isPolicy = at.isPolicy || String(Reflect.get(value, "apiVersion")).startsWith(`${policyGroup}/`);
+    const members = Object.entries(value).map(([key, one]) => {
+      const isHeld = at.isHeld || (isOfSecret && (key === "data" || key === "stringData"));
+      const place = {
+        ...inner,
+        ...chosen(at, memberPaths(at.paths, key)),
+        isHeld,
+        isPolicy,
+        member: key,
+        key,
+        above: at.key,
+      };
+      return [place.isChosen || isKeptKey(key) ? key : placeholder(key), copied(one, place)];
+    });
+    // fromEntries takes __proto__ for a key like any other, where an assignment would not.
+    return Object.fromEntries(members);
+  };
+
+  /** What stays of a text; undefined where nothing does. */
+  const keptOf = (text: string, at: At): string | undefined => {
+    const isRead = reads.has(at.holder, at.member);
+    // A policy would do something else without its script.
+    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return scriptWithout(text, placeholder);
+    return isKeptAt(text, at, isRead) ? text : undefined;
+  };
+
+  const isKeptAt = (text: string, at: At, isRead: boolean): boolean => {
+    if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
+    if (at.isHeld || isSecretKey(at.key)) return false;
+    if (at.key === "path" && at.isPolicy) return isFieldPath(text);
+    return isKept(text, at) || (isRead && !isTelling(text) && !isNamedSecret(at));
+  };
+
+  const redact = <T>(value: T, kept: readonly Path[] = []): T => {
+    left = most;
+    // The copy has the form of the value.
+    return copied(value, { ...root, ...chosen(root, kept) }) as T;
+  };
+
+  const body = (text: string, content = parsed(text)): string => {
+    if (content !== undefined) return JSON.stringify(redact(content));
+    if (!/^\s*</.test(text)) return text === "" ? "" : placeholder(text);
+    return text.replace(/(<(\w+)>)([^<>]+)(?=<)/g, (_, tag: string, key: string, given: string) => {
+      const at = { ...root, key: key.charAt(0).toLowerCase() + key.slice(1) };
+      return `${tag}${given.trim() === "" ? given : (keptOf(given, at) ?? placeholder(given))}`;
+    });
+  };
+
+  return Object.assign(redact, { body });
 };
 
-const tooMuch = new Error("there is too much of it");
-
-const copied = (value: unknown, place: Place): unknown => {
-  place.left.characters -= typeof value === "string" ? value.length : 8;
-  if (place.left.characters < 0) throw tooMuch;
-  if (typeof value === "string") return text(value, place);
-  if (typeof value !== "object" || value === null) return value;
-  const inner = deeper(place);
-  return Array.isArray(value) ? list(value, inner) : map(value as Fields, inner);
+const root: At = {
+  ...{ holder: {}, member: "", key: "", above: "", depth: 0 },
+  ...{ isHeld: false, isPolicy: false, isChosen: false, paths: [] },
 };
 
-const deeper = (place: Place): Place => {
-  if (place.depth > deepest) throw tooMuch;
-  return { ...place, depth: place.depth + 1 };
+const memberPaths = (paths: readonly Path[], key: string): readonly Path[] =>
+  paths.length === 0 ? paths : paths.filter(([step]) => step === key).map((path) => path.slice(1));
+
+const elementPaths = (paths: readonly Path[], index: number): readonly Path[] =>
+  paths.flatMap((path) => (typeof path[0] !== "number" ? [path] : path[0] === index ? [path.slice(1)] : []));
+
+const chosen = ({ isChosen }: At, paths: readonly Path[]) => ({
+  paths,
+  isChosen: isChosen || paths.some(({ length }) => length === 0),
+});
+
+/** Valid as a name, as a label and as base64. An address and a path stay what they are. */
+const placeholderFor = (text: string, number: number): string => {
+  const digits = String(number).padStart(number > 9999 ? 8 : 4, "0");
+  const [scheme = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];
+  return `${scheme}redacted${digits}`;
 };
+const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\d{8})$/;
 
-const list = (values: unknown[], place: Place): unknown[] =>
-  values.map((one, index) => {
-    const before: unknown = values[index - 1];
-    const isGiven = typeof before === "string" && isSecretOption(before) && typeof one === "string";
-    return isGiven && !one.startsWith("-") ? word : copied(one, place);
-  });
+/** Reports whether a text has a placeholder in it. */
+export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
-const map = (value: Fields, { isSecret, ...place }: Place): Fields => {
-  const { kind, type, name, value: given } = value;
-  const isTemplate = kind === undefined && typeof type === "string" && isSecretType(type);
-  const holdsSecret = isSecret || kind === "Secret" || isTemplate;
-  const makesSecrets = place.makesSecrets || (typeof kind === "string" && /.Secret$/.test(kind));
-  const isVariable = typeof name === "string" && typeof given === "string" && isSecretVariable(name);
-  const members = Object.entries(value).map(([key, one]) => {
-    const named = withoutShapes(key);
-    const isMadeHere = makesSecrets && key === "template";
-    const at = {
-      ...place,
-      makesSecrets,
-      isSecret: isSecret || isMadeHere || (kind === "SecretList" && key === "items"),
-    };
-    if (holdsSecret && key === "data") return [named, held(one, inBase64)];
-    if (key === "stringData") return [named, held(one, inText)];
-    if (isVariable && key === "value") return [named, word];
-    if (key === "auth" && typeof one === "string" && isLogin(one)) return [named, loginLess];
-    if (isSecretName(key) || (place.isText && key === "secret")) return [named, ofSecretName(one, at)];
-    return [named, copied(one, at)];
-  });
-  // fromEntries takes __proto__ for a key like any other, where an assignment would not.
-  return Object.fromEntries(members);
-};
-
-/** A text, an empty one as it is; a list of them, as headers are; what says `value`; anything else as everywhere. */
-const ofSecretName = (value: unknown, place: Place): unknown => {
-  if (typeof value === "string") return value && word;
-  if (typeof value === "number") return 0;
-  if (Array.isArray(value)) return value.map((one) => ofSecretName(one, deeper(place)));
-  const { value: given } = Object(value);
-  return copied(typeof given === "string" ? { ...Object(value), value: given && word } : value, place);
-};
-
-/** What a Secret holds, key by key. */
-const held = (data: unknown, form: (key: string, value: string) => string): unknown => {
-  if (typeof data !== "object" || data === null) return data === null || data === undefined ? data : word;
-  if (Array.isArray(data)) return [];
-  const members = Object.entries(data).map(([key, value]) => {
-    return [withoutShapes(key), typeof value === "string" ? value && form(key, value) : null];
-  });
-  return Object.fromEntries(members);
-};
-
-const inText = (key: string, value: string): string => (isDockerConfig(key) ? dockerConfig(value) : word);
-const inBase64 = (key: string, value: string): string =>
-  isDockerConfig(key) ? Buffer.from(dockerConfig(Buffer.from(value, "base64").toString())).toString("base64") : encoded;
-
-const isDockerConfig = (key: string) => key === ".dockerconfigjson" || key === ".dockercfg";
-
-/** The registries that it is for, and nothing of who logs in there. */
-const dockerConfig = (text: string): string => {
-  const config = parsed(text);
-  const { auths } = Object(config);
-  const emptied = (registries: unknown) =>
-    Object.fromEntries(Object.keys(Object(registries)).map((host) => [withoutShapes(host), { auth: loginLess }]));
-  return JSON.stringify(auths === undefined ? emptied(config) : { auths: emptied(auths) });
-};
-
-/** A text that is JSON, or has it or another text in base64, is redacted as what it says; it stays as it is where nothing must go. */
-const text = (value: string, place: Place): string => {
-  const content = /^\s*[{["]/.test(value) ? parsed(value) : undefined;
-  if (content === undefined) return withoutShapes(unpacked(value, place));
-  // Before it is written again: what is too deep to be copied is too deep for that.
-  const copy = copied(content, { depth: place.depth + 1, left: place.left, isText: true });
-  const after = JSON.stringify(copy);
-  // A key that stands there twice is read once.
-  return JSON.stringify(content) === after && withoutShapes(value) === value ? value : after;
-};
-
-/** Base64 of some length in which a text stands. */
-const unpacked = (value: string, place: Place): string => {
-  if (value.length < 24 || value.length % 4 > 0 || !/^[A-Za-z0-9+/]+={0,2}$/.test(value)) return value;
-  const bytes = Buffer.from(value, "base64");
-  if (!isUtf8(bytes)) return value;
-  const content = bytes.toString();
-  const after = text(content, deeper(place));
-  return after === content ? value : Buffer.from(after).toString("base64");
+/** Reports whether the value of a variable or a header, or an argument, is called a secret beside it. */
+const isNamedSecret = ({ holder, member }: At): boolean => {
+  if (Array.isArray(holder)) return isSecretKey(String(holder[Number(member) - 1] ?? ""));
+  const { name } = holder as { name?: unknown };
+  return member === "value" && typeof name === "string" && isSecretVariable(name);
 };
 
 const parsed = (text: string): unknown => {

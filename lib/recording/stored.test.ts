@@ -133,7 +133,7 @@ describe("a function that records", () => {
       summary: "Refuses one token.",
       match,
       validate: ({ metadata }: KubernetesObject) =>
-        metadata?.annotations?.token === "abc" ? "it has that token" : undefined,
+        Object.values(metadata?.annotations ?? {}).includes("abc") ? "it has that token" : undefined,
     });
     const kept: Record<string, unknown>[] = [];
     const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));

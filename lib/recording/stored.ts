@@ -9,12 +9,14 @@ import { read } from "../event.ts";
 import { timeLeft } from "../needs.ts";
 import { print } from "../print.ts";
 import { type Heard, recorder } from "./recorder.ts";
+import type { Path } from "./redacted.ts";
 
-/** A bucket, what its objects' names begin with, and which part of the reviews is kept. */
+/** A bucket, what its objects' names begin with, which part of the reviews is kept, and where in objects free text is. */
 export interface Place {
   bucket: string;
   prefix: string;
   share: number;
+  keep?: readonly Path[];
 }
 
 /** By cluster and rule. */
@@ -66,7 +68,7 @@ const fraction = (uid: string): number => createHash("sha256").update(uid).diges
 
 const keep = async (
   one: Heard,
-  { bucket, prefix }: Place,
+  { bucket, prefix, keep: paths }: Place,
   index: number,
   deadline: number,
   put: typeof putObject,
@@ -77,7 +79,7 @@ const keep = async (
   const name = /^[A-Za-z0-9-]{1,64}$/.test(uid) ? uid : createHash("sha256").update(uid).digest("hex");
   const time = `${at.slice(0, 10)}/${at.slice(11, 23).replaceAll(":", "-")}`;
   const key = `${prefix}${cluster}/${rule}/${time}-${name}${index > 0 ? `-${index}` : ""}.yaml`;
-  await put(bucket, key, await before(deadline, one.line()), deadline);
+  await put(bucket, key, await before(deadline, one.line(paths)), deadline);
 };
 
 const tell = ({ origin: { cluster, rule }, request: { uid } }: Heard, error: unknown) => {

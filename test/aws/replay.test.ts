@@ -10,9 +10,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { lineOf } from "#lib/recording/made.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
-import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/cases.ts";
+import { type Case, decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/cases.ts";
 import type { Options } from "../../infra/command.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { type Listed, readCatalogue } from "../../infra/registry.ts";
 import { type Checkout, openCheckout, type Said } from "../checkout.ts";
 import { until } from "../cluster/postern.ts";
 import { needs } from "../parts.ts";
@@ -179,6 +179,19 @@ const postern = (...words: string[]): Promise<Said> =>
   });
 const recorded = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
+/** What is recorded where a case is answered. */
+const judgedAs = async (listed: Listed, entry: Case): Promise<Parameters<typeof lineOf>> => {
+  const { name, rule } = listed;
+  const { needs = {}, variant, now = "2026-01-01" } = entry;
+  const review = reviewOf(listed, entry);
+  const { settings } = facetOf(rule, entry);
+  const circumstances = { name, mode: "enforce" as const, settings, variant, now: new Date(now) };
+  const decision = await decideCase(listed, entry, review);
+  const judged = { rule, phase: phaseOf(entry), request: review.request, circumstances, decision };
+  const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
+  return [{ ...judged, needs: rule.needs && needs }, origin];
+};
+
 describe("a replay", withGit, () => {
   it("finds nothing where a commit still answers as it was recorded", async () => {
     const file = await recorded(
@@ -269,7 +282,7 @@ warn-notes
     const file = await recorded(all.join(""));
     const { code, stdout } = await replay(file, "--with", "built", "-o", "json");
     const { reviews, ...rest } = JSON.parse(stdout);
-    const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0 };
+    const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0, redacted: 0 };
     assert.deepEqual([code, rest], [1, { against: "recorded", with: "built", summary }]);
     const [first, ...others] = reviews;
     const { file: _, answers, ...about } = first;
@@ -387,32 +400,37 @@ warn-notes
     assert.deepEqual(await readdir(temporary), []);
   });
 
-  it("finds nothing in the cases of rules that ask, remember, run scripts or have variants", async () => {
+  it("finds nothing in recordings of all rules' cases", async () => {
     const lines: string[] = [];
-    const names = ["limit-ranger", "event-rate-limit", "policy-validate", "pod-security", "node-restriction"];
-    for (const listed of (await readCatalogue()).filter(({ name }) => names.includes(name)))
-      for (const entry of await readCases(listed)) {
-        const [{ name, rule }, review, { needs = {}, variant, now = "2026-01-01" }] = [
-          listed,
-          reviewOf(listed, entry),
-          entry,
-        ];
-        const around = {
-          name,
-          mode: "enforce" as const,
-          settings: facetOf(rule, entry).settings,
-          variant,
-          now: new Date(now),
-        };
-        const decision = await decideCase(listed, entry, review);
-        const judged = { rule, phase: phaseOf(entry), request: review.request, circumstances: around, decision };
-        const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-        lines.push(await lineOf({ ...judged, needs: rule.needs && needs }, origin));
-      }
+    const catalogue = await readCatalogue();
+    for (const listed of catalogue)
+      for (const entry of await readCases(listed)) lines.push(await lineOf(...(await judgedAs(listed, entry))));
     const file = await recorded(lines.join(""));
-    const { stdout, code } = await postern("replay", file, "--settings", "recorded", "--rules", names.join(","));
-    assert.ok(lines.length > 100);
-    assert.deepEqual([stdout, code], [`${lines.length.toLocaleString("en-US")} reviews: ${lines.length} alike\n`, 0]);
+    const names = catalogue.map(({ name }) => name).join(",");
+    const { stdout, stderr, code } = await postern("replay", file, "--settings", "recorded", "--rules", names);
+    assert.ok(lines.length > 900);
+    const count = lines.length.toLocaleString("en-US");
+    assert.deepEqual([stdout, stderr, code], [`${count} reviews: ${count} alike\n`, "", 0]);
+  });
+
+  it("says how many reviews a script judges on placeholders", async () => {
+    const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
+    const scripted =
+      listed && (await readCases(listed)).find(({ name }) => name === "refuses by a script, with its reason");
+    assert.ok(listed && scripted);
+    const noted = {
+      ...scripted.validate,
+      metadata: { ...scripted.validate?.metadata, annotations: { note: "free text" } },
+    };
+    const cases = [scripted, { ...scripted, validate: noted }];
+    const lines = await Promise.all(cases.map(async (entry) => lineOf(...(await judgedAs(listed, entry)))));
+    const file = await recorded(lines.join(""));
+    const words = ["replay", file, "--settings", "recorded", "--rules", "policy-validate"];
+    const { stdout, code } = await postern(...words);
+    const sentence = "2 reviews: 2 alike; 1 judged on placeholders, as free text isn't recorded\n";
+    assert.deepEqual([stdout, code], [sentence, 0]);
+    const { summary } = JSON.parse((await postern(...words, "-o", "json")).stdout);
+    assert.deepEqual([summary.alike, summary.redacted], [2, 1]);
   });
 
   it("leaves nothing behind when it is interrupted, not even a rule that never ends", async () => {

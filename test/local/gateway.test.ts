@@ -55,7 +55,10 @@ const waiting = () => {
   return { handler, started: started.promise, release: () => released.resolve() };
 };
 
-const opened = async (handlers: Record<string, Handler> = {}, patience?: Parameters<typeof openGateway>[3]) => {
+const slow = { sending: 120_000, keyless: 120_000 };
+
+/** A gateway that waits for a slow machine, unless a test says how long it waits. */
+const opened = async (handlers: Record<string, Handler> = {}, patience: Parameters<typeof openGateway>[3] = slow) => {
   const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
   gateways.push(gateway);
   const admits = doorkeeper(signer.publicKey, () => [1]);

@@ -1,5 +1,5 @@
 import { isMap } from "#lib/policy/tree.ts";
-import { redacted } from "#lib/recording/redacted.ts";
+import { openRedaction } from "#lib/recording/redacted.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import { sentenceOf } from "../../complaint.ts";
 import { type Court, type Judged, judge, madeBy } from "../judging/judge.ts";
@@ -64,8 +64,9 @@ const discreet = (judged: Judged): Judged => {
   const { checked, steps, before, after } = judged;
   if (checked.kind !== "Secret") return judged;
   const operation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);
+  const redact = openRedaction();
   // What was applied last is an annotation.
-  const veiled = (one: unknown) => (isMap(one) ? { ...one, metadata: redacted(one.metadata) } : one);
+  const veiled = (one: unknown) => (isMap(one) ? { ...one, metadata: redact(one.metadata) } : one);
   return {
     ...judged,
     checked: { ...checked, changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: patch.map(operation) })) },

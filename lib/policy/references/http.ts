@@ -1,12 +1,12 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
 import { addressIn, admitting, isRange, lookupOf } from "../../cluster/addresses.ts";
-import type { HttpsRequest, HttpsResponse, SecretPlace } from "../../needs.ts";
+import { type HttpsRequest, type HttpsResponse, jsonOf, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../token.ts";
 import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../kinds.ts";
 import { isMap } from "../tree.ts";
 import { isAmong, isHost } from "./hosts.ts";
 import { addressOf, bodyOf, headersOf, methodOf, texts } from "./request.ts";
-import { basicOf, json, keeping, tokenIn } from "./tokens.ts";
+import { basicOf, keeping, tokenIn } from "./tokens.ts";
 
 /** What a service is told by: a password, where there is a username, else a token; and where that is kept. */
 export interface HttpCredential {
@@ -185,10 +185,11 @@ const replyOf = (answer: HttpsResponse, url: URL): Reply => {
   return { body, header: named(answer.headers), trailer: named(answer.trailers) };
 };
 
-const objectIn = ({ status, body }: HttpsResponse, { host }: URL): Record<string, unknown> => {
+const objectIn = (answer: HttpsResponse, { host }: URL): Record<string, unknown> => {
+  const { status } = answer;
   if (status >= 300 && status < 400) throw new Error(`${host} answers ${status}, and redirects are not followed`);
   if (status < 200 || status > 299) throw new Error(`${host} answers ${status}`);
-  const content = json(body);
+  const content = jsonOf(answer);
   if (!isMap(content)) throw new Error(`${host} must answer a JSON object`);
   return content;
 };

@@ -1,6 +1,6 @@
 import { isToken } from "../../cluster/credentials.ts";
 import { basic } from "../../cluster/outside.ts";
-import type { HttpsRequest, HttpsResponse } from "../../needs.ts";
+import { type HttpsRequest, type HttpsResponse, jsonOf } from "../../needs.ts";
 import type { HttpAuth } from "../kinds.ts";
 import { isMap } from "../tree.ts";
 
@@ -15,21 +15,12 @@ export const basicOf = ({ username = "", password = "" }: HttpAuth): Record<stri
   username || password ? { authorization: basic(username, password) } : {};
 
 /** What a service says that is asked for a token; undefined where that is none. */
-export const tokenIn = ({ status, body }: HttpsResponse): Token | undefined => {
-  const content = status >= 200 && status < 300 ? json(body) : undefined;
+export const tokenIn = (answer: HttpsResponse): Token | undefined => {
+  const content = answer.status >= 200 && answer.status < 300 ? jsonOf(answer) : undefined;
   if (!isMap(content)) return undefined;
   const { token, expireAt } = content;
   if (typeof token !== "string" || !isToken(token)) return undefined;
   return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
-};
-
-/** Undefined for what is no JSON. */
-export const json = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };
 
 /** When an answer came that is kept. */

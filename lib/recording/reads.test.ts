@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { draft } from "../patch.ts";
+import { frozen } from "../settings.ts";
+import { openReads, type Reads } from "./reads.ts";
+
+const podOf = () => ({
+  metadata: { name: "web", annotations: { a: "one", b: "two" } as Record<string, string> },
+  spec: { containers: [{ name: "main", args: ["x", "y"], image: "app" }] },
+});
+type Pod = ReturnType<typeof podOf>;
+
+/** The texts of a pod that a rule read by their names. */
+const readOf = (rule: (pod: Pod) => unknown, given = podOf()): string[] => {
+  const reads = openReads();
+  rule(reads.watch(given));
+  return textsIn(given, reads);
+};
+const textsIn = (value: unknown, reads: Reads): string[] =>
+  typeof value !== "object" || value === null
+    ? []
+    : Object.entries(value).flatMap(([key, one]) =>
+        typeof one === "string" ? (reads.has(value, key) ? [one] : []) : textsIn(one, reads),
+      );
+
+const table: [string, (pod: Pod) => unknown, string[]][] = [
+  ["a member", ({ metadata }) => metadata.name, ["web"]],
+  ["a key that the rule knows", (pod) => pod.metadata.annotations.a, ["one"]],
+  ["members of a list's elements", (pod) => pod.spec.containers.map(({ image }) => image), ["app"]],
+  [
+    "members of elements that were gone through",
+    (pod) => Object.values(pod.spec.containers).map(({ name }) => name),
+    ["main"],
+  ],
+  ["a list of texts", (pod) => pod.spec.containers[0]?.args.includes("none"), ["x", "y"]],
+  ["one that is listed later", (pod) => [pod.metadata.annotations.a, Object.values(pod.metadata.annotations)], ["one"]],
+  [
+    "no member of all, however often it is read",
+    (pod) => {
+      const { annotations } = pod.metadata;
+      const keys = Object.keys(annotations).filter((key) => annotations[key]);
+      return keys.map((key) => annotations[key] && annotations[key]);
+    },
+    [],
+  ],
+  [
+    "no key that is only looked for",
+    (pod) => "a" in pod.metadata.annotations && Object.hasOwn(pod.metadata, "name"),
+    [],
+  ],
+  ["no whole", (pod) => JSON.stringify(pod), []],
+  ["no copy", (pod) => ({ ...pod.metadata, ...pod.spec.containers[0] }), []],
+  ["no comparison of everything", (pod) => assert.deepEqual(pod, podOf()), []],
+  ["no member of all", (pod) => Object.entries(pod.metadata.annotations).find(([, value]) => value === "two"), []],
+  [
+    "no member that was found by its key among all",
+    (pod) => Object.keys(pod.metadata.annotations).map((key) => pod.metadata.annotations[key]),
+    [],
+  ],
+  [
+    "no rest",
+    (pod) => {
+      const { name, ...rest } = pod.metadata;
+      return [name, rest.annotations];
+    },
+    ["web"],
+  ],
+  [
+    "no list that is a part of a whole",
+    (pod) => Object.values(pod.spec.containers[0] ?? {}).flatMap((value) => [...value]),
+    [],
+  ],
+];
+
+describe("what a rule reads by name", () => {
+  for (const [what, rule, expected] of table) {
+    it(`is ${what}`, () => assert.deepEqual(readOf(rule), expected));
+    it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, frozen(podOf())), expected));
+    it(`is ${what}, of a draft`, () => {
+      const [reads, given] = [openReads(), podOf()];
+      rule(reads.watch(draft(given).value));
+      assert.deepEqual(textsIn(given, reads), expected);
+    });
+  }
+
+  it("is nothing that a rule has put there itself", () => {
+    const [reads, given] = [openReads(), podOf()];
+    const pod = reads.watch(draft(given).value);
+    pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
+    assert.equal(pod.metadata.annotations.a, "mine");
+    pod.spec.containers[0]?.args.unshift("first");
+    assert.deepEqual(textsIn(given, reads), ["x", "y"], "to make room, a list is read");
+    assert.equal(given.metadata.annotations.a, "one");
+  });
+
+  it("is nothing that is read after the rule is done", () => {
+    const [reads, given] = [openReads(), podOf()];
+    const pod = reads.watch(given);
+    reads.close();
+    assert.equal(pod.metadata.name, "web");
+    assert.deepEqual(textsIn(given, reads), []);
+  });
+});

@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readSecrets, requestWith, secretsIn } from "../../test/secret-corpus.ts";
+import { https } from "../needs.ts";
+import { recorded } from "../recorded.ts";
+import type { KubernetesObject, Request } from "../review.ts";
+import { type Rule, rule } from "../rule.ts";
+import { recorder } from "./recorder.ts";
+
+// Realistic objects with secrets in them, recorded of rules that read nothing of it, names alone, or all.
+const corpus = readSecrets();
+const world = { ...recorded({}), https: async () => ({ status: 200, body: "{}" }) };
+
+const allOf = (value: unknown): string[] =>
+  typeof value === "object" && value !== null ? Object.values(value).flatMap(allOf) : [String(value)];
+
+const rules: [string, Rule][] = [
+  ["nothing", rule({ summary: "Reads nothing.", match: [], validate() {} })],
+  [
+    "names and images",
+    rule({
+      summary: "Names what it is about.",
+      match: [],
+      validate: ({ kind, metadata, ...more }: KubernetesObject) => {
+        const { spec = more } = more as { spec?: object };
+        const { containers = [], env = [] } = spec as { containers?: object[]; env?: object[] };
+        return [kind, metadata?.name, ...[...containers, ...env].map((one) => Reflect.get(one, "image"))].join(" ");
+      },
+    }),
+  ],
+  [
+    "all, as one text",
+    rule({
+      summary: "Says all that it hears.",
+      match: [],
+      needs: { ask: https() },
+      async validate(object: KubernetesObject, { request, oldObject, ask }) {
+        const text = JSON.stringify([object, request, oldObject]);
+        await ask({ url: `https://a.example/?q=${encodeURIComponent(text)}`, method: "POST", body: text });
+        return { refuse: text, warnings: [text], audit: { all: text } };
+      },
+    }),
+  ],
+  [
+    "all, member by member",
+    rule({
+      summary: "Goes through all members.",
+      match: [],
+      mutate(object: KubernetesObject, { request }) {
+        const annotations = { ...object.metadata?.annotations, all: allOf({ ...object }).join(" ") };
+        object.metadata = { ...object.metadata, annotations };
+        return { warnings: allOf(request.userInfo) };
+      },
+    }),
+  ],
+];
+
+/** What is recorded where a rule is asked this. */
+const lineOf = async (one: Rule, request: Request): Promise<string> => {
+  const lines: Promise<string>[] = [];
+  const host = { publicKeys: "", world: () => world, journal: () => {} };
+  const { host: heard, judge } = recorder(host, (review) => void lines.push(review.line()));
+  const around = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), world };
+  await judge(one, one.mutate ? "mutate" : "validate", request, around);
+  const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
+  heard.journal({ ...report, request, refused: false, operations: 0 });
+  return lines[0] ?? assert.fail("it is not recorded");
+};
+
+describe("a recording of objects with secrets in them", () => {
+  it("has enough of them to go by", () => {
+    const count = corpus.reduce((sum, { secrets }) => sum + secrets.length, 0);
+    assert.ok(count >= 300 && new Set(corpus.map(({ object }) => object.kind)).size >= 40, `${count}`);
+    for (const planted of corpus) {
+      const request = JSON.stringify(requestWith(planted));
+      assert.deepEqual(secretsIn(request, planted), planted.secrets, planted.what);
+    }
+  });
+
+  for (const [what, one] of rules)
+    it(`has none of the secrets where the rule reads ${what}`, async () => {
+      for (const planted of corpus) {
+        const line = await lineOf(one, requestWith(planted));
+        assert.deepEqual(secretsIn(line, planted), [], `${planted.what}: ${line}`);
+      }
+    });
+});

@@ -1,0 +1,156 @@
+import { decide } from "../decide.ts";
+import { type HttpsResponse, jsonOf, type World } from "../needs.ts";
+import { type Recorded, recorded } from "../recorded.ts";
+import type { KubernetesObject } from "../review.ts";
+import type { Rule } from "../rule.ts";
+import type { Judged } from "./made.ts";
+import { noting, questionOf } from "./notes.ts";
+import { noReads, type Reads } from "./reads.ts";
+import { hasPlaceholder, type Redaction } from "./redacted.ts";
+
+/** What a rule read while it decided, and what it was answered, by the order of its questions. */
+export interface Traced {
+  reads: Reads;
+  answers: Map<number, unknown>;
+  /** The JSON in services' answers, as the rule was given it. */
+  contents: WeakMap<object, unknown>;
+}
+
+/** Of a rule that fails where it is asked again. */
+export const untraced: Traced = { reads: noReads, answers: new Map(), contents: new WeakMap() };
+
+/** Has the rule decide once more, on views of all that it was given. The outcome is not used. */
+export const trace = async ({ rule, phase, request, circumstances, needs }: Judged, reads: Reads): Promise<Traced> => {
+  const traced: Traced = { reads, answers: new Map(), contents: new WeakMap() };
+  const { watch } = reads;
+  const judge = rule[phase];
+  const watching: Rule["mutate"] = (object, around) => {
+    const { request, oldObject, settings } = around;
+    const views = { request: watch(request), oldObject: watch(oldObject), settings: watch(settings) };
+    const verdict = judge?.call(rule, watch(object), { ...around, ...views });
+    if (verdict instanceof Promise) return verdict.finally(reads.close);
+    reads.close();
+    return verdict;
+  };
+  const world = needs && watched(recorded(needs), traced);
+  await decide({ ...rule, [phase]: watching }, phase, request, { ...circumstances, mode: "enforce", world });
+  return traced;
+};
+
+const watched = (world: World, { reads: { watch }, answers, contents }: Traced): World => {
+  const turnOf = openTurns();
+  return through(
+    world,
+    async (question, ask) => {
+      const turn = turnOf(question);
+      const answer = await ask();
+      answers.set(turn, answer);
+      if (!isService(answer)) return watch(answer);
+      const content = jsonOf(answer);
+      contents.set(answer, content);
+      return { ...watch(answer), json: watch(content) };
+    },
+    (key, kept) => {
+      const turn = turnOf(key);
+      if (!answers.has(turn)) answers.set(turn, kept);
+      return kept;
+    },
+  );
+};
+
+/** What a redacted request is judged with, and what was asked of it. */
+export interface Replaying {
+  world: World;
+  noted(): Recorded;
+  /** Reports whether a script was given placeholders. */
+  isScriptBlind(): boolean;
+}
+
+/**
+ * The world of a review without its free text. A rule writes its questions itself, of what it reads: they are known by
+ * their order, and noted as the rule asks them now.
+ */
+export const replaying = ({ answers, contents }: Traced, redact: Redaction): Replaying => {
+  const turnOf = openTurns();
+  let isScriptBlind = false;
+  const changed = new Set<string>();
+  const world = through(
+    recorded({ reads: [] }),
+    async (question, ask) => {
+      const turn = turnOf(question);
+      // A world that holds nothing says that there is no answer.
+      if (!answers.has(turn)) return ask();
+      const answer = answers.get(turn);
+      // What came of a creation is a word.
+      if (typeof answer === "string") return answer;
+      if (!isService(answer)) return named(redact(answer), question);
+      const { body, ...rest } = answer;
+      return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
+    },
+    (key, kept) => {
+      if (changed.has(key)) return kept;
+      changed.add(key);
+      return redact(answers.get(turnOf(key)));
+    },
+  );
+  const { world: noted, noted: notes } = noting({
+    ...world,
+    cue: (source) => {
+      isScriptBlind ||= hasPlaceholder(source);
+      return world.cue(source);
+    },
+  });
+  return { world: noted, noted: notes, isScriptBlind: () => isScriptBlind };
+};
+
+type Question = [way: keyof World, ...words: unknown[]];
+
+/** A world whose answers go through `answer`, and what its ledger holds before a change through `before`. */
+const through = (
+  world: World,
+  answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
+  before: (key: string, kept: unknown) => unknown,
+): World => {
+  // Whatever an answer goes through leaves it the form that it has.
+  const by = <T>(question: Question, ask: () => Promise<T>) => answer(question, ask) as Promise<T>;
+  return {
+    ...world,
+    get: (kind, name, namespace, freshness) =>
+      by(["get", kind, name, namespace], () => world.get(kind, name, namespace, freshness)),
+    list: (kind, namespace, freshness) =>
+      by(["list", kind, namespace, freshness], () => world.list(kind, namespace, freshness)),
+    create: (kind, object) => by(["create", kind, object], () => world.create(kind, object)),
+    may: (access) => by(["may", access], () => world.may(access)),
+    discover: (groupVersion) => by(["discover", groupVersion], () => world.discover(groupVersion)),
+    https: (request) => by(["https", questionOf(request)], () => world.https(request)),
+    http: (request) => by(["http", questionOf(request)], () => world.http(request)),
+    aws: (action, request) => by(["aws", action, request], () => world.aws(action, request)),
+    ledger: (rule) => ({
+      change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
+        world.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
+    }),
+  };
+};
+
+/** Numbers questions in the order in which each is first asked. */
+const openTurns = () => {
+  const turns = new Map<string, number>();
+  return (question: unknown): number => {
+    const text = JSON.stringify(question);
+    const turn = turns.get(text) ?? turns.size;
+    turns.set(text, turn);
+    return turn;
+  };
+};
+
+const isService = (answer: unknown): answer is HttpsResponse => {
+  const { status, body } = Object(answer);
+  return typeof status === "number" && typeof body === "string";
+};
+
+/** An object that was read by its name has it, even where that is none that is kept of objects. */
+const named = (answer: unknown, [way, , name]: Question): unknown => {
+  const { metadata } = Object(answer) as KubernetesObject;
+  if (way !== "get" || metadata?.name === name || metadata === undefined) return answer;
+  return { ...Object(answer), metadata: { ...metadata, name } };
+};

@@ -1,0 +1,47 @@
+import { readFileSync } from "node:fs";
+import { parse } from "yaml";
+import { plural } from "#lib/recorded.ts";
+import type { KubernetesObject, Request } from "#lib/review.ts";
+
+/** An object with secrets in it, and what else its request says. */
+export interface Planted extends Partial<Pick<Request, "oldObject" | "options">> {
+  what: string;
+  /** As they are in the object, or in base64 there. */
+  secrets: string[];
+  object: KubernetesObject;
+  user?: Request["userInfo"];
+}
+
+export const readSecrets = (): Planted[] =>
+  parse(readFileSync(new URL("fixtures/secrets.yaml", import.meta.url), "utf8"));
+
+export const requestWith = ({ object, oldObject, options = null, user }: Planted): Request => {
+  const { apiVersion = "v1", kind = "", metadata = {} } = object;
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  return {
+    uid: "1",
+    kind: { group, version, kind },
+    resource: { group, version, resource: plural(kind) },
+    name: metadata.name ?? "",
+    namespace: metadata.namespace ?? "shop",
+    operation: oldObject ? "UPDATE" : "CREATE",
+    userInfo: user ?? { username: "jane", groups: ["developers"] },
+    object,
+    ...(oldObject !== undefined && { oldObject }),
+    options,
+  };
+};
+
+/** The secrets that a text has, as they are, as JSON writes them, or in base64, wherever in other base64 they begin. */
+export const secretsIn = (text: string, { secrets }: Planted): string[] =>
+  secrets.filter((secret) => formsOf(secret).some((form) => text.includes(form)));
+
+const formsOf = (secret: string): string[] => [
+  secret,
+  JSON.stringify(secret).slice(1, -1),
+  ...[0, 1, 2].map((shift) => {
+    const encoded = Buffer.from(`${" ".repeat(shift)}${secret}`).toString("base64");
+    // The first and the last character belong to what stands around it, too.
+    return encoded.slice(shift === 0 ? 0 : shift + 1, -4);
+  }),
+];
