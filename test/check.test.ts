@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readlink, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -491,6 +491,36 @@ describe("postern check", () => {
     assert.deepEqual(spec.containers[0].resources, { requests: { cpu: "100m" } });
     const again = await found(["fix/one.json", "fix/pods.yaml", "fix/marked.yaml"]);
     assert.deepEqual([again.summary.changed, again.summary.denied], [0, 1]);
+  });
+
+  it("does not write through symbolic links that lead out of the given folder", async () => {
+    const container = { name: "a", image: "docker.io/a", imagePullPolicy: "Never" };
+    const texts = Object.fromEntries(
+      ["outside/target.yaml", "outside/one.yaml", "linked/here.yaml"].map((name, index) => [
+        name,
+        stringify(pod(`l${index}`, { containers: [container] })),
+      ]),
+    );
+    for (const [name, text] of Object.entries(texts)) await write(name, text);
+    await symlink("../outside/target.yaml", join(folder, "linked/away.yaml"));
+    await symlink("here.yaml", join(folder, "linked/near.yaml"));
+    await symlink("../outside", join(folder, "linked/all"));
+    const outside = await realpath(join(folder, "outside"));
+    const isLeft = (name: string, target: string, given: string) =>
+      `${name} is left as it is: it is a symbolic link to ${join(outside, target)}, outside of ${given}\n`;
+    const cases: [path: string, left: string][] = [
+      ["linked", isLeft("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/away.yaml", isLeft("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/al*", isLeft("linked/all/one.yaml", "one.yaml", "linked")],
+    ];
+    for (const [path, left] of cases) {
+      const { code, stderr } = await check([path, "--fix", "--rules", "always-pull-images"]);
+      assert.deepEqual([code, stderr.includes(left)], [0, true], stderr);
+    }
+    for (const name of ["outside/target.yaml", "outside/one.yaml"])
+      assert.equal(await readFile(join(folder, name), "utf8"), texts[name]);
+    assert.match(await readFile(join(folder, "linked/here.yaml"), "utf8"), /imagePullPolicy: Always/);
+    assert.equal(await readlink(join(folder, "linked/near.yaml")), "here.yaml");
   });
 
   it("tells in several forms at once", async () => {
