@@ -314,6 +314,42 @@ describe("policies", () => {
   });
 });
 
+describe("admission policies and quotas", () => {
+  const group = "admissionregistration.k8s.io/v1";
+  const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
+  const denying = [
+    named("ValidatingAdmissionPolicy", "closed", {
+      spec: { matchConstraints: { resourceRules }, validations: [{ expression: "false" }] },
+    }),
+    named("ValidatingAdmissionPolicyBinding", "closed", {
+      spec: { policyName: "closed", validationActions: ["Deny"] },
+    }),
+  ].map((one) => ({ ...one, apiVersion: group }));
+  const quota = named("ResourceQuota", "none", { spec: { hard: { pods: "0" } } });
+  const byPolicy = "undecided; ValidatingAdmissionPolicy closed matches it, and policies in CEL are not evaluated here";
+  const byQuota = "undecided; ResourceQuota none of namespace default counts it, and quotas are not evaluated here";
+  const home = named("Namespace", "default");
+  const cases: [name: string, manifests: object[], state: object[] | undefined, verdict: string][] = [
+    ["that exist", [pod("p")], [...denying, home], byPolicy],
+    ["among the manifests, also behind the object", [pod("p"), ...denying], undefined, byPolicy],
+    ["that nothing binds", [pod("p"), ...denying.slice(0, 1)], undefined, "allowed"],
+    ["that count what exists", [pod("p")], [quota, home], byQuota],
+    ["that count, among the manifests", [pod("p"), quota], undefined, byQuota],
+    ["that count elsewhere", [pod("p", {}, "shop"), quota], undefined, "allowed"],
+  ];
+  for (const [name, manifests, state, verdict] of cases)
+    it(`leave the verdict open, or not, ${name}`, async () =>
+      assert.equal(
+        (await checked("deny-service-external-ips:", manifests, state ? { state } : {})).verdicts.p,
+        verdict,
+      ));
+
+  it("hide no denial", async () => {
+    const { verdicts } = await checked("always-deny: { exempt: { users: [joe] } }", [pod("p"), ...denying]);
+    assert.match(String(verdicts.p), /^denied; .*; ValidatingAdmissionPolicy closed matches it/);
+  });
+});
+
 describe("what check can't read", () => {
   const wrong: [name: string, object: object, verdict: string][] = [
     [

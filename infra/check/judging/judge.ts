@@ -16,6 +16,7 @@ import { fieldOf, stepsIn } from "./fields.ts";
 import { findingsIn } from "./findings.ts";
 import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
 import { podOf } from "./templates.ts";
+import type { Unevaluated } from "./unevaluated.ts";
 
 /** What became of one object, with all that its report may want to show. */
 export interface Judged {
@@ -47,6 +48,7 @@ export interface Court {
   alsoPods: boolean;
   /** Whether it is known what exists; where it isn't, namespaces that objects name count as there. */
   isWorldKnown: boolean;
+  unevaluated: Unevaluated;
   /** Where more could be known of namespaces. */
   moreOf: string;
   /** Hears of a namespace that nobody described. */
@@ -175,6 +177,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
   assumeOld(attributes, court);
   const assumed = assumeNamespace(attributes, court);
   const trace = await admit(attributes, court.hooks, around(court));
+  trace.undecided.push(...court.unevaluated.findMatching(attributes, trace.object, around(court), assumed));
   if (trace.allowed && !made) remember(attributes, trace, court);
   const before = attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -192,7 +195,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
   };
 };
 
-const around = ({ kinds, existing, call, cel }: Court): Around => ({
+const around = ({ kinds, existing, call, cel }: Court): Around & { cel: Cel } => ({
   namespaceOf: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,

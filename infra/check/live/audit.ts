@@ -17,6 +17,7 @@ import { openJury } from "./jury.ts";
 import { openNamespaces } from "./namespaces.ts";
 import { pagesOf } from "./pages.ts";
 import { openReader, type Read, refusalIn, type Why } from "./reader.ts";
+import { readUnevaluated } from "./unevaluated.ts";
 import { auditedWorld } from "./world.ts";
 
 /** What is audited, and how. */
@@ -68,8 +69,10 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
   const asked = [...hooks.hooks.mutating, ...hooks.hooks.validating];
   const kinds = kindsIn(found, await alikeIn(found, asked, reader.read));
   const namespaces = openNamespaces(reader.read, why);
+  const standing = (one: Resource) => placesOf(one, one.namespaced ? setup.namespaces : []);
+  const unevaluated = await readUnevaluated(found, reader.read, why, standing, setup.page);
   const court: Court = {
-    ...{ ...hooks, kinds, existing: namespaces, old: new Map(), alsoPods: setup.alsoPods },
+    ...{ ...hooks, kinds, unevaluated, existing: namespaces, old: new Map(), alsoPods: setup.alsoPods },
     ...{ asking: { operation, user, namespace: "" }, isWorldKnown: false },
     moreOf: "who may read namespaces can tell",
     // Whoever asks for a namespace says what is to be said of it.
