@@ -349,6 +349,14 @@ describe("postern check", () => {
     const by = Object.fromEntries(objects.map(({ kind, verdict, namespace }) => [kind, [verdict, namespace]]));
     assert.deepEqual(by.Gadget, ["denied", "default"]);
     assert.equal(by.Widget?.[0], "undecided");
+
+    const { code: fine, stdout } = await check(["-"], documents(custom("Widget"), pod("p")));
+    assert.equal(fine, 0);
+    assert.match(
+      stdout,
+      /^Widget x standard input:1 allowed\n {2}no rule is about its kind, which is not known here$/m,
+    );
+    assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
   it("names others' webhooks, and calls those it may", async (test) => {

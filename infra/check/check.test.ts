@@ -373,6 +373,62 @@ describe("what check can't read", () => {
   for (const [name, object, verdict] of wrong)
     it(`is ${name}`, async () => assert.equal((await checked("always-admit:", [object])).verdicts.o, verdict));
 
+  const group = "admissionregistration.k8s.io/v1";
+  const entry = (rule: object, more: object = {}) =>
+    named("ValidatingWebhookConfiguration", "o", {
+      ...{ apiVersion: group },
+      webhooks: [
+        {
+          ...{ name: "o.other.example", clientConfig: { url: "https://far.example" }, sideEffects: "None" },
+          ...{ admissionReviewVersions: ["v1"], ...more },
+          rules: [
+            { ...{ apiGroups: ["example.com"], apiVersions: ["v1"] }, resources: ["*"], operations: ["*"], ...rule },
+          ],
+        },
+      ],
+    });
+  const policy = [
+    named("MutatingAdmissionPolicy", "m", {
+      ...{ apiVersion: group },
+      spec: {
+        matchConstraints: {
+          resourceRules: [
+            { apiGroups: ["example.com"], apiVersions: ["*"], resources: ["gadgets"], operations: ["CREATE"] },
+          ],
+        },
+      },
+    }),
+    named("MutatingAdmissionPolicyBinding", "m", { apiVersion: group, spec: { policyName: "m" } }),
+  ];
+  const quota = named("ResourceQuota", "q", { spec: { hard: { "count/widgets.example.com": "0" } } });
+  const concerned: [name: string, others: { webhooks?: object[]; state?: object[] }, verdict: RegExp][] = [
+    ["allowed where no entry is about its group", {}, /^allowed$/],
+    ["open where an entry is about its group", { webhooks: [entry({})] }, /^undecided/],
+    ["open where an entry is about another version", { webhooks: [entry({ apiVersions: ["v2"] })] }, /^undecided/],
+    [
+      "allowed where an entry is about another version alone",
+      { webhooks: [entry({ apiVersions: ["v2"] }, { matchPolicy: "Exact" })] },
+      /^allowed$/,
+    ],
+    ["allowed where an entry is about deletions", { webhooks: [entry({ operations: ["DELETE"] })] }, /^allowed$/],
+    ["allowed where an entry is about a part of it", { webhooks: [entry({ resources: ["*/status"] })] }, /^allowed$/],
+    ["open where a policy may match it", { state: policy }, /^undecided/],
+    ["open where a quota may count it", { state: [quota] }, /^undecided/],
+  ];
+  for (const [name, { webhooks = [], state = [] }, verdict] of concerned)
+    it(`is a kind that nobody defined, and it is ${name}`, async () => {
+      const widget = named("Widget", "w", {}, "example.com/v1");
+      const files = webhooks.length > 0 ? { webhooks: [await written("theirs.yaml", ...webhooks)] } : {};
+      const existing = [named("Namespace", "default"), ...state];
+      const { verdicts } = await checked("always-pull-images:", [widget], { ...files, state: existing });
+      assert.match(String(verdicts.w), verdict);
+    });
+
+  it("is a kind that Kubernetes itself would have to define, and it is open whatever entries are about", async () => {
+    const { verdicts } = await checked("always-pull-images:", [named("Deployment", "d", {}, "extensions/v1beta1")]);
+    assert.match(String(verdicts.d), /^undecided; what Deployment of extensions\/v1beta1 is;/);
+  });
+
   const usage: [name: string, setup: Partial<Pick<Setup, "user" | "namespace">>, sentence: RegExp][] = [
     ["a user without a name", { user: { username: "" } }, /^--as must name a user$/],
     ["no namespace", { namespace: "" }, /^--namespace takes the name of one, such as default, not ""$/],

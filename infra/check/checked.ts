@@ -12,6 +12,8 @@ export interface Checked {
   /** Of one that a cluster has. */
   uid?: string;
   verdict: Verdict;
+  /** Says that its kind is unknown, and that no entry can be about it. */
+  noRule?: true;
   /** Which made it so, where the verdict is "denied"; several where several rules refuse it. */
   denials: Denial[];
   warnings: Warning[];

@@ -1,10 +1,12 @@
 import { apiVersionOf, groupVersionOf, standard } from "./kinds.ts";
 
+/** Reports whether a CustomResourceDefinition can define kinds in a group: the group has a domain's name that is not Kubernetes' own. */
+export const isDefinable = (group: string): boolean => group.includes(".") && !groups.has(group);
+
 /** What there is to say of a kind that nobody here knows, and what may be meant instead. */
 export const unknownKind = (apiVersion: string, kind: string): string => {
   const { group } = groupVersionOf(apiVersion);
-  // Whoever defines kinds does it in a group with a domain's name.
-  if (group.includes(".") && !groups.has(group))
+  if (isDefinable(group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
   const alike = usual.filter((one) => one.kind.toLowerCase() === kind.toLowerCase());
   const meant = alike.map((one) => `${one.kind} of ${apiVersionOf(one)}`).join(" and ");

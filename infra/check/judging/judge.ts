@@ -5,7 +5,7 @@ import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#lib/ch
 import type { KubernetesObject } from "#lib/review.ts";
 import { sentenceOf } from "../../complaint.ts";
 import { groupVersionOf, type Kind, type Kinds } from "../../kinds/kinds.ts";
-import { unknownKind } from "../../kinds/unknown.ts";
+import { isDefinable, unknownKind } from "../../kinds/unknown.ts";
 import type { Checked, Denial } from "../checked.ts";
 import { fill } from "../defaults/filled.ts";
 import type { Manifest, Path } from "../reading/documents.ts";
@@ -81,6 +81,8 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   const { kinds, asking, existing } = court;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
+  if (kind === undefined && !mayConcern(manifest, court))
+    return unasked(manifest, manifest.object, { verdict: "allowed", noRule: true });
   if (kind === undefined) return undecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
   const object = received(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
@@ -110,6 +112,29 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
     judged.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
   return judged;
 };
+
+/** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
+const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Court): boolean => {
+  const { group, version } = groupVersionOf(String(object.apiVersion));
+  const { namespace } = Object(object.metadata);
+  const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
+  return (
+    // Kubernetes has moved its own kinds between groups, so that an entry for another group may be about one.
+    !isDefinable(group) ||
+    unevaluated.countsGroup(group, namespace || asking.namespace) ||
+    [...hooks.mutating, ...hooks.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
+      rules.some(
+        (rule) =>
+          includes(rule.apiGroups, group) &&
+          (matchPolicy === "Equivalent" || includes(rule.apiVersions, version)) &&
+          operations.some((operation) => includes(rule.operations, operation)) &&
+          rule.resources.some((resource) => /^[^/]*(\/\*)?$/.test(resource)),
+      ),
+    )
+  );
+};
+
+const includes = (wanted: readonly string[], one: string): boolean => wanted.includes("*") || wanted.includes(one);
 
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...groupVersionOf(apiVersion), kind });
 

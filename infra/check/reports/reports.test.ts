@@ -59,7 +59,7 @@ const whole: Checked = {
 const all = [denied, open, changed, whole];
 
 const closing: Closing = {
-  summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, warnings: 0, faults: 0 },
+  summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
   ...{ unread: [], notes: [], isCut: false },
 };
 
