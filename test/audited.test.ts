@@ -252,9 +252,24 @@ describe("an audit of a cluster", { skip: binaries ? false : missing }, () => {
     ]);
     assert.equal(code, 1);
     assert.equal(objects.length, 120);
-    assert.deepEqual(
-      faults.map(({ kind }) => kind),
-      ["Service"],
+    const workloads = [
+      "Deployment",
+      "StatefulSet",
+      "CronJob",
+      "DaemonSet",
+      "Job",
+      "ReplicaSet",
+      "ReplicationController",
+    ];
+    assert.deepEqual(faults.map(({ kind }) => kind).toSorted(), [...workloads, "Service"].toSorted());
+    for (const { undecided } of objects)
+      assert.equal(
+        undecided.at(-1),
+        "whether a MutatingAdmissionPolicy or a ResourceQuota or a ValidatingAdmissionPolicy matches it",
+      );
+    assert.match(
+      stderr,
+      /^resourcequotas could not be read whole, and may match any request: the API server answers 403/m,
     );
     assert.match(
       stderr,
@@ -270,7 +285,7 @@ describe("an audit of a cluster", { skip: binaries ? false : missing }, () => {
     );
     assert.match(
       blind.notes.join("\n"),
-      /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/,
+      /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/m,
     );
     const silent = await audit(folder, ["--kubeconfig", "janes", "--rules", "deny-service-external-ips"]);
     assert.equal(silent.code, 3);
@@ -290,7 +305,7 @@ describe("an audit of a cluster", { skip: binaries ? false : missing }, () => {
     for (const text of ["correct horse", "more"]) assert.ok(!stdout.includes(Buffer.from(text).toString("base64")));
   });
 
-  it("is of the Pods that workloads would make, too, where that is asked for", async () => {
+  it("is of the Pods that workloads would make, too, once for each template, also where no rule is about workloads", async () => {
     const labels = { app: "web" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "evil.example/web" }] } };
     const deployment = {
@@ -298,14 +313,64 @@ describe("an audit of a cluster", { skip: binaries ? false : missing }, () => {
       spec: { replicas: 3, selector: { matchLabels: labels }, template },
     };
     await make("/apis/apps/v1/namespaces/n0/deployments", [deployment]);
-    const words = ["--namespace", "n0", "--rules", "allowed-registries,minimum-replicas", "--also-pod-templates"];
-    const { objects } = await json(folder, words);
-    assert.deepEqual(
-      objects
-        .filter(({ madeBy, kind }) => madeBy || kind === "Deployment")
-        .map(({ kind, verdict }) => `${kind} ${verdict}`),
-      ["Deployment allowed", "Pod denied"],
-    );
+    const owner = {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      name: "web",
+      uid: made.at(-1)?.metadata.uid,
+      controller: true,
+    };
+    await make("/apis/apps/v1/namespaces/n0/replicasets", [
+      {
+        metadata: { name: "web-1", ownerReferences: [owner] },
+        spec: { replicas: 0, selector: { matchLabels: labels }, template },
+      },
+    ]);
+    const words = ["--namespace", "n0", "--rules", "allowed-registries"];
+    const verdictsOf = async (...more: string[]) =>
+      (await json(folder, [...words, ...more])).objects
+        .filter(
+          ({ uid, madeBy, kind }) =>
+            madeBy !== undefined || (uid !== undefined && /^(Deployment|ReplicaSet)$/.test(kind)),
+        )
+        .map(({ kind, madeBy, verdict }) => [kind, ...(madeBy ? [`of ${madeBy}`] : []), verdict].join(" "));
+    assert.deepEqual(await verdictsOf(), ["Deployment allowed", "Pod of Deployment web denied", "ReplicaSet allowed"]);
+    assert.deepEqual(await verdictsOf("--no-pod-templates"), []);
+    const { stdout } = await audit(folder, words);
+    assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
+  });
+
+  it("leaves the verdict open where a policy matches, or a quota counts", async () => {
+    const api = "/apis/admissionregistration.k8s.io/v1";
+    const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+    const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
+    const policy = {
+      metadata: { name: "closed" },
+      spec: { matchConstraints: { resourceRules: [rule], namespaceSelector }, validations: [{ expression: "false" }] },
+    };
+    const binding = { metadata: { name: "closed" }, spec: { policyName: "closed", validationActions: ["Deny"] } };
+    const quota = { metadata: { name: "none" }, spec: { hard: { pods: "0" } } };
+    const bodies: [path: string, body: Found][] = [
+      [`${api}/validatingadmissionpolicies`, policy],
+      [`${api}/validatingadmissionpolicybindings`, binding],
+      ["/api/v1/namespaces/n2/resourcequotas", quota],
+    ];
+    for (const [path, body] of bodies) assert.equal((await admin({ method: "POST", path, body })).code, 201);
+    try {
+      const { code, objects } = await json(folder, ["--namespace", "n1,n2,n3", "--rules", "always-pull-images"]);
+      assert.equal(code, 3);
+      const open = Map.groupBy(objects, ({ namespace, undecided }) => `${namespace}: ${undecided.join()}`);
+      assert.deepEqual(
+        [...open].map(([why, all]) => [why, all.length]),
+        [
+          ["n1: ValidatingAdmissionPolicy closed matches it, and policies in CEL are not evaluated here", 20],
+          ["n2: ResourceQuota none of namespace n2 counts it, and quotas are not evaluated here", 20],
+          ["n3: ", 20],
+        ],
+      );
+    } finally {
+      for (const [path, body] of bodies) await admin({ method: "DELETE", path: `${path}/${body.metadata.name}` });
+    }
   });
 
   it("knows the same kinds from one answer for all groups and from one for each", async () => {

@@ -154,6 +154,10 @@ describe("postern check", () => {
     );
     assert.match(
       stdout,
+      /^Deployment shop\/web \(its Pods\) k8s\/web.yaml:10 denied\n {2}denied by allowed-registries: .* k8s\/web.yaml:15$/m,
+    );
+    assert.match(
+      stdout,
       /^Pod shop\/two k8s\/deep\/pods.yaml:13 denied\n {2}denied by allowed-registries: images must come from docker.io; container "b" has evil.example\/b k8s\/deep\/pods.yaml:21$/m,
     );
     assert.match(
@@ -161,7 +165,7 @@ describe("postern check", () => {
       /^Pod default\/one k8s\/deep\/pods.yaml:1 changed\n(?: {2}.*\n)* {2}changed by always-pull-images\n {4}@@ /m,
     );
     assert.match(stdout, /\n {4}- +imagePullPolicy: IfNotPresent\n {4}\+ +imagePullPolicy: Always\n/);
-    assert.match(stdout, /\n4 objects: 1 allowed, 1 changed, 2 denied\n$/);
+    assert.match(stdout, /\n5 objects: 1 allowed, 1 changed, 3 denied\n$/);
     assert.match(stderr, /^k8s\/values.yaml holds no manifest, and is left out$/m);
     assert.match(stderr, /^namespace shop isn't among the manifests; it is taken for one that is there/m);
   });
@@ -263,13 +267,17 @@ describe("postern check", () => {
     assert.equal(deletion.objects[0].verdict, "denied");
   });
 
-  it("judges the Pods that workloads would make, and points into their templates", async () => {
-    const { objects, code } = await found(["k8s/web.yaml", "--also-pod-templates"]);
+  it("judges the Pods that workloads would make, under the workload's name and at the template's lines", async () => {
+    const { objects, code } = await found(["k8s/web.yaml"]);
     assert.equal(code, 1);
     const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
     assert.deepEqual([made.kind, made.namespace, made.name, made.verdict], ["Pod", "shop", "web-", "denied"]);
-    assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
-    const gone = await found(["k8s/web.yaml", "--also-pod-templates", "--operation", "DELETE"]);
+    assert.deepEqual([made.line, made.denials[0].rule, made.denials[0].line], [10, "allowed-registries", 15]);
+    const asked = await found(["k8s/web.yaml", "--also-pod-templates"]);
+    assert.deepEqual(asked.objects, objects);
+    const without = await found(["k8s/web.yaml", "--no-pod-templates"]);
+    assert.deepEqual([without.code, without.objects.length], [0, 1]);
+    const gone = await found(["k8s/web.yaml", "--operation", "DELETE"]);
     assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
 
     const object = parse(deployment);
@@ -282,7 +290,7 @@ describe("postern check", () => {
       },
     });
     await write("workload.yaml", review);
-    const reviewed = await found(["--review", "workload.yaml", "--also-pod-templates"]);
+    const reviewed = await found(["--review", "workload.yaml"]);
     const line = review.slice(0, review.indexOf("image:")).split("\n").length;
     assert.equal(reviewed.objects[1].denials[0].line, line);
   });
@@ -544,8 +552,12 @@ describe("postern check", () => {
       "github",
     ]);
     assert.equal(code, 1);
-    assert.match(stdout, /\n4 objects: .*\n$/);
+    assert.match(stdout, /\n5 objects: .*\n$/);
     assert.match(stdout, /^::error file=.*pods.yaml,line=21,/m);
+    assert.match(
+      stdout,
+      /^::error file=.*web.yaml,line=15,col=\d+,title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/m,
+    );
     assert.equal(JSON.parse(await readFile(join(folder, "out.sarif"), "utf8")).runs[0].results.length > 0, true);
     assert.match(await readFile(join(folder, "out.xml"), "utf8"), /<failure /);
     assert.equal(JSON.parse(await readFile(join(folder, "out.json"), "utf8")).kind, "List");
@@ -585,7 +597,7 @@ describe("postern check", () => {
   it("ends without an all-clear where nobody listens any more", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
     await write("loud.json", JSON.stringify(pod("loud", { containers })));
-    for (const words of [["loud.json"], ["k8s/web.yaml", "--also-pod-templates"]]) {
+    for (const words of [["loud.json"], ["k8s/web.yaml"]]) {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", ...words];
       const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "ignore"] });
       child.stdout.destroy();

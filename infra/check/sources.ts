@@ -46,7 +46,7 @@ export const inFiles = async (
     state: state.length === 0 && written !== undefined ? [placeOf(written, dirname(file))] : state,
     ...{ old: options.texts("old"), webhooks: options.texts("webhooks"), hosts: among(options, "call") },
     ...{ operation: operationOf(options), user: userOf(options), namespace },
-    alsoPods: options.flag("also-pod-templates"),
+    alsoPods: !options.flag("no-pod-templates"),
   });
   return {
     unread: check.faults.map(unread),
@@ -69,7 +69,7 @@ export const inCluster = async ({ options, file, catalogue, cluster }: Asked, si
     {
       ...{ catalogue, cluster, harden: options.flag("harden"), webhooks: options.texts("webhooks") },
       ...{ hosts: among(options, "call"), operation: operationOf(options) ?? "CREATE", user: userOf(options) },
-      ...{ namespaces: among(options, "namespace"), alsoPods: options.flag("also-pod-templates") },
+      ...{ namespaces: among(options, "namespace"), alsoPods: !options.flag("no-pod-templates") },
       deployer: { ...deployerIn(options, [cluster[0]]), folder: dirname(file), identity },
       page: pageOf(options),
     },

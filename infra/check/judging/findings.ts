@@ -12,7 +12,13 @@ import type { Court } from "./judge.ts";
 import { isReview, type Subject } from "./requests.ts";
 
 /** What a report tells of a request: who said what of it, and where that is meant. */
-export const findingsIn = async (trace: Trace, subject: Subject, court: Court, isAssumed: boolean) => {
+export const findingsIn = async (
+  trace: Trace,
+  subject: Subject,
+  court: Court,
+  isAssumed: boolean,
+  unevaluated: readonly string[],
+) => {
   const { steps } = trace;
   const nameOf = ({ hook }: Step) => court.nameOf(hook);
   const denials = await Promise.all(
@@ -33,6 +39,7 @@ export const findingsIn = async (trace: Trace, subject: Subject, court: Court, i
     ...trace.undecided.map((sentence) => readable(sentence, court)),
     ...steps.flatMap((step) => (step.failure && step.ignored ? [`${nameOf(step)}: ${step.failure}`] : [])),
     ...(isAssumed ? askingForLabels(subject.attributes, court) : []),
+    ...unevaluated,
   ];
   const denied = !trace.allowed;
   const decided = changes.length > 0 ? ("changed" as const) : ("allowed" as const);
@@ -83,17 +90,20 @@ const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf 
   });
 
 /** What a hook says, without the API server's words around it, and where it may be meant. */
-const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message: string) => string): Denial => {
-  const prefix = made?.at ?? [];
+const denialOf = (status: Status, subject: Subject, ruleOf: (message: string) => string): Denial => {
+  const { manifest } = subject;
   const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
   const rule = ruleOf(said);
   const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
-  const at = [...inManifest(manifest), ...prefix];
+  const at = getPlace(subject);
   const field = fieldOf(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
   const { line, column } = positionOf(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };
 };
+
+/** Returns where the object of a request stands in its manifest; of a Pod that a workload would make, the template. */
+export const getPlace = ({ manifest, made }: Subject): Path => [...inManifest(manifest), ...(made?.at ?? [])];
 
 /** A review has its object inside. */
 const inManifest = (manifest: Manifest): Path => {

@@ -13,7 +13,7 @@ import { positionOf } from "../reading/positions.ts";
 import { own } from "../values.ts";
 import type { Existing } from "./existing.ts";
 import { fieldOf, stepsIn } from "./fields.ts";
-import { findingsIn } from "./findings.ts";
+import { findingsIn, getPlace } from "./findings.ts";
 import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
 import { podOf } from "./templates.ts";
 import type { Unevaluated } from "./unevaluated.ts";
@@ -153,7 +153,8 @@ export const madeBy = async function* ({ subject, after }: Judged, court: Court)
   if (made === undefined || kind === undefined) return;
   const filled = fill(made.pod);
   const attributes = requestOf(filled.object, null, kind, { ...court.asking, operation: "CREATE", user: made.user });
-  const by = `${workload.kind} ${workload.metadata?.name ?? ""}`;
+  const { apiVersion, kind: word, name } = basics(manifest, workload);
+  const by = { apiVersion, kind: word, name };
   yield await judge({ attributes, manifest, made: { by, at: made.at } }, court);
 };
 
@@ -202,7 +203,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
   assumeOld(attributes, court);
   const assumed = assumeNamespace(attributes, court);
   const trace = await admit(attributes, court.hooks, around(court));
-  trace.undecided.push(...court.unevaluated.findMatching(attributes, trace.object, around(court), assumed));
+  const unevaluated = court.unevaluated.findMatching(attributes, trace.object, around(court), assumed);
   if (trace.allowed && !made) remember(attributes, trace, court);
   const before = attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -210,8 +211,8 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
     subject,
     checked: {
       ...basics(manifest, before),
-      ...(made && { kind: "Pod" }),
-      ...(await findingsIn(trace, subject, court, assumed)),
+      ...(made && { madeBy: made.by, line: positionOf(manifest, getPlace(subject)).line }),
+      ...(await findingsIn(trace, subject, court, assumed, unevaluated)),
     },
     audit: trace.audit,
     steps: trace.steps,

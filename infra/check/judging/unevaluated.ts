@@ -59,19 +59,20 @@ const policyGroup = "admissionregistration.k8s.io";
 
 /**
  * Returns the policies and quotas among some objects. `isWhole` says that no others exist; otherwise a binding alone
- * stands for its policy. Each sentence of `unreadable` holds for every request.
+ * stands for its policy. Of the kinds in `unreadable`, any may match any request.
  */
 export const openUnevaluated = (
   objects: readonly KubernetesObject[],
   isWhole: boolean,
   unreadable: readonly string[] = [],
 ): Unevaluated => {
+  const unknown = unreadable.length === 0 ? [] : [`whether a ${unreadable.join(" or a ")} matches it`];
   const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, isWhole));
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
   return {
     hooks: policies.map(({ selection }) => selection.hook),
     findMatching: (attributes, last, around, isAssumed) => {
-      if (policies.length + quotas.length + unreadable.length === 0) return [];
+      if (policies.length + quotas.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
       const [mutated, stored] = [[attributes, final], [born(final, around)]];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
@@ -83,7 +84,7 @@ export const openUnevaluated = (
         });
       });
       const counting = quotas.filter((quota) => counts(quota, final));
-      return [...unreadable, ...[...matching, ...counting].map(({ sentence }) => sentence)];
+      return [...[...matching, ...counting].map(({ sentence }) => sentence), ...unknown];
     },
     countsGroup: (group, home) =>
       quotas.some(({ namespace, keys }) => namespace === home && keys.some((key) => key.endsWith(`.${group}`))),

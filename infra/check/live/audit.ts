@@ -9,6 +9,7 @@ import { readAll } from "../check.ts";
 import { hooked } from "../judging/hooked.ts";
 import type { Court, Judged } from "../judging/judge.ts";
 import { openRules } from "../judging/rules.ts";
+import { hasWorkloads } from "../judging/templates.ts";
 import type { Unread } from "../reports/report.ts";
 import { called, chosenOf, isAbout, kindsIn } from "./chosen.ts";
 import { alikeIn } from "./conversions.ts";
@@ -69,8 +70,11 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
   const asked = [...hooks.hooks.mutating, ...hooks.hooks.validating];
   const kinds = kindsIn(found, await alikeIn(found, asked, reader.read));
   const namespaces = openNamespaces(reader.read, why);
-  const standing = (one: Resource) => placesOf(one, one.namespaced ? setup.namespaces : []);
-  const unevaluated = await readUnevaluated(found, reader.read, why, standing, setup.page);
+  const note = (sentence: string) => void notes.add(sentence);
+  const unevaluated = await readUnevaluated(found, {
+    ...{ read: reader.read, why, page: setup.page, note },
+    placesOf: (one) => placesOf(one, one.namespaced ? setup.namespaces : []),
+  });
   const court: Court = {
     ...{ ...hooks, kinds, unevaluated, existing: namespaces, old: new Map(), alsoPods: setup.alsoPods },
     ...{ asking: { operation, user, namespace: "" }, isWorldKnown: false },
@@ -78,17 +82,17 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
     // Whoever asks for a namespace says what is to be said of it.
     missing: () => {},
   };
-  const note = (sentence: string) => void notes.add(sentence);
   const jury = openJury({ court, namespaces, operation, user, alsoPods: setup.alsoPods, note });
 
-  const { resources: all, unlisted } = chosenOf(found, kinds, asked, operation);
+  const { resources: all, unlisted } = chosenOf(found, kinds, asked, operation, setup.alsoPods);
   const resources = all.filter((one) => placesOf(one, setup.namespaces).length > 0);
   if (unlisted.length > 0) notes.add(`${unlisted.map(called).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) notes.add(`no rule is about anything that cluster ${name} has`);
   for (const { group, version, why } of found.unknown) {
     const apiVersion = apiVersionOf({ group, version });
     const text = `which kinds there are in ${apiVersion} can't be told: ${why}`;
-    if (isAbout(asked, { group, version })) unread.push(unreadOf({ apiVersion, kind: "" }, text));
+    if (isAbout(asked, { group, version }) || (setup.alsoPods && hasWorkloads(apiVersion)))
+      unread.push(unreadOf({ apiVersion, kind: "" }, text));
   }
 
   const audited = async (resource: Resource, take: (judged: Judged) => Promise<void>, tell: Tell): Promise<string> => {

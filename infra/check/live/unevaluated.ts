@@ -1,22 +1,23 @@
 import type { KubernetesObject } from "#lib/review.ts";
 import { apiVersionOf } from "../../kinds/kinds.ts";
 import { isUnevaluated, openUnevaluated, type Unevaluated } from "../judging/unevaluated.ts";
+import { called } from "./chosen.ts";
 import type { Discovered, Resource } from "./discovery.ts";
 import { pagesOf } from "./pages.ts";
 import type { Read, Why } from "./reader.ts";
 
-/** Reads the admission policies and quotas of a cluster. What can't be read may match any request. */
+/** Reads the admission policies and quotas of a cluster. `note` hears why something can't be read. */
 export const readUnevaluated = async (
   { resources, unknown }: Discovered,
-  read: Read,
-  why: Why,
-  placesOf: (resource: Resource) => { path: string; selection: Record<string, string> }[],
-  page: number,
+  { read, why, placesOf, page, note }: Means,
 ): Promise<Unevaluated> => {
-  const unreadable = unknown
-    .filter((one) => kinds.some((kind) => isUnevaluated({ apiVersion: apiVersionOf(one), kind })))
-    .map((one) => `which policies match it: what there is in ${apiVersionOf(one)} can't be told: ${one.why}`);
   const objects: KubernetesObject[] = [];
+  const unreadable = new Set<string>();
+  for (const one of unknown)
+    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: apiVersionOf(one), kind }))) {
+      note(`whether there is a ${kind} can't be told: ${one.why}`);
+      unreadable.add(kind);
+    }
   const seen = new Set<string>();
   for (const resource of resources) {
     const { kind } = resource.kind;
@@ -25,11 +26,25 @@ export const readUnevaluated = async (
     if (!isUnevaluated({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);
     for (const { path, selection } of placesOf(resource))
-      for await (const found of pagesOf(read, why, path, selection, page))
-        if ("broken" in found) unreadable.push(`whether a ${kind} matches it: ${found.broken}`);
-        else objects.push(...found.items.map((item) => ({ ...item, apiVersion, kind })));
+      for await (const found of pagesOf(read, why, path, selection, page)) {
+        if ("items" in found) objects.push(...found.items.map((item) => ({ ...item, apiVersion, kind })));
+        else {
+          note(`${called(resource)} could not be read whole, and may match any request: ${found.broken}`);
+          unreadable.add(kind.replace(/Binding$/, ""));
+        }
+      }
   }
-  return openUnevaluated(objects, true, [...new Set(unreadable)]);
+  return openUnevaluated(objects, true, [...unreadable].sort());
 };
 
-const kinds = ["ValidatingAdmissionPolicy", "ResourceQuota"];
+/** How a cluster is read. */
+interface Means {
+  read: Read;
+  why: Why;
+  /** Where a resource is listed. */
+  placesOf(resource: Resource): { path: string; selection: Record<string, string> }[];
+  page: number;
+  note(sentence: string): void;
+}
+
+const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];

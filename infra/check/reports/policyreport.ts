@@ -1,5 +1,5 @@
 import { shortened } from "../../shown.ts";
-import type { Checked } from "../checked.ts";
+import { type Checked, getTarget } from "../checked.ts";
 import { openList } from "./list.ts";
 import { sayingOf } from "./places.ts";
 import type { Plain } from "./report.ts";
@@ -97,8 +97,9 @@ const largest = (parts: Iterable<Part>): Part =>
   [...parts].reduce((one, other) => (other.bytes > one.bytes ? other : one));
 
 const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
-  const { namespace, uid } = one;
-  const [apiVersion, kind, name] = [one.apiVersion, one.kind, one.name].map(kept);
+  const { namespace } = one;
+  const { uid, ...target } = getTarget(one);
+  const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(kept);
   const place = {
     ...(namespace !== undefined && { namespace }),
     name,

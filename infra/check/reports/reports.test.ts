@@ -150,6 +150,21 @@ describe("the report for GitHub", () => {
 /** As the runner does it. */
 const unescaped = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
 
+describe("the Pods that a workload would make", () => {
+  const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
+  const { file: _, line: __, ...live } = denied;
+  const made: Checked = { ...live, name: "web-", madeBy };
+  it("stand under the workload's name in every report", () => {
+    const [github_, junit_, sarif_] = [github(), junit(now), sarif()].map((report) => written(report, [made]));
+    assert.match(String(github_), /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/);
+    assert.match(String(junit_), /<testsuite name="apps\/v1 Deployment"/);
+    assert.match(String(junit_), /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
+    assert.match(String(sarif_), /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
+    const [report] = JSON.parse(written(policyReport({ passes: true }, now), [made])).items;
+    assert.deepEqual(report.results[0].resources, [{ ...madeBy, namespace: "shop" }]);
+  });
+});
+
 describe("the JUnit report", () => {
   it("has a suite for each file, and a test for each rule that judged an object", () =>
     assert.equal(

@@ -27,10 +27,9 @@ const verdicts: Record<Verdict, [Colour, string]> = {
 
 /** What became of one object, as somebody reads it. */
 export const told = (judged: Judged, paint: Paint): string => {
-  const { subject, checked, audit, steps } = judged;
+  const { checked, audit, steps } = judged;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
-  const title = `${called(checked)}${subject.made ? ` (made by ${subject.made.by})` : ""}`;
   const line = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const listed = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
@@ -39,7 +38,7 @@ export const told = (judged: Judged, paint: Paint): string => {
   // What a cluster has stands in no file.
   const place = checked.file === undefined ? [] : [paint("dim", clean(placeOf(checked)))];
   return [
-    `${[paint("bold", clean(title)), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", clean(called(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? line("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
     ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
