@@ -424,32 +424,39 @@ describe("an audit of a cluster", { skip: binaries ? false : missing }, () => {
   });
 
   it("makes PolicyReports that the API server takes as they are, again and again", async () => {
-    await define(admin, "PolicyReport", "policyreports", "wgpolicyk8s.io", "Namespaced", ["v1alpha2"], report);
-    await define(
-      admin,
-      "ClusterPolicyReport",
-      "clusterpolicyreports",
-      "wgpolicyk8s.io",
-      "Cluster",
-      ["v1alpha2"],
-      report,
+    const none = await audit(folder, [...foreign, "-o", "policyreport"]);
+    assert.match(
+      none.stderr,
+      /^cluster c serves no reports; kubectl apply takes them once it has the CRDs of openreports/m,
     );
-    for (const _ of ["first", "again"]) {
-      const { stdout } = await audit(folder, [...foreign, "-o", "policyreport"]);
-      const { items } = JSON.parse(stdout);
-      assert.deepEqual(
-        items.map(({ metadata }: Found) => `${metadata.namespace}/${metadata.name}`).toSorted(),
-        ["default", "n0", "n1", "n2", "n3", "n4", "n5"].map((name) => `${name}/postern`),
-      );
-      for (const item of items) {
-        const path = `/apis/wgpolicyk8s.io/v1alpha2/namespaces/${item.metadata.namespace}/policyreports/postern?fieldManager=test&fieldValidation=Strict`;
-        const contentType = "application/apply-patch+yaml";
-        const { code, body } = await admin({ method: "PATCH", path, contentType, body: item });
-        assert.ok(code === 200 || code === 201, JSON.stringify(body));
+    // The newer group comes last: a cluster that serves both gets it.
+    const groups: [apiVersion: string, kind: string, plural: string][] = [
+      ["wgpolicyk8s.io/v1alpha2", "PolicyReport", "policyreports"],
+      ["openreports.io/v1alpha1", "Report", "reports"],
+    ];
+    for (const [apiVersion, kind, plural] of groups) {
+      const [group = "", version = ""] = apiVersion.split("/");
+      await define(admin, kind, plural, group, "Namespaced", [version], report);
+      await define(admin, `Cluster${kind}`, `cluster${plural}`, group, "Cluster", [version], report);
+      for (const _ of ["first", "again"]) {
+        const { stdout, stderr } = await audit(folder, [...foreign, "-o", "policyreport"]);
+        assert.doesNotMatch(stderr, /serves no reports/);
+        const { items } = JSON.parse(stdout);
         assert.deepEqual(
-          { results: body.results, summary: body.summary },
-          { results: item.results, summary: item.summary },
+          items.map(({ metadata }: Found) => `${metadata.namespace}/${metadata.name}`).toSorted(),
+          ["default", "n0", "n1", "n2", "n3", "n4", "n5"].map((name) => `${name}/postern`),
         );
+        for (const item of items) {
+          assert.deepEqual([item.apiVersion, item.kind], [apiVersion, kind]);
+          const path = `/apis/${apiVersion}/namespaces/${item.metadata.namespace}/${plural}/postern?fieldManager=test&fieldValidation=Strict`;
+          const contentType = "application/apply-patch+yaml";
+          const { code, body } = await admin({ method: "PATCH", path, contentType, body: item });
+          assert.ok(code === 200 || code === 201, JSON.stringify(body));
+          assert.deepEqual(
+            { results: body.results, summary: body.summary },
+            { results: item.results, summary: item.summary },
+          );
+        }
       }
     }
   });

@@ -13,12 +13,15 @@ import type { Checked } from "./checked.ts";
 import type { Judged } from "./judging/judge.ts";
 import { openAudit } from "./live/audit.ts";
 import { type Fault, faultText } from "./reading/documents.ts";
+import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";
 
 /** Where what is judged comes from. */
 export interface Source {
   unread: readonly Unread[];
   notes: ReadonlySet<string>;
+  /** Of a cluster: the reports that it serves. */
+  reportVersion?: ReportVersion | undefined;
   /** Hands over one after the other, each when the last one is done with. */
   each(take: (judged: Judged) => Promise<void>): Promise<void>;
 }
@@ -65,7 +68,7 @@ export const inFiles = async (
 
 /** What a cluster has. */
 export const inCluster = async ({ options, file, catalogue, cluster }: Asked, signal: AbortSignal): Promise<Source> => {
-  const { unread, notes, run } = await openAudit(
+  const { unread, notes, reportVersion, run } = await openAudit(
     {
       ...{ catalogue, cluster, harden: options.flag("harden"), webhooks: options.texts("webhooks") },
       ...{ hosts: among(options, "call"), operation: operationOf(options) ?? "CREATE", user: userOf(options) },
@@ -75,7 +78,7 @@ export const inCluster = async ({ options, file, catalogue, cluster }: Asked, si
     },
     signal,
   );
-  return { unread, notes, each: (take) => run(openProgress(), take) };
+  return { unread, notes, reportVersion, each: (take) => run(openProgress(), take) };
 };
 
 /** Of a list in a cluster, in objects. */

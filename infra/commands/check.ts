@@ -3,6 +3,7 @@ import { type Edit, editOf } from "../check/mending/fix.ts";
 import { mend } from "../check/mending/mended.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
 import { openOutlets, outputsOf } from "../check/reports/outputs.ts";
+import { reportSources } from "../check/reports/policyreport.ts";
 import { summaryOf, summed } from "../check/reports/told.ts";
 import { inCluster, inFiles, usualPage } from "../check/sources.ts";
 import { type Command, common, type Options } from "../command.ts";
@@ -71,7 +72,7 @@ export default {
       ...common.output,
       multiple: true,
       value: "FORM[=FILE]",
-      says: `${forms.join(", ")}; several where they go to files`,
+      says: `${forms.join(", ")}; several where they go to files; policyreport needs CRDs in the cluster, of ${reportSources}`,
     },
   },
 
@@ -92,10 +93,14 @@ export default {
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openOutlets(
       outputs,
-      (output) => reportIn(output, isLive, catalogue),
+      (output) => reportIn(output, { isLive, catalogue, reportVersion: source.reportVersion }),
       () => isWatched && clearLine(),
     );
     const forget = heeding(stop);
+    if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
+      process.stderr.write(
+        `cluster ${name} serves no reports; kubectl apply takes them once it has the CRDs of ${reportSources}\n`,
+      );
     try {
       await source.each(async (judged) => {
         summed(summary, judged.checked);

@@ -10,6 +10,7 @@ import { hooked } from "../judging/hooked.ts";
 import type { Court, Judged } from "../judging/judge.ts";
 import { openRules } from "../judging/rules.ts";
 import { hasWorkloads } from "../judging/templates.ts";
+import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
 import type { Unread } from "../reports/report.ts";
 import { called, chosenOf, isAbout, kindsIn } from "./chosen.ts";
 import { alikeIn } from "./conversions.ts";
@@ -45,6 +46,7 @@ export interface Audit {
   /** What can't be read, as it comes to light. */
   unread: Unread[];
   notes: Set<string>;
+  reportVersion: ReportVersion | undefined;
   /** Judges all there is, one kind after the other, and hands each over before it goes on. */
   run(progress: Progress, take: (judged: Judged) => Promise<void>): Promise<void>;
 }
@@ -132,7 +134,7 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
   };
 
   return {
-    ...{ unread, notes },
+    ...{ unread, notes, reportVersion: findReportVersion(found.resources) },
     run: async (progress, take) => {
       signal.addEventListener("abort", reader.close);
       try {

@@ -7,7 +7,7 @@ import type { Checked } from "../checked.ts";
 import { github } from "./github.ts";
 import { junit } from "./junit.ts";
 import { pathIn } from "./places.ts";
-import { policyReport } from "./policyreport.ts";
+import { findReportVersion, policyReport } from "./policyreport.ts";
 import type { Closing, Plain } from "./report.ts";
 import { sarif } from "./sarif.ts";
 import { openSpool } from "./spool.ts";
@@ -364,6 +364,40 @@ describe("the PolicyReports", () => {
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
   });
+  it("are of openreports.io where that is asked for, with the same members", () => {
+    const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
+    const [found, others] = [policyReport(options, now), policyReport({ passes: true }, now)].map(
+      (report): Record<string, unknown>[] => JSON.parse(written(report, all)).items,
+    );
+    assert.deepEqual(
+      found?.map(({ apiVersion, kind }) => [apiVersion, kind]),
+      [
+        ["openreports.io/v1alpha1", "Report"],
+        ["openreports.io/v1alpha1", "ClusterReport"],
+      ],
+    );
+    const members = (reports = found) => reports?.map(({ apiVersion: _, kind: __, ...rest }) => rest);
+    assert.deepEqual(members(), members(others));
+  });
+  const serving: [name: string, groups: string[], version: string | undefined][] = [
+    ["the only group that a cluster serves", ["wgpolicyk8s.io/v1alpha2"], "wgpolicyk8s.io/v1alpha2"],
+    ["the newer of two groups", ["wgpolicyk8s.io/v1alpha2", "openreports.io/v1alpha1"], "openreports.io/v1alpha1"],
+    ["none where a cluster serves other versions", ["wgpolicyk8s.io/v1alpha1", "openreports.io/v1"], undefined],
+  ];
+  for (const [name, apiVersions, version] of serving)
+    it(`are of ${name}`, () => {
+      const served = apiVersions.flatMap((apiVersion) => {
+        const [group = "", version = ""] = apiVersion.split("/");
+        const words = ["PolicyReport", "ClusterPolicyReport", "Report", "ClusterReport"];
+        return words.map((kind) => ({ kind: { group, version, kind } }));
+      });
+      assert.equal(findReportVersion(served), version);
+    });
+  it("are of no group of which a cluster serves only one kind", () =>
+    assert.equal(
+      findReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
+      undefined,
+    ));
   it("are several where one would be too large for kubectl, each with its own name", () => {
     const many = items(Array.from({ length: 3000 }, () => denied));
     assert.ok(many.length > 3);
