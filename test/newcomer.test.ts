@@ -302,6 +302,17 @@ describe("a newcomer", () => {
     assert.equal(pull.clientConfig.caBundle, undefined);
   });
 
+  it("is warned before kubectl would stop at an object that is too large", async () => {
+    const pem = `-----BEGIN CERTIFICATE-----\n${"A".repeat(36_000)}\n-----END CERTIFICATE-----\n`;
+    await writeFile(join(copy, "large.crt"), pem);
+    const { code, stdout, stderr } = await postern("manifests", "--url", "https://x", "--ca", "large.crt");
+    assert.equal(code, 0);
+    const large = parseAllDocuments(stdout).map((document) => document.toJS());
+    const sentence = (kind: string) =>
+      `${kind} postern is too large for plain kubectl apply, which would keep \\d+ bytes in its annotations, where at most 262144 may be; use kubectl apply --server-side\n`;
+    assert.match(stderr, new RegExp(`^${large.map(({ kind }) => sentence(kind)).join("")}$`));
+  });
+
   const sentences: [string, string[], number, RegExp][] = [
     ["an unknown verb", ["serves"], 2, /^postern has no verb "serves"; it has arm, bench, .*\n$/],
     ["an unknown option", ["serve", "--prot", "1"], 2, /^postern serve: Unknown option '--prot'/],
