@@ -473,6 +473,19 @@ describe("postern check", () => {
     assert.deepEqual([code, objects[0].verdict], [3, "undecided"]);
   });
 
+  it("ends with 3 where a quota counts the Pods of a workload, and without them with 0", async () => {
+    const quota = { ...pod("none", {}, { namespace: "shop" }), kind: "ResourceQuota", spec: { hard: { pods: "0" } } };
+    await write("quota.yaml", documents(quota));
+    const words = ["k8s/web.yaml", "quota.yaml", "--rules", "deny-service-external-ips"];
+    const { code, stdout } = await check(words);
+    assert.equal(code, 3);
+    assert.match(
+      stdout,
+      /^Deployment shop\/web \(its Pods\) k8s\/web.yaml:10 can't say\n {2}can't say ResourceQuota none of namespace shop counts it/m,
+    );
+    assert.equal((await check([...words, "--no-pod-templates"])).code, 0);
+  });
+
   it("writes what changes back, and nothing else", async () => {
     await write("fix/pods.yaml", pods);
     await write(

@@ -344,6 +344,18 @@ describe("admission policies and quotas", () => {
         verdict,
       ));
 
+  it("leave the verdict of the Pods open that a workload would make", async () => {
+    const template = { spec: { containers: [{ name: "a", image: "a:1" }] } };
+    const web = named("Deployment", "web", { spec: { template } }, "apps/v1");
+    for (const [standing, verdict] of [
+      [denying, byPolicy],
+      [[quota], byQuota],
+    ] as const) {
+      const { verdicts } = await checked("deny-service-external-ips:", [web, ...standing], { alsoPods: true });
+      assert.deepEqual([verdicts.web, verdicts["web-"]], ["allowed", verdict]);
+    }
+  });
+
   it("hide no denial", async () => {
     const { verdicts } = await checked("always-deny: { exempt: { users: [joe] } }", [pod("p"), ...denying]);
     assert.match(String(verdicts.p), /^denied; .*; ValidatingAdmissionPolicy closed matches it/);
