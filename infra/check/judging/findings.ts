@@ -90,20 +90,17 @@ const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf 
   });
 
 /** What a hook says, without the API server's words around it, and where it may be meant. */
-const denialOf = (status: Status, subject: Subject, ruleOf: (message: string) => string): Denial => {
-  const { manifest } = subject;
+const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message: string) => string): Denial => {
+  const prefix = made?.at ?? [];
   const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
   const rule = ruleOf(said);
   const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
-  const at = getPlace(subject);
+  const at = [...inManifest(manifest), ...prefix];
   const field = fieldOf(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
   const { line, column } = positionOf(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };
 };
-
-/** Returns where the object of a request stands in its manifest; of a Pod that a workload would make, the template. */
-export const getPlace = ({ manifest, made }: Subject): Path => [...inManifest(manifest), ...(made?.at ?? [])];
 
 /** A review has its object inside. */
 const inManifest = (manifest: Manifest): Path => {

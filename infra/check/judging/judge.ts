@@ -13,7 +13,7 @@ import { positionOf } from "../reading/positions.ts";
 import { own } from "../values.ts";
 import type { Existing } from "./existing.ts";
 import { fieldOf, stepsIn } from "./fields.ts";
-import { findingsIn, getPlace } from "./findings.ts";
+import { findingsIn } from "./findings.ts";
 import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
 import { podOf } from "./templates.ts";
 import type { Unevaluated } from "./unevaluated.ts";
@@ -211,7 +211,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
     subject,
     checked: {
       ...basics(manifest, before),
-      ...(made && { madeBy: made.by, line: positionOf(manifest, getPlace(subject)).line }),
+      ...(made && { madeBy: made.by }),
       ...(await findingsIn(trace, subject, court, assumed, unevaluated)),
     },
     audit: trace.audit,
