@@ -314,6 +314,54 @@ describe("policies", () => {
   });
 });
 
+describe("admission policies and quotas", () => {
+  const group = "admissionregistration.k8s.io/v1";
+  const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
+  const denying = [
+    named("ValidatingAdmissionPolicy", "closed", {
+      spec: { matchConstraints: { resourceRules }, validations: [{ expression: "false" }] },
+    }),
+    named("ValidatingAdmissionPolicyBinding", "closed", {
+      spec: { policyName: "closed", validationActions: ["Deny"] },
+    }),
+  ].map((one) => ({ ...one, apiVersion: group }));
+  const quota = named("ResourceQuota", "none", { spec: { hard: { pods: "0" } } });
+  const byPolicy = "undecided; ValidatingAdmissionPolicy closed matches it, and policies in CEL are not evaluated here";
+  const byQuota = "undecided; ResourceQuota none of namespace default counts it, and quotas are not evaluated here";
+  const home = named("Namespace", "default");
+  const cases: [name: string, manifests: object[], state: object[] | undefined, verdict: string][] = [
+    ["that exist", [pod("p")], [...denying, home], byPolicy],
+    ["among the manifests, also behind the object", [pod("p"), ...denying], undefined, byPolicy],
+    ["that nothing binds", [pod("p"), ...denying.slice(0, 1)], undefined, "allowed"],
+    ["that count what exists", [pod("p")], [quota, home], byQuota],
+    ["that count, among the manifests", [pod("p"), quota], undefined, byQuota],
+    ["that count elsewhere", [pod("p", {}, "shop"), quota], undefined, "allowed"],
+  ];
+  for (const [name, manifests, state, verdict] of cases)
+    it(`leave the verdict open, or not, ${name}`, async () =>
+      assert.equal(
+        (await checked("deny-service-external-ips:", manifests, state ? { state } : {})).verdicts.p,
+        verdict,
+      ));
+
+  it("leave the verdict of the Pods open that a workload would make", async () => {
+    const template = { spec: { containers: [{ name: "a", image: "a:1" }] } };
+    const web = named("Deployment", "web", { spec: { template } }, "apps/v1");
+    for (const [standing, verdict] of [
+      [denying, byPolicy],
+      [[quota], byQuota],
+    ] as const) {
+      const { verdicts } = await checked("deny-service-external-ips:", [web, ...standing], { alsoPods: true });
+      assert.deepEqual([verdicts.web, verdicts["web-"]], ["allowed", verdict]);
+    }
+  });
+
+  it("hide no denial", async () => {
+    const { verdicts } = await checked("always-deny: { exempt: { users: [joe] } }", [pod("p"), ...denying]);
+    assert.match(String(verdicts.p), /^denied; .*; ValidatingAdmissionPolicy closed matches it/);
+  });
+});
+
 describe("what check can't read", () => {
   const wrong: [name: string, object: object, verdict: string][] = [
     [
@@ -336,6 +384,62 @@ describe("what check can't read", () => {
   ];
   for (const [name, object, verdict] of wrong)
     it(`is ${name}`, async () => assert.equal((await checked("always-admit:", [object])).verdicts.o, verdict));
+
+  const group = "admissionregistration.k8s.io/v1";
+  const entry = (rule: object, more: object = {}) =>
+    named("ValidatingWebhookConfiguration", "o", {
+      ...{ apiVersion: group },
+      webhooks: [
+        {
+          ...{ name: "o.other.example", clientConfig: { url: "https://far.example" }, sideEffects: "None" },
+          ...{ admissionReviewVersions: ["v1"], ...more },
+          rules: [
+            { ...{ apiGroups: ["example.com"], apiVersions: ["v1"] }, resources: ["*"], operations: ["*"], ...rule },
+          ],
+        },
+      ],
+    });
+  const policy = [
+    named("MutatingAdmissionPolicy", "m", {
+      ...{ apiVersion: group },
+      spec: {
+        matchConstraints: {
+          resourceRules: [
+            { apiGroups: ["example.com"], apiVersions: ["*"], resources: ["gadgets"], operations: ["CREATE"] },
+          ],
+        },
+      },
+    }),
+    named("MutatingAdmissionPolicyBinding", "m", { apiVersion: group, spec: { policyName: "m" } }),
+  ];
+  const quota = named("ResourceQuota", "q", { spec: { hard: { "count/widgets.example.com": "0" } } });
+  const concerned: [name: string, others: { webhooks?: object[]; state?: object[] }, verdict: RegExp][] = [
+    ["allowed where no entry is about its group", {}, /^allowed$/],
+    ["open where an entry is about its group", { webhooks: [entry({})] }, /^undecided/],
+    ["open where an entry is about another version", { webhooks: [entry({ apiVersions: ["v2"] })] }, /^undecided/],
+    [
+      "allowed where an entry is about another version alone",
+      { webhooks: [entry({ apiVersions: ["v2"] }, { matchPolicy: "Exact" })] },
+      /^allowed$/,
+    ],
+    ["allowed where an entry is about deletions", { webhooks: [entry({ operations: ["DELETE"] })] }, /^allowed$/],
+    ["allowed where an entry is about a part of it", { webhooks: [entry({ resources: ["*/status"] })] }, /^allowed$/],
+    ["open where a policy may match it", { state: policy }, /^undecided/],
+    ["open where a quota may count it", { state: [quota] }, /^undecided/],
+  ];
+  for (const [name, { webhooks = [], state = [] }, verdict] of concerned)
+    it(`is a kind that nobody defined, and it is ${name}`, async () => {
+      const widget = named("Widget", "w", {}, "example.com/v1");
+      const files = webhooks.length > 0 ? { webhooks: [await written("theirs.yaml", ...webhooks)] } : {};
+      const existing = [named("Namespace", "default"), ...state];
+      const { verdicts } = await checked("always-pull-images:", [widget], { ...files, state: existing });
+      assert.match(String(verdicts.w), verdict);
+    });
+
+  it("is a kind that Kubernetes itself would have to define, and it is open whatever entries are about", async () => {
+    const { verdicts } = await checked("always-pull-images:", [named("Deployment", "d", {}, "extensions/v1beta1")]);
+    assert.match(String(verdicts.d), /^undecided; what Deployment of extensions\/v1beta1 is;/);
+  });
 
   const usage: [name: string, setup: Partial<Pick<Setup, "user" | "namespace">>, sentence: RegExp][] = [
     ["a user without a name", { user: { username: "" } }, /^--as must name a user$/],

@@ -12,6 +12,7 @@ import { type Judged, judgeAll, keyOf } from "./judging/judge.ts";
 import { missingNamespaces, remarksOn } from "./judging/remarks.ts";
 import { type Asking, isReview, received } from "./judging/requests.ts";
 import { openRules, type Rules } from "./judging/rules.ts";
+import { isUnevaluated, openUnevaluated } from "./judging/unevaluated.ts";
 import { type Fault, faultText, type Manifest, nameOf } from "./reading/documents.ts";
 import { readInput } from "./reading/input.ts";
 import { own } from "./values.ts";
@@ -99,8 +100,14 @@ export const openCheck = async (setup: Setup): Promise<Check> => {
   const court = hooked(rules, foreign, cluster[0], hosts);
   const missing = new Set<string>();
   const isKnown = state.length > 0;
+  // What is sent together holds together: a policy takes effect some time after it was sent.
+  const standing = [...present, ...all].filter(({ object }) => isUnevaluated(object));
+  const unevaluated = openUnevaluated(
+    standing.map(({ object }) => inNamespace(object, setup.namespace)),
+    isKnown,
+  );
   const judged = judgeAll(manifests, {
-    ...{ ...court, kinds, existing, asking: { ...asking, operation: setup.operation } },
+    ...{ ...court, kinds, existing, unevaluated, asking: { ...asking, operation: setup.operation } },
     ...{ old: wholeOf(before, kinds, asking), alsoPods: setup.alsoPods, isWorldKnown: isKnown },
     moreOf: "that may be among the manifests or in --state",
     missing: (namespace) => void missing.add(namespace),
@@ -154,6 +161,11 @@ const wholeOf = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Aski
     return [[keyOf(kind, whole), whole]];
   });
   return new Map(all);
+};
+
+const inNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
+  const metadata = Object(object.metadata);
+  return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
 };
 
 const ofResource = ({ group, resource }: Resource, manifests: readonly Manifest[], kinds: Kinds) =>

@@ -11,7 +11,11 @@ export interface Checked {
   name: string;
   /** Of one that a cluster has. */
   uid?: string;
+  /** Of a Pod that a workload would make: the workload, which is in the same namespace. */
+  madeBy?: Pick<Checked, "apiVersion" | "kind" | "name" | "uid">;
   verdict: Verdict;
+  /** Says that its kind is unknown, and that no entry can be about it. */
+  noRule?: true;
   /** Which made it so, where the verdict is "denied"; several where several rules refuse it. */
   denials: Denial[];
   warnings: Warning[];
@@ -51,6 +55,12 @@ export interface Change {
   patch: readonly object[];
 }
 
-/** The object as a person says it, for instance `Pod shop/web`. */
-export const called = ({ kind, namespace, name }: Checked): string =>
-  `${kind} ${namespace ? `${namespace}/` : ""}${name || "without a name"}`;
+/** Returns what reports name for an object: the object itself or, of a Pod that a workload would make, the workload. */
+export const getTarget = (one: Checked): Pick<Checked, "apiVersion" | "kind" | "name" | "uid"> => one.madeBy ?? one;
+
+/** The object as a person says it, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
+export const called = (one: Checked): string => {
+  const { kind, name } = getTarget(one);
+  const place = one.namespace ? `${one.namespace}/` : "";
+  return `${kind} ${place}${name || "without a name"}${one.madeBy ? " (its Pods)" : ""}`;
+};

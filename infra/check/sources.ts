@@ -13,12 +13,15 @@ import type { Checked } from "./checked.ts";
 import type { Judged } from "./judging/judge.ts";
 import { openAudit } from "./live/audit.ts";
 import { type Fault, faultText } from "./reading/documents.ts";
+import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";
 
 /** Where what is judged comes from. */
 export interface Source {
   unread: readonly Unread[];
   notes: ReadonlySet<string>;
+  /** Of a cluster: the reports that it serves. */
+  reportVersion?: ReportVersion | undefined;
   /** Hands over one after the other, each when the last one is done with. */
   each(take: (judged: Judged) => Promise<void>): Promise<void>;
 }
@@ -46,7 +49,7 @@ export const inFiles = async (
     state: state.length === 0 && written !== undefined ? [placeOf(written, dirname(file))] : state,
     ...{ old: options.texts("old"), webhooks: options.texts("webhooks"), hosts: among(options, "call") },
     ...{ operation: operationOf(options), user: userOf(options), namespace },
-    alsoPods: options.flag("also-pod-templates"),
+    alsoPods: !options.flag("no-pod-templates"),
   });
   return {
     unread: check.faults.map(unread),
@@ -65,17 +68,17 @@ export const inFiles = async (
 
 /** What a cluster has. */
 export const inCluster = async ({ options, file, catalogue, cluster }: Asked, signal: AbortSignal): Promise<Source> => {
-  const { unread, notes, run } = await openAudit(
+  const { unread, notes, reportVersion, run } = await openAudit(
     {
       ...{ catalogue, cluster, harden: options.flag("harden"), webhooks: options.texts("webhooks") },
       ...{ hosts: among(options, "call"), operation: operationOf(options) ?? "CREATE", user: userOf(options) },
-      ...{ namespaces: among(options, "namespace"), alsoPods: options.flag("also-pod-templates") },
+      ...{ namespaces: among(options, "namespace"), alsoPods: !options.flag("no-pod-templates") },
       deployer: { ...deployerIn(options, [cluster[0]]), folder: dirname(file), identity },
       page: pageOf(options),
     },
     signal,
   );
-  return { unread, notes, each: (take) => run(openProgress(), take) };
+  return { unread, notes, reportVersion, each: (take) => run(openProgress(), take) };
 };
 
 /** Of a list in a cluster, in objects. */

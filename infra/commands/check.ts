@@ -4,6 +4,7 @@ import { type Edit, editOf } from "../check/mending/fix.ts";
 import { mend } from "../check/mending/mended.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
 import { openOutlets, outputsOf } from "../check/reports/outputs.ts";
+import { reportSources } from "../check/reports/policyreport.ts";
 import { summaryOf, summed } from "../check/reports/told.ts";
 import { inCluster, inFiles, usualPage } from "../check/sources.ts";
 import { type Command, common, type Options } from "../command.ts";
@@ -55,7 +56,8 @@ export default {
       isValue: isNoFile,
       says: "call others' webhooks there, and not only name them; loopback is this machine; with --live, rules may ask there as well",
     },
-    "also-pod-templates": { type: "boolean", says: "judge the Pods that workloads would make as well" },
+    "no-pod-templates": { type: "boolean", says: "leave out the Pods that workloads would make" },
+    "also-pod-templates": { type: "boolean", says: "judge the Pods that workloads would make as well, the default" },
     harden: { type: "boolean", says: "as with manifests --harden" },
     fix: { type: "boolean", says: "write what the rules change back into the files" },
     live: { type: "boolean", says: "judge all that the cluster has, in the place of manifests" },
@@ -71,7 +73,7 @@ export default {
       multiple: true,
       value: "FORM[=FILE]",
       isValue: (word) => forms.includes(word.split(/[=,]/)[0] ?? ""),
-      says: `${forms.join(", ")}; several where they go to files`,
+      says: `${forms.join(", ")}; several where they go to files; policyreport needs CRDs in the cluster, of ${reportSources}`,
     },
   },
 
@@ -94,10 +96,14 @@ export default {
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openOutlets(
       outputs,
-      (output) => reportIn(output, isLive, catalogue),
+      (output) => reportIn(output, { isLive, catalogue, reportVersion: source.reportVersion }),
       () => isWatched && clearLine(),
     );
     const forget = heeding(stop);
+    if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
+      process.stderr.write(
+        `cluster ${name} serves no reports; kubectl apply takes them once it has the CRDs of ${reportSources}\n`,
+      );
     try {
       await source.each(async (found) => {
         const judged = withoutRules(found, lost);

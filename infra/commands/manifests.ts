@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
+import { countAnnotations, mostAnnotations } from "../annotations.ts";
 import { type Command, common, type Options, print } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { type Cluster, chooseCluster, configFile } from "../config.ts";
@@ -81,6 +82,7 @@ export default {
     }
     if (documents.length === 0)
       throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
+    for (const document of documents) warnOfSize(document);
     if (options.text("output") === "json")
       print(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
     else
@@ -89,6 +91,16 @@ export default {
       );
   },
 } satisfies Command;
+
+/** Warns before anything is applied: kubectl would stop at such an object, with those before it applied. */
+const warnOfSize = (document: object): void => {
+  const bytes = countAnnotations(document);
+  if (bytes <= mostAnnotations) return;
+  const { kind, metadata } = document as { kind: string; metadata: { name: string } };
+  process.stderr.write(
+    `${kind} ${metadata.name} is too large for plain kubectl apply, which would keep ${bytes} bytes in its annotations, where at most ${mostAnnotations} may be; use kubectl apply --server-side\n`,
+  );
+};
 
 /** The cluster with what is found in it that entries follow from. */
 const asFound = async (

@@ -1,8 +1,11 @@
 import { apiVersionOf, groupVersionOf, standard } from "./kinds.ts";
 
+/** Reports whether a CustomResourceDefinition can define kinds in a group: the group has a domain's name that is not Kubernetes' own. */
+export const isDefinable = (group: string): boolean => group.includes(".") && !groups.has(group);
+
 /** What there is to say of a kind that nobody here knows, and what may be meant instead. */
 export const unknownKind = (apiVersion: string, kind: string): string => {
-  if (isOfCustomGroup(apiVersion))
+  if (isDefinable(groupVersionOf(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
   return `what ${kind} of ${apiVersion} is; Kubernetes 1.36 has none${butSimilarKinds(kind)}`;
 };
@@ -12,12 +15,6 @@ export const butSimilarKinds = (kind: string): string => {
   const alike = usual.filter((one) => one.kind.toLowerCase() === kind.toLowerCase());
   const meant = alike.map((one) => `${one.kind} of ${apiVersionOf(one)}`).join(" and ");
   return meant === "" ? "" : `, but ${meant}`;
-};
-
-/** Reports whether only a CustomResourceDefinition can define kinds of this group, which has a domain's name. */
-export const isOfCustomGroup = (apiVersion: string): boolean => {
-  const { group } = groupVersionOf(apiVersion);
-  return group.includes(".") && !groups.has(group);
 };
 
 const usual = standard.filter(({ off }) => !off).map(({ kind }) => kind);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the pipelines run on manifests, in the checkout that holds them. It takes what `postern check` takes besides paths,
-# and these variables:
+# What the pipelines run on manifests, in the checkout that holds them: the Pods that workloads would make are judged, too,
+# unless --no-pod-templates is given. It takes what `postern check` takes besides paths, and these variables:
 #
 #   MANIFESTS  a file, a folder, a glob, or - for what is piped in; if empty, k8s, where there is such a folder
 #   CLUSTER    whose rules, where postern.yaml has several clusters

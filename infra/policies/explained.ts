@@ -6,8 +6,8 @@ import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
 import type { Path, Source } from "../check/reading/documents.ts";
 import { positionOf } from "../check/reading/positions.ts";
 import { Complaint } from "../complaint.ts";
-import { kindsOf } from "../kinds/kinds.ts";
-import { butSimilarKinds, isOfCustomGroup } from "../kinds/unknown.ts";
+import { groupVersionOf, kindsOf } from "../kinds/kinds.ts";
+import { butSimilarKinds, isDefinable } from "../kinds/unknown.ts";
 import { readFiles } from "../written.ts";
 import { differencesOf } from "./differences.ts";
 import { wordsOf } from "./words.ts";
@@ -111,7 +111,7 @@ const absentKindsIn = (policy: Policy): string[] => {
   return [...selectors, ...references]
     .filter(({ what: { apiVersion, kind } }) => {
       const isPattern = apiVersion.includes("*") || kind.includes("*");
-      return !isPattern && !isOfCustomGroup(apiVersion) && kinds.of(apiVersion, kind) === undefined;
+      return !isPattern && !isDefinable(groupVersionOf(apiVersion).group) && kinds.of(apiVersion, kind) === undefined;
     })
     .map(({ at, what: { apiVersion, kind }, effect }) => {
       return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${butSimilarKinds(kind)}`;

@@ -52,7 +52,7 @@ const inRules = async (): Promise<number> => {
       operation: undefined,
       user: { username: "jane" },
       namespace: "default",
-      alsoPods: false,
+      alsoPods: true,
     },
   });
   const rules = new Map(catalogue.map((listed) => [listed.name, listed.rule]));

@@ -249,9 +249,24 @@ describe("an audit of a cluster", await needs("API server"), () => {
     ]);
     assert.equal(code, 1);
     assert.equal(objects.length, 120);
-    assert.deepEqual(
-      faults.map(({ kind }) => kind),
-      ["Service"],
+    const workloads = [
+      "Deployment",
+      "StatefulSet",
+      "CronJob",
+      "DaemonSet",
+      "Job",
+      "ReplicaSet",
+      "ReplicationController",
+    ];
+    assert.deepEqual(faults.map(({ kind }) => kind).toSorted(), [...workloads, "Service"].toSorted());
+    for (const { undecided } of objects)
+      assert.equal(
+        undecided.at(-1),
+        "whether a MutatingAdmissionPolicy or a ResourceQuota or a ValidatingAdmissionPolicy matches it",
+      );
+    assert.match(
+      stderr,
+      /^resourcequotas could not be read whole, and may match any request: the API server answers 403/m,
     );
     assert.match(
       stderr,
@@ -267,7 +282,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     );
     assert.match(
       blind.notes.join("\n"),
-      /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/,
+      /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/m,
     );
     const silent = await audit(folder, ["--kubeconfig", "janes", "--rules", "deny-service-external-ips"]);
     assert.equal(silent.code, 3);
@@ -287,7 +302,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     for (const text of ["correct horse", "more"]) assert.ok(!stdout.includes(Buffer.from(text).toString("base64")));
   });
 
-  it("is of the Pods that workloads would make, too, where that is asked for", async () => {
+  it("is of the Pods that workloads would make, too, once for each template, also where no rule is about workloads", async () => {
     const labels = { app: "web" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "evil.example/web" }] } };
     const deployment = {
@@ -295,14 +310,64 @@ describe("an audit of a cluster", await needs("API server"), () => {
       spec: { replicas: 3, selector: { matchLabels: labels }, template },
     };
     await make("/apis/apps/v1/namespaces/n0/deployments", [deployment]);
-    const words = ["--namespace", "n0", "--rules", "allowed-registries,minimum-replicas", "--also-pod-templates"];
-    const { objects } = await json(folder, words);
-    assert.deepEqual(
-      objects
-        .filter(({ madeBy, kind }) => madeBy || kind === "Deployment")
-        .map(({ kind, verdict }) => `${kind} ${verdict}`),
-      ["Deployment allowed", "Pod denied"],
-    );
+    const owner = {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      name: "web",
+      uid: made.at(-1)?.metadata.uid,
+      controller: true,
+    };
+    await make("/apis/apps/v1/namespaces/n0/replicasets", [
+      {
+        metadata: { name: "web-1", ownerReferences: [owner] },
+        spec: { replicas: 0, selector: { matchLabels: labels }, template },
+      },
+    ]);
+    const words = ["--namespace", "n0", "--rules", "allowed-registries"];
+    const verdictsOf = async (...more: string[]) =>
+      (await json(folder, [...words, ...more])).objects
+        .filter(
+          ({ uid, madeBy, kind }) =>
+            madeBy !== undefined || (uid !== undefined && /^(Deployment|ReplicaSet)$/.test(kind)),
+        )
+        .map(({ kind, madeBy, verdict }) => [kind, ...(madeBy ? [`of ${madeBy}`] : []), verdict].join(" "));
+    assert.deepEqual(await verdictsOf(), ["Deployment allowed", "Pod of Deployment web denied", "ReplicaSet allowed"]);
+    assert.deepEqual(await verdictsOf("--no-pod-templates"), []);
+    const { stdout } = await audit(folder, words);
+    assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
+  });
+
+  it("leaves the verdict open where a policy matches, or a quota counts", async () => {
+    const api = "/apis/admissionregistration.k8s.io/v1";
+    const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+    const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
+    const policy = {
+      metadata: { name: "closed" },
+      spec: { matchConstraints: { resourceRules: [rule], namespaceSelector }, validations: [{ expression: "false" }] },
+    };
+    const binding = { metadata: { name: "closed" }, spec: { policyName: "closed", validationActions: ["Deny"] } };
+    const quota = { metadata: { name: "none" }, spec: { hard: { pods: "0" } } };
+    const bodies: [path: string, body: Found][] = [
+      [`${api}/validatingadmissionpolicies`, policy],
+      [`${api}/validatingadmissionpolicybindings`, binding],
+      ["/api/v1/namespaces/n2/resourcequotas", quota],
+    ];
+    for (const [path, body] of bodies) assert.equal((await admin({ method: "POST", path, body })).code, 201);
+    try {
+      const { code, objects } = await json(folder, ["--namespace", "n1,n2,n3", "--rules", "always-pull-images"]);
+      assert.equal(code, 3);
+      const open = Map.groupBy(objects, ({ namespace, undecided }) => `${namespace}: ${undecided.join()}`);
+      assert.deepEqual(
+        [...open].map(([why, all]) => [why, all.length]),
+        [
+          ["n1: ValidatingAdmissionPolicy closed matches it, and policies in CEL are not evaluated here", 20],
+          ["n2: ResourceQuota none of namespace n2 counts it, and quotas are not evaluated here", 20],
+          ["n3: ", 20],
+        ],
+      );
+    } finally {
+      for (const [path, body] of bodies) await admin({ method: "DELETE", path: `${path}/${body.metadata.name}` });
+    }
   });
 
   it("knows the same kinds from one answer for all groups and from one for each", async () => {
@@ -356,32 +421,39 @@ describe("an audit of a cluster", await needs("API server"), () => {
   });
 
   it("makes PolicyReports that the API server takes as they are, again and again", async () => {
-    await define(admin, "PolicyReport", "policyreports", "wgpolicyk8s.io", "Namespaced", ["v1alpha2"], report);
-    await define(
-      admin,
-      "ClusterPolicyReport",
-      "clusterpolicyreports",
-      "wgpolicyk8s.io",
-      "Cluster",
-      ["v1alpha2"],
-      report,
+    const none = await audit(folder, [...foreign, "-o", "policyreport"]);
+    assert.match(
+      none.stderr,
+      /^cluster c serves no reports; kubectl apply takes them once it has the CRDs of openreports/m,
     );
-    for (const _ of ["first", "again"]) {
-      const { stdout } = await audit(folder, [...foreign, "-o", "policyreport"]);
-      const { items } = JSON.parse(stdout);
-      assert.deepEqual(
-        items.map(({ metadata }: Found) => `${metadata.namespace}/${metadata.name}`).toSorted(),
-        ["default", "n0", "n1", "n2", "n3", "n4", "n5"].map((name) => `${name}/postern`),
-      );
-      for (const item of items) {
-        const path = `/apis/wgpolicyk8s.io/v1alpha2/namespaces/${item.metadata.namespace}/policyreports/postern?fieldManager=test&fieldValidation=Strict`;
-        const contentType = "application/apply-patch+yaml";
-        const { code, body } = await admin({ method: "PATCH", path, contentType, body: item });
-        assert.ok(code === 200 || code === 201, JSON.stringify(body));
+    // The newer group comes last: a cluster that serves both gets it.
+    const groups: [apiVersion: string, kind: string, plural: string][] = [
+      ["wgpolicyk8s.io/v1alpha2", "PolicyReport", "policyreports"],
+      ["openreports.io/v1alpha1", "Report", "reports"],
+    ];
+    for (const [apiVersion, kind, plural] of groups) {
+      const [group = "", version = ""] = apiVersion.split("/");
+      await define(admin, kind, plural, group, "Namespaced", [version], report);
+      await define(admin, `Cluster${kind}`, `cluster${plural}`, group, "Cluster", [version], report);
+      for (const _ of ["first", "again"]) {
+        const { stdout, stderr } = await audit(folder, [...foreign, "-o", "policyreport"]);
+        assert.doesNotMatch(stderr, /serves no reports/);
+        const { items } = JSON.parse(stdout);
         assert.deepEqual(
-          { results: body.results, summary: body.summary },
-          { results: item.results, summary: item.summary },
+          items.map(({ metadata }: Found) => `${metadata.namespace}/${metadata.name}`).toSorted(),
+          ["default", "n0", "n1", "n2", "n3", "n4", "n5"].map((name) => `${name}/postern`),
         );
+        for (const item of items) {
+          assert.deepEqual([item.apiVersion, item.kind], [apiVersion, kind]);
+          const path = `/apis/${apiVersion}/namespaces/${item.metadata.namespace}/${plural}/postern?fieldManager=test&fieldValidation=Strict`;
+          const contentType = "application/apply-patch+yaml";
+          const { code, body } = await admin({ method: "PATCH", path, contentType, body: item });
+          assert.ok(code === 200 || code === 201, JSON.stringify(body));
+          assert.deepEqual(
+            { results: body.results, summary: body.summary },
+            { results: item.results, summary: item.summary },
+          );
+        }
       }
     }
   });

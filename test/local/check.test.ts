@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readlink, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -138,6 +138,10 @@ describe("postern check", () => {
     );
     assert.match(
       stdout,
+      /^Deployment shop\/web \(its Pods\) k8s\/web.yaml:2 denied\n {2}denied by allowed-registries: .* k8s\/web.yaml:15$/m,
+    );
+    assert.match(
+      stdout,
       /^Pod shop\/two k8s\/deep\/pods.yaml:13 denied\n {2}denied by allowed-registries: images must come from docker.io; container "b" has evil.example\/b k8s\/deep\/pods.yaml:21$/m,
     );
     assert.match(
@@ -145,7 +149,7 @@ describe("postern check", () => {
       /^Pod default\/one k8s\/deep\/pods.yaml:1 changed\n(?: {2}.*\n)* {2}changed by always-pull-images\n {4}@@ /m,
     );
     assert.match(stdout, /\n {4}- +imagePullPolicy: IfNotPresent\n {4}\+ +imagePullPolicy: Always\n/);
-    assert.match(stdout, /\n4 objects: 1 allowed, 1 changed, 2 denied\n$/);
+    assert.match(stdout, /\n5 objects: 1 allowed, 1 changed, 3 denied\n$/);
     assert.match(stderr, /^k8s\/values.yaml holds no manifest, and is left out$/m);
     assert.match(stderr, /^namespace shop isn't among the manifests; it is taken for one that is there/m);
   });
@@ -247,13 +251,17 @@ describe("postern check", () => {
     assert.equal(deletion.objects[0].verdict, "denied");
   });
 
-  it("judges the Pods that workloads would make, and points into their templates", async () => {
-    const { objects, code } = await found(["k8s/web.yaml", "--also-pod-templates"]);
+  it("judges the Pods that workloads would make, under the workload's name and at the template's lines", async () => {
+    const { objects, code } = await found(["k8s/web.yaml"]);
     assert.equal(code, 1);
     const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
     assert.deepEqual([made.kind, made.namespace, made.name, made.verdict], ["Pod", "shop", "web-", "denied"]);
     assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
-    const gone = await found(["k8s/web.yaml", "--also-pod-templates", "--operation", "DELETE"]);
+    const asked = await found(["k8s/web.yaml", "--also-pod-templates"]);
+    assert.deepEqual(asked.objects, objects);
+    const without = await found(["k8s/web.yaml", "--no-pod-templates"]);
+    assert.deepEqual([without.code, without.objects.length], [0, 1]);
+    const gone = await found(["k8s/web.yaml", "--operation", "DELETE"]);
     assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
 
     const object = parse(deployment);
@@ -266,7 +274,7 @@ describe("postern check", () => {
       },
     });
     await write("workload.yaml", review);
-    const reviewed = await found(["--review", "workload.yaml", "--also-pod-templates"]);
+    const reviewed = await found(["--review", "workload.yaml"]);
     const line = review.slice(0, review.indexOf("image:")).split("\n").length;
     assert.equal(reviewed.objects[1].denials[0].line, line);
   });
@@ -333,6 +341,14 @@ describe("postern check", () => {
     const by = Object.fromEntries(objects.map(({ kind, verdict, namespace }) => [kind, [verdict, namespace]]));
     assert.deepEqual(by.Gadget, ["denied", "default"]);
     assert.equal(by.Widget?.[0], "undecided");
+
+    const { code: fine, stdout } = await check(["-"], documents(custom("Widget"), pod("p")));
+    assert.equal(fine, 0);
+    assert.match(
+      stdout,
+      /^Widget x standard input:1 allowed\n {2}no rule is about its kind, which is not known here$/m,
+    );
+    assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
   it("names others' webhooks, and calls those it may", async (test) => {
@@ -441,6 +457,19 @@ describe("postern check", () => {
     assert.deepEqual([code, objects[0].verdict], [3, "undecided"]);
   });
 
+  it("ends with 3 where a quota counts the Pods of a workload, and without them with 0", async () => {
+    const quota = { ...pod("none", {}, { namespace: "shop" }), kind: "ResourceQuota", spec: { hard: { pods: "0" } } };
+    await write("quota.yaml", documents(quota));
+    const words = ["k8s/web.yaml", "quota.yaml", "--rules", "deny-service-external-ips"];
+    const { code, stdout } = await check(words);
+    assert.equal(code, 3);
+    assert.match(
+      stdout,
+      /^Deployment shop\/web \(its Pods\) k8s\/web.yaml:2 can't say\n {2}can't say ResourceQuota none of namespace shop counts it/m,
+    );
+    assert.equal((await check([...words, "--no-pod-templates"])).code, 0);
+  });
+
   it("writes what changes back, and nothing else", async () => {
     await write("fix/pods.yaml", pods);
     await write(
@@ -477,6 +506,36 @@ describe("postern check", () => {
     assert.deepEqual([again.summary.changed, again.summary.denied], [0, 1]);
   });
 
+  it("does not write through symbolic links that lead out of the given folder", async () => {
+    const container = { name: "a", image: "docker.io/a", imagePullPolicy: "Never" };
+    const texts = Object.fromEntries(
+      ["outside/target.yaml", "outside/one.yaml", "linked/here.yaml"].map((name, index) => [
+        name,
+        stringify(pod(`l${index}`, { containers: [container] })),
+      ]),
+    );
+    for (const [name, text] of Object.entries(texts)) await write(name, text);
+    await symlink("../outside/target.yaml", join(folder, "linked/away.yaml"));
+    await symlink("here.yaml", join(folder, "linked/near.yaml"));
+    await symlink("../outside", join(folder, "linked/all"));
+    const outside = await realpath(join(folder, "outside"));
+    const isLeft = (name: string, target: string, given: string) =>
+      `${name} is left as it is: it is a symbolic link to ${join(outside, target)}, outside of ${given}\n`;
+    const cases: [path: string, left: string][] = [
+      ["linked", isLeft("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/away.yaml", isLeft("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/al*", isLeft("linked/all/one.yaml", "one.yaml", "linked")],
+    ];
+    for (const [path, left] of cases) {
+      const { code, stderr } = await check([path, "--fix", "--rules", "always-pull-images"]);
+      assert.deepEqual([code, stderr.includes(left)], [0, true], stderr);
+    }
+    for (const name of ["outside/target.yaml", "outside/one.yaml"])
+      assert.equal(await readFile(join(folder, name), "utf8"), texts[name]);
+    assert.match(await readFile(join(folder, "linked/here.yaml"), "utf8"), /imagePullPolicy: Always/);
+    assert.equal(await readlink(join(folder, "linked/near.yaml")), "here.yaml");
+  });
+
   it("tells in several forms at once", async () => {
     const { stdout, code } = await check([
       "k8s",
@@ -490,8 +549,12 @@ describe("postern check", () => {
       "github",
     ]);
     assert.equal(code, 1);
-    assert.match(stdout, /\n4 objects: .*\n$/);
+    assert.match(stdout, /\n5 objects: .*\n$/);
     assert.match(stdout, /^::error file=.*pods.yaml,line=21,/m);
+    assert.match(
+      stdout,
+      /^::error file=.*web.yaml,line=15,col=\d+,title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/m,
+    );
     assert.equal(JSON.parse(await readFile(join(folder, "out.sarif"), "utf8")).runs[0].results.length > 0, true);
     assert.match(await readFile(join(folder, "out.xml"), "utf8"), /<failure /);
     assert.equal(JSON.parse(await readFile(join(folder, "out.json"), "utf8")).kind, "List");
@@ -539,7 +602,7 @@ describe("postern check", () => {
   it("ends without an all-clear where nobody listens any more", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
     await write("loud.json", JSON.stringify(pod("loud", { containers })));
-    for (const words of [["loud.json"], ["k8s/web.yaml", "--also-pod-templates"]]) {
+    for (const words of [["loud.json"], ["k8s/web.yaml"]]) {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", ...words];
       const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "ignore"] });
       child.stdout.destroy();

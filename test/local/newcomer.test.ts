@@ -10,6 +10,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
+import { openCertificate } from "../../infra/keys.ts";
 
 // What the README tells a newcomer to do, done in a copy of the project, by its own command line.
 const here = fileURLToPath(new URL("../..", import.meta.url));
@@ -395,6 +396,17 @@ describe("a newcomer", () => {
       /^https:\/\/rules.example.com\/local\.[\w-]{86}\/always-pull-images\/validate$/,
     );
     assert.equal(pull.clientConfig.caBundle, undefined);
+  });
+
+  it("is warned before kubectl would stop at an object that is too large", async () => {
+    const { ca } = await openCertificate(join(copy, "large"), "127.0.0.1");
+    await writeFile(join(copy, "large.crt"), ca.repeat(60));
+    const { code, stdout, stderr } = await postern("manifests", "--url", "https://x", "--ca", "large.crt");
+    assert.equal(code, 0);
+    const large = parseAllDocuments(stdout).map((document) => document.toJS());
+    const sentence = (kind: string) =>
+      `${kind} postern is too large for plain kubectl apply, which would keep \\d+ bytes in its annotations, where at most 262144 may be; use kubectl apply --server-side\n`;
+    assert.match(stderr, new RegExp(`^${large.map(({ kind }) => sentence(kind)).join("")}$`));
   });
 
   const sentences: [string, string[], number, RegExp][] = [

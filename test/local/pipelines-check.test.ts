@@ -28,6 +28,19 @@ const denied = service("  externalIPs: [192.0.2.1]\n");
 /** About which only a cluster can say whether its namespace is exempt. */
 const undecided =
   "apiVersion: v1\nkind: Pod\nmetadata: { name: web, namespace: shop }\nspec: { containers: [{ name: web, image: 'web:1' }] }\n";
+/** Its Pods are refused, and not the Deployment itself. */
+const workload = `apiVersion: apps/v1
+kind: Deployment
+metadata: { name: web, namespace: default }
+spec:
+  selector: { matchLabels: { app: web } }
+  template:
+    metadata: { labels: { app: web } }
+    spec:
+      securityContext:
+        runAsUser: 0
+      containers: [{ name: web, image: 'web:1', imagePullPolicy: Always }]
+`;
 const unreadable = "apiVersion: v1\nkind: [\n";
 /** What a runner of GitHub's would take for a command, were it said to it. */
 const commanding = `apiVersion: v1
@@ -46,6 +59,7 @@ spec:
 
 const config = `rules:
   deny-service-external-ips:
+  security-context-deny:
   always-pull-images: { exempt: { namespaceLabels: { free: "yes" } } }
 clusters:
   eu:
@@ -71,7 +85,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   let revision: string;
 
   before(async () => {
-    checkout = await openCheckout(["deny-service-external-ips", "always-pull-images"]);
+    checkout = await openCheckout(["deny-service-external-ips", "always-pull-images", "security-context-deny"]);
     home = await mkdtemp(join(tmpdir(), "postern-home-"));
     await checkout.write("postern.yaml", several);
     // What npm would install is here already.
@@ -172,6 +186,16 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   }
 
   const own = (files: Record<string, string>) => repository(files, true);
+
+  it("fail where the Pods of a workload are denied, and say where the template is", async () => {
+    const folder = await own({ "k8s/web.yaml": workload });
+    const { code, stdout } = await byGitHub(folder, githubs);
+    assert.equal(code, 1, stdout);
+    assert.match(
+      stdout,
+      /^::error file=k8s\/web\.yaml,line=10,col=9,title=security-context-deny%3A Deployment default\/web \(its Pods\)::/m,
+    );
+  });
 
   it("do nothing where there is no folder of manifests, and nobody has named one", async () => {
     const folder = await own({ "notes.txt": "nothing\n" });

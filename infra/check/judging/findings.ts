@@ -12,7 +12,13 @@ import type { Court } from "./judge.ts";
 import { isReview, type Subject } from "./requests.ts";
 
 /** What a report tells of a request: who said what of it, and where that is meant. */
-export const findingsIn = async (trace: Trace, subject: Subject, court: Court, isAssumed: boolean) => {
+export const findingsIn = async (
+  trace: Trace,
+  subject: Subject,
+  court: Court,
+  isAssumed: boolean,
+  unevaluated: readonly string[],
+) => {
   const { steps } = trace;
   const nameOf = ({ hook }: Step) => court.nameOf(hook);
   const denials = await Promise.all(
@@ -33,6 +39,7 @@ export const findingsIn = async (trace: Trace, subject: Subject, court: Court, i
     ...trace.undecided.map((sentence) => readable(sentence, court)),
     ...steps.flatMap((step) => (step.failure && step.ignored ? [`${nameOf(step)}: ${step.failure}`] : [])),
     ...(isAssumed ? askingForLabels(subject.attributes, court) : []),
+    ...unevaluated,
   ];
   const denied = !trace.allowed;
   const decided = changes.length > 0 ? ("changed" as const) : ("allowed" as const);

@@ -5,7 +5,7 @@ import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#lib/ch
 import type { KubernetesObject } from "#lib/review.ts";
 import { sentenceOf } from "../../complaint.ts";
 import { groupVersionOf, type Kind, type Kinds } from "../../kinds/kinds.ts";
-import { unknownKind } from "../../kinds/unknown.ts";
+import { isDefinable, unknownKind } from "../../kinds/unknown.ts";
 import type { Checked, Denial } from "../checked.ts";
 import { fill } from "../defaults/filled.ts";
 import type { Manifest, Path } from "../reading/documents.ts";
@@ -16,6 +16,7 @@ import { fieldOf, stepsIn } from "./fields.ts";
 import { findingsIn } from "./findings.ts";
 import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
 import { podOf } from "./templates.ts";
+import type { Unevaluated } from "./unevaluated.ts";
 
 /** What became of one object, with all that its report may want to show. */
 export interface Judged {
@@ -47,6 +48,7 @@ export interface Court {
   alsoPods: boolean;
   /** Whether it is known what exists; where it isn't, namespaces that objects name count as there. */
   isWorldKnown: boolean;
+  unevaluated: Unevaluated;
   /** Where more could be known of namespaces. */
   moreOf: string;
   /** Hears of a namespace that nobody described. */
@@ -79,6 +81,8 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   const { kinds, asking, existing } = court;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
+  if (kind === undefined && !mayConcern(manifest, court))
+    return unasked(manifest, manifest.object, { verdict: "allowed", noRule: true });
   if (kind === undefined) return undecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
   const object = received(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
@@ -109,6 +113,29 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   return judged;
 };
 
+/** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
+const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Court): boolean => {
+  const { group, version } = groupVersionOf(String(object.apiVersion));
+  const { namespace } = Object(object.metadata);
+  const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
+  return (
+    // Kubernetes has moved its own kinds between groups, so that an entry for another group may be about one.
+    !isDefinable(group) ||
+    unevaluated.countsGroup(group, namespace || asking.namespace) ||
+    [...hooks.mutating, ...hooks.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
+      rules.some(
+        (rule) =>
+          includes(rule.apiGroups, group) &&
+          (matchPolicy === "Equivalent" || includes(rule.apiVersions, version)) &&
+          operations.some((operation) => includes(rule.operations, operation)) &&
+          rule.resources.some((resource) => /^[^/]*(\/\*)?$/.test(resource)),
+      ),
+    )
+  );
+};
+
+const includes = (wanted: readonly string[], one: string): boolean => wanted.includes("*") || wanted.includes(one);
+
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...groupVersionOf(apiVersion), kind });
 
 /** Questions to the API server are asked without a name. */
@@ -126,7 +153,8 @@ export const madeBy = async function* ({ subject, after }: Judged, court: Court)
   if (made === undefined || kind === undefined) return;
   const filled = fill(made.pod);
   const attributes = requestOf(filled.object, null, kind, { ...court.asking, operation: "CREATE", user: made.user });
-  const by = `${workload.kind} ${workload.metadata?.name ?? ""}`;
+  const { apiVersion, kind: word, name } = basics(manifest, workload);
+  const by = { apiVersion, kind: word, name };
   yield await judge({ attributes, manifest, made: { by, at: made.at } }, court);
 };
 
@@ -175,6 +203,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
   assumeOld(attributes, court);
   const assumed = assumeNamespace(attributes, court);
   const trace = await admit(attributes, court.hooks, around(court));
+  const unevaluated = court.unevaluated.findMatching(attributes, trace.object, around(court), assumed);
   if (trace.allowed && !made) remember(attributes, trace, court);
   const before = attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
@@ -182,8 +211,8 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
     subject,
     checked: {
       ...basics(manifest, before),
-      ...(made && { kind: "Pod" }),
-      ...(await findingsIn(trace, subject, court, assumed)),
+      ...(made && { madeBy: made.by }),
+      ...(await findingsIn(trace, subject, court, assumed, unevaluated)),
     },
     audit: trace.audit,
     steps: trace.steps,
@@ -192,7 +221,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
   };
 };
 
-const around = ({ kinds, existing, call, cel }: Court): Around => ({
+const around = ({ kinds, existing, call, cel }: Court): Around & { cel: Cel } => ({
   namespaceOf: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,

@@ -2,6 +2,7 @@ import type { Attributes } from "#lib/chain/trace.ts";
 import { isMap } from "#lib/policy/tree.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
 import { groupVersionOf, type Kind } from "../../kinds/kinds.ts";
+import type { Checked } from "../checked.ts";
 import type { Manifest, Path } from "../reading/documents.ts";
 
 /** Something to be judged: a request, and where what it is about is written. */
@@ -9,7 +10,7 @@ export interface Subject {
   attributes: Attributes;
   manifest: Manifest;
   /** Of a Pod that a workload would make: whose, and where in that its template is. */
-  made?: { by: string; at: Path };
+  made?: { by: NonNullable<Checked["madeBy"]>; at: Path };
 }
 
 /** How requests are made of manifests. */

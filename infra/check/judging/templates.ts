@@ -20,6 +20,14 @@ const makers: Record<string, Maker> = {
   "v1 ReplicationController": { at: inSpec, controller: "replication-controller" },
 };
 
+/** Reports whether controllers make Pods of a kind. */
+export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }): boolean =>
+  Object.hasOwn(makers, `${apiVersion} ${kind}`);
+
+/** Reports whether a group and version has kinds of which controllers make Pods. */
+export const hasWorkloads = (apiVersion: string): boolean =>
+  Object.keys(makers).some((word) => word.startsWith(`${apiVersion} `));
+
 /** A Pod as a controller would send it. */
 export interface Made {
   pod: KubernetesObject;

@@ -9,6 +9,8 @@ import { readAll } from "../check.ts";
 import { hooked } from "../judging/hooked.ts";
 import type { Court, Judged } from "../judging/judge.ts";
 import { openRules } from "../judging/rules.ts";
+import { hasWorkloads } from "../judging/templates.ts";
+import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
 import type { Unread } from "../reports/report.ts";
 import { called, chosenOf, isAbout, kindsIn } from "./chosen.ts";
 import { alikeIn } from "./conversions.ts";
@@ -17,6 +19,7 @@ import { openJury } from "./jury.ts";
 import { openNamespaces } from "./namespaces.ts";
 import { pagesOf } from "./pages.ts";
 import { openReader, type Read, refusalIn, type Why } from "./reader.ts";
+import { readUnevaluated } from "./unevaluated.ts";
 import { auditedWorld } from "./world.ts";
 
 /** What is audited, and how. */
@@ -43,6 +46,7 @@ export interface Audit {
   /** What can't be read, as it comes to light. */
   unread: Unread[];
   notes: Set<string>;
+  reportVersion: ReportVersion | undefined;
   /** Judges all there is, one kind after the other, and hands each over before it goes on. */
   run(progress: Progress, take: (judged: Judged) => Promise<void>): Promise<void>;
 }
@@ -68,24 +72,29 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
   const asked = [...hooks.hooks.mutating, ...hooks.hooks.validating];
   const kinds = kindsIn(found, await alikeIn(found, asked, reader.read));
   const namespaces = openNamespaces(reader.read, why);
+  const note = (sentence: string) => void notes.add(sentence);
+  const unevaluated = await readUnevaluated(found, {
+    ...{ read: reader.read, why, page: setup.page, note },
+    placesOf: (one) => placesOf(one, one.namespaced ? setup.namespaces : []),
+  });
   const court: Court = {
-    ...{ ...hooks, kinds, existing: namespaces, old: new Map(), alsoPods: setup.alsoPods },
+    ...{ ...hooks, kinds, unevaluated, existing: namespaces, old: new Map(), alsoPods: setup.alsoPods },
     ...{ asking: { operation, user, namespace: "" }, isWorldKnown: false },
     moreOf: "who may read namespaces can tell",
     // Whoever asks for a namespace says what is to be said of it.
     missing: () => {},
   };
-  const note = (sentence: string) => void notes.add(sentence);
   const jury = openJury({ court, namespaces, operation, user, alsoPods: setup.alsoPods, note });
 
-  const { resources: all, unlisted } = chosenOf(found, kinds, asked, operation);
+  const { resources: all, unlisted } = chosenOf(found, kinds, asked, operation, setup.alsoPods);
   const resources = all.filter((one) => placesOf(one, setup.namespaces).length > 0);
   if (unlisted.length > 0) notes.add(`${unlisted.map(called).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) notes.add(`no rule is about anything that cluster ${name} has`);
   for (const { group, version, why } of found.unknown) {
     const apiVersion = apiVersionOf({ group, version });
     const text = `which kinds there are in ${apiVersion} can't be told: ${why}`;
-    if (isAbout(asked, { group, version })) unread.push(unreadOf({ apiVersion, kind: "" }, text));
+    if (isAbout(asked, { group, version }) || (setup.alsoPods && hasWorkloads(apiVersion)))
+      unread.push(unreadOf({ apiVersion, kind: "" }, text));
   }
 
   const audited = async (resource: Resource, take: (judged: Judged) => Promise<void>, tell: Tell): Promise<string> => {
@@ -125,7 +134,7 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
   };
 
   return {
-    ...{ unread, notes },
+    ...{ unread, notes, reportVersion: findReportVersion(found.resources) },
     run: async (progress, take) => {
       signal.addEventListener("abort", reader.close);
       try {

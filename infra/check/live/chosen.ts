@@ -3,6 +3,7 @@ import { matches } from "#lib/match.ts";
 import type { Operation, Request } from "#lib/review.ts";
 import { apiVersionOf, type Kind, type Kinds, kindName, kindsFrom } from "../../kinds/kinds.ts";
 import { inApplyOrder } from "../judging/requests.ts";
+import { isWorkload } from "../judging/templates.ts";
 import type { Discovered, Resource } from "./discovery.ts";
 import { manifestOf } from "./subjects.ts";
 
@@ -24,20 +25,29 @@ export const kindsIn = ({ resources }: Discovered, alike: ReadonlySet<string>): 
     ),
   );
 
-/** What some hook is about, each in one version, in the order in which kubectl would apply it. */
+/**
+ * What some hook is about, each in one version, in the order in which kubectl would apply it; with `alsoPods`, workloads
+ * as well where a hook is about the Pods that they make.
+ */
 export const chosenOf = (
   { resources }: Discovered,
   kinds: Kinds,
   hooks: readonly Hook[],
   operation: Operation,
+  alsoPods: boolean,
 ): Chosen => {
-  const isAsked = ({ resource, namespaced, verbs }: Resource): boolean => {
+  const isMade =
+    alsoPods &&
+    operation !== "DELETE" &&
+    hooks.some(({ rules }) => rules.some((rule) => matches(rule, madePod as Request)));
+  const isAsked = ({ kind, resource, namespaced, verbs }: Resource): boolean => {
     // What nobody can make or change, no hook hears of; nor of what says which hooks there are.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
       // Rules look at nothing else of a request.
       (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as Request,
     );
+    if (isMade && isWorkload({ apiVersion: apiVersionOf(kind), kind: kind.kind })) return true;
     const [own, ...others] = requests;
     return hooks.some(({ rules, matchPolicy }) =>
       rules.some(
@@ -54,6 +64,8 @@ export const chosenOf = (
     unlisted: each.filter((one) => !isListed(one)),
   };
 };
+
+const madePod = { resource: { group: "", version: "v1", resource: "pods" }, operation: "CREATE", namespace: "any" };
 
 /** Whether some hook may be about a kind of a group and version. */
 export const isAbout = (hooks: readonly Hook[], { group, version }: { group: string; version: string }): boolean =>

@@ -3,6 +3,8 @@ import { openRedaction } from "#lib/recording/redacted.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import { sentenceOf } from "../../complaint.ts";
 import { type Court, type Judged, judge, madeBy } from "../judging/judge.ts";
+import { isWorkload } from "../judging/templates.ts";
+import { own } from "../values.ts";
 import { called } from "./chosen.ts";
 import type { Resource } from "./discovery.ts";
 import type { Namespaces } from "./namespaces.ts";
@@ -45,18 +47,28 @@ export const openJury = ({ court, namespaces, operation, user, alsoPods, note }:
     if (misfit !== undefined) throw new Error(`it can't be read: ${misfit}`);
     const first = await judge(subject, court);
     const all = [placeless(first, uid)];
-    if (alsoPods && first.checked.verdict !== "denied")
-      for await (const made of madeBy(first, court)) all.push(placeless(made));
+    if (alsoPods && first.checked.verdict !== "denied" && !isOfWorkload(object))
+      for await (const made of madeBy(first, court)) all.push(placeless(made, uid));
     return all;
   };
   return (object, resource) => judged(object, resource).catch((error) => [unjudged(object, sentenceOf(error))]);
 };
 
-/** No file has it, and so no line; a cluster's own name for it says which it is. */
-const placeless = (judged: Judged, uid?: unknown): Judged => {
-  const { file: _, line: __, denials, ...checked } = judged.checked;
-  const own = denials.map(({ line: _, column: __, ...denial }) => denial);
-  return discreet({ ...judged, checked: { ...checked, ...(typeof uid === "string" && { uid }), denials: own } });
+/** A ReplicaSet of a Deployment has the template of that, of now or of before; the Deployment is judged for it. */
+const isOfWorkload = ({ metadata }: Stored): boolean => {
+  const owners: unknown = own(metadata, "ownerReferences");
+  return (
+    Array.isArray(owners) && owners.some((owner) => own(owner, "controller") === true && isWorkload(Object(owner)))
+  );
+};
+
+/** No file has it, and so no line; a cluster's own name for it, or for the workload that would make it, says which it is. */
+const placeless = (judged: Judged, uid: unknown): Judged => {
+  const { file: _, line: __, denials, madeBy, ...checked } = judged.checked;
+  const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
+  const named = typeof uid === "string" ? { uid } : {};
+  const identity = madeBy === undefined ? named : { madeBy: { ...madeBy, ...named } };
+  return discreet({ ...judged, checked: { ...checked, ...identity, denials: unplaced } });
 };
 
 /** Of a Secret, without what it holds, wherever that is told beside the difference, which hides it. */

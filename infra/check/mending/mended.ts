@@ -1,4 +1,5 @@
-import { writeFile } from "node:fs/promises";
+import { realpath, writeFile } from "node:fs/promises";
+import { isAbsolute, relative, resolve, sep } from "node:path";
 import { Complaint, sentenceOf } from "../../complaint.ts";
 import { counted } from "../../progress.ts";
 import { oneLine } from "../../shown.ts";
@@ -7,14 +8,22 @@ import { type Edit, edited } from "./fix.ts";
 /** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
 export const mend = async (edits: readonly Edit[]): Promise<void> => {
   const byFile = Map.groupBy(edits, ({ manifest }) => manifest.source);
-  for (const [{ name, mark = "", text }, own] of byFile) {
+  for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
     const fixed = edited(text, own);
-    if ("kept" in fixed) process.stderr.write(`${oneLine(`${name} is left as it is: ${fixed.kept}`)}\n`);
+    const target = await realpath(name).catch(() => name);
+    const kept = (reason: string) => process.stderr.write(`${oneLine(`${name} is left as it is: ${reason}`)}\n`);
+    if ("kept" in fixed) kept(fixed.kept);
+    else if (!(await isWithin(folder, target))) kept(`it is a symbolic link to ${target}, outside of ${folder}`);
     else if (fixed.text !== text) {
-      await save(name, mark + fixed.text);
+      await save(target, mark + fixed.text);
       process.stderr.write(`${oneLine(name)}: ${counted(own.length, "object")} mended\n`);
     }
   }
+};
+
+const isWithin = async (folder: string, target: string): Promise<boolean> => {
+  const path = relative(await realpath(folder), resolve(target));
+  return path !== ".." && !path.startsWith(`..${sep}`) && !isAbsolute(path);
 };
 
 const save = (file: string, text: string) =>

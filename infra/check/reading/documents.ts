@@ -7,6 +7,8 @@ import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
 export interface Source {
   /** As the user named it; `-` is standard input. */
   name: string;
+  /** The given folder that the file was found in; of a file that was named, its own folder. */
+  folder?: string;
   /** The byte order mark before the text, where it has one. */
   mark?: string;
   text: string;

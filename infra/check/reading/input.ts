@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
-import { basename, join, normalize } from "node:path";
+import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, sentenceOf } from "../../complaint.ts";
 import { type Fault, type Manifest, manifestsIn } from "./documents.ts";
 
@@ -20,6 +20,8 @@ const longest = 64 * 1024 * 1024;
 /** A file, and whether somebody named it; in a folder, there may be others beside the manifests. */
 interface Found {
   name: string;
+  /** The given folder that it was found in, or the folder of a file that was named. */
+  folder: string;
   isChosen: boolean;
 }
 
@@ -44,14 +46,17 @@ export const readInput = async (
   return input;
 };
 
-const filesAt = async (path: string, faults: Fault[]): Promise<Found[]> => {
-  if (path === "-") return [{ name: "-", isChosen: true }];
+const filesAt = async (path: string, faults: Fault[], given?: string): Promise<Found[]> => {
+  if (path === "-") return [{ name: "-", folder: "", isChosen: true }];
   const found = await stat(path).catch(() => undefined);
-  if (found?.isDirectory()) return filesIn(path, faults);
-  if (found) return [{ name: normalize(path), isChosen: true }];
+  if (found?.isDirectory())
+    return (await filesIn(path, faults)).map((name) => ({ name, folder: given ?? path, isChosen: false }));
+  if (found) return [{ name: normalize(path), folder: given ?? dirname(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(nothingAt(path));
-  return (await Promise.all(matched.map((one) => filesAt(one, faults)))).flat();
+  // No argument names a link that a pattern matches.
+  const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
+  return (await Promise.all(matched.map((one) => filesAt(one, faults, folder)))).flat();
 };
 
 const nothingAt = (path: string): string => {
@@ -63,13 +68,13 @@ const nothingAt = (path: string): string => {
 
 const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
 
-const filesIn = async (folder: string, faults: Fault[]): Promise<Found[]> => {
+const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
   const unread = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
     unread(folder, `can't be read: ${sentenceOf(error)}`);
     return [];
   });
-  const found: Found[] = [];
+  const found: string[] = [];
   for (const entry of entries.sort((one, other) => (one.name < other.name ? -1 : 1))) {
     const name = join(folder, entry.name);
     if (entry.isDirectory()) {
@@ -78,7 +83,7 @@ const filesIn = async (folder: string, faults: Fault[]): Promise<Found[]> => {
       // A link may lead anywhere; to a folder, it could lead in circles.
       const target = entry.isSymbolicLink() ? await stat(name).catch(() => undefined) : entry;
       if (target === undefined) unread(name, "is a link that leads to no file");
-      if (target?.isFile()) found.push({ name, isChosen: false });
+      if (target?.isFile()) found.push(name);
     }
   }
   return found;
@@ -105,7 +110,7 @@ const piped = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   return Buffer.concat(chunks);
 };
 
-const take = (input: Input, { name, isChosen }: Found, bytes: Buffer): void => {
+const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): void => {
   const unreadable = unreadableIn(bytes);
   if (unreadable !== undefined) {
     input.faults.push({ file: name, line: 1, sentence: unreadable });
@@ -114,7 +119,7 @@ const take = (input: Input, { name, isChosen }: Found, bytes: Buffer): void => {
   const whole = bytes.toString();
   const mark = whole.startsWith("\uFEFF") ? "\uFEFF" : "";
   const text = whole.slice(mark.length);
-  const { manifests, strangers, faults } = manifestsIn({ name, mark, text });
+  const { manifests, strangers, faults } = manifestsIn({ name, folder, mark, text });
   for (const manifest of manifests) input.manifests.push(manifest);
   // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
   const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));

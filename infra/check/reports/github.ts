@@ -1,3 +1,4 @@
+import { clean } from "../../shown.ts";
 import { type Checked, called } from "../checked.ts";
 import { lineOf, pathIn, sayingOf } from "./places.ts";
 import type { Plain } from "./report.ts";
@@ -25,8 +26,11 @@ const commandsOf = (one: Checked): string => {
   return lines.join("");
 };
 
-/** As the runner reads it. A command ends with its line, so that no message begins another. */
+/**
+ * Returns the text as the runner decodes it, without control characters: the runner prints the decoded message. A command
+ * ends with its line, so that no message begins another.
+ */
 const escaped = (text: string): string =>
-  text.toWellFormed().replaceAll("%", "%25").replaceAll("\r", "%0D").replaceAll("\n", "%0A");
+  text.split(/\r?\n/).map(clean).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");
 
 const escapedProperty = (text: string): string => escaped(text).replaceAll(":", "%3A").replaceAll(",", "%2C");

@@ -23,7 +23,8 @@ export const json = (): Report => {
 };
 
 const jsonOf = (judged: Judged): object => {
-  const { subject, checked, audit, steps } = judged;
+  const { checked, audit, steps } = judged;
+  const { madeBy } = checked;
   const asked = steps
     .filter(({ outcome }) => outcome !== "skipped")
     .map(({ hook, configuration, phase, round, outcome, why, allowed, failure }) => {
@@ -31,7 +32,7 @@ const jsonOf = (judged: Judged): object => {
     });
   return {
     ...checked,
-    ...(subject.made && { madeBy: subject.made.by }),
+    ...(madeBy && { madeBy: `${madeBy.kind} ${madeBy.name}` }),
     audit,
     hooks: asked,
     difference: differenceIn(judged),

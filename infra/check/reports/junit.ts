@@ -1,4 +1,4 @@
-import { type Checked, called } from "../checked.ts";
+import { type Checked, called, getTarget } from "../checked.ts";
 import { lineOf, sayingOf } from "./places.ts";
 import type { Plain } from "./report.ts";
 
@@ -95,8 +95,10 @@ const timestampOf = (time: Date) => time.toISOString().slice(0, 19);
 /** What a test takes beside its texts. */
 const overhead = 100;
 
-const suiteNameOf = ({ file, apiVersion, kind }: Checked): string =>
-  file === "-" ? "standard input" : (file ?? `${apiVersion} ${kind}`);
+const suiteNameOf = (one: Checked): string => {
+  const { apiVersion, kind } = getTarget(one);
+  return one.file === "-" ? "standard input" : (one.file ?? `${apiVersion} ${kind}`);
+};
 
 const casesOf = (one: Checked): Case[] => {
   const object = called(one);

@@ -1,5 +1,5 @@
 import { shortened } from "../../shown.ts";
-import type { Checked } from "../checked.ts";
+import { type Checked, getTarget } from "../checked.ts";
 import { openList } from "./list.ts";
 import { sayingOf } from "./places.ts";
 import type { Plain } from "./report.ts";
@@ -33,25 +33,52 @@ interface Part {
   reports: number;
 }
 
+/** The group and version of reports. Their members are the same in both. */
+export type ReportVersion = "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2";
+
+/** The kinds of reports: of a namespace, and of what is in none. */
+const kinds: Record<ReportVersion, [string, string]> = {
+  "openreports.io/v1alpha1": ["Report", "ClusterReport"],
+  "wgpolicyk8s.io/v1alpha2": ["PolicyReport", "ClusterPolicyReport"],
+};
+
+/** Names the sources of the CustomResourceDefinitions, for help. */
+export const reportSources =
+  "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
+
+/** Returns the version of reports that a cluster serves, of both the newer one; undefined where it serves none. */
+export const findReportVersion = (
+  served: readonly { kind: { group: string; version: string; kind: string } }[],
+): ReportVersion | undefined => {
+  const versions = Object.keys(kinds) as ReportVersion[];
+  const isServed = (apiVersion: ReportVersion, word: string) =>
+    served.some(({ kind }) => `${kind.group}/${kind.version}` === apiVersion && kind.kind === word);
+  return versions.find((apiVersion) => kinds[apiVersion].every((word) => isServed(apiVersion, word)));
+};
+
 /** How PolicyReports are made. */
 interface Wishes {
+  apiVersion?: ReportVersion | undefined;
   /** Whether what passed unchanged is told, not only counted: a cluster keeps what is applied to it. */
   passes: boolean;
   waiting?: number;
 }
 
 /**
- * The findings as PolicyReport objects, those of a namespace in it, and as ClusterPolicyReports, in a List. They are of
- * the working group's `wgpolicyk8s.io/v1alpha2`, which dashboards read.
+ * The findings as PolicyReport objects, those of a namespace in it, and as ClusterPolicyReports, in a List; or as Reports
+ * and ClusterReports of `openreports.io`, which took over from the working group's `wgpolicyk8s.io`.
  */
-export const policyReport = ({ passes, waiting = mostWaiting }: Wishes, now = new Date()): Plain => {
+export const policyReport = (
+  { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = mostWaiting }: Wishes,
+  now = new Date(),
+): Plain => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
   const parts = new Map<string | undefined, Part>();
   const items = openList(2);
   let head = `{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": `;
   let bytes = 0;
   const closed = (part: Part): string => {
-    const text = `${head}${items.add(reportOf(part))}`;
+    const text = `${head}${items.add(reportOf(part, apiVersion))}`;
     head = "";
     bytes -= part.bytes;
     parts.set(part.namespace, { ...emptyOf(part.namespace), reports: part.reports + 1 });
@@ -97,8 +124,9 @@ const largest = (parts: Iterable<Part>): Part =>
   [...parts].reduce((one, other) => (other.bytes > one.bytes ? other : one));
 
 const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
-  const { namespace, uid } = one;
-  const [apiVersion, kind, name] = [one.apiVersion, one.kind, one.name].map(kept);
+  const { namespace } = one;
+  const { uid, ...target } = getTarget(one);
+  const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(kept);
   const place = {
     ...(namespace !== undefined && { namespace }),
     name,
@@ -122,9 +150,9 @@ const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
 /** As much of a text as one result has room for. */
 const kept = (text: string): string => shortened(text.toWellFormed(), longest);
 
-const reportOf = ({ namespace, results, counts, reports }: Part): object => ({
-  apiVersion: "wgpolicyk8s.io/v1alpha2",
-  kind: namespace === undefined ? "ClusterPolicyReport" : "PolicyReport",
+const reportOf = ({ namespace, results, counts, reports }: Part, apiVersion: ReportVersion): object => ({
+  apiVersion,
+  kind: kinds[apiVersion][namespace === undefined ? 1 : 0],
   metadata: {
     name: reports === 0 ? "postern" : `postern-${reports + 1}`,
     ...(namespace !== undefined && { namespace }),

@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
+import { clean } from "../../shown.ts";
 import type { Checked } from "../checked.ts";
 import { github } from "./github.ts";
 import { junit } from "./junit.ts";
 import { pathIn } from "./places.ts";
-import { policyReport } from "./policyreport.ts";
+import { findReportVersion, policyReport } from "./policyreport.ts";
 import type { Closing, Plain } from "./report.ts";
 import { sarif } from "./sarif.ts";
 import { openSpool } from "./spool.ts";
@@ -58,7 +59,7 @@ const whole: Checked = {
 const all = [denied, open, changed, whole];
 
 const closing: Closing = {
-  summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, warnings: 0, faults: 0 },
+  summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
   ...{ unread: [], notes: [], isCut: false },
 };
 
@@ -116,6 +117,13 @@ describe("the report for GitHub", () => {
         "::warning title=can't say%3A Pod shop/db::the condition of priority can't be evaluated\n",
       ].join("\n"),
     ));
+  it("has no control character beside the ends of its lines, in the texts that the runner decodes", () => {
+    const message = "\u001b[31mred\u0000\r\nsecond\rline\u202e";
+    const commands = written(github(), [{ ...denied, name: message, denials: [{ rule: "r\u001b", message }] }]);
+    assert.doesNotMatch(commands.replaceAll("\n", ""), /\p{Cc}|\p{Bidi_Control}/u);
+    assert.match(commands, /::\?\[31mred\?%0Asecond\?line\?\n/);
+    assert.doesNotMatch(commands, /%0D/);
+  });
   it("is read by the runner as it was meant, whatever the texts hold", () =>
     fc.assert(
       fc.property(anything, (all) => {
@@ -131,7 +139,7 @@ describe("the report for GitHub", () => {
         const read = lines.map((line) => /^::(error|warning) ([^:]*)::([\s\S]*)$/.exec(line) ?? []);
         assert.deepEqual(
           read.map(([, command, , message = ""]) => [command, unescaped(message)]),
-          wanted.map(([command = "", message = ""]) => [command, message.toWellFormed()]),
+          wanted.map(([command = "", message = ""]) => [command, message.split(/\r?\n/).map(clean).join("\n")]),
         );
         for (const [, , properties = ""] of read)
           for (const property of properties.split(",")) assert.match(property, /^(file|line|col|title)=/);
@@ -140,7 +148,22 @@ describe("the report for GitHub", () => {
 });
 
 /** As the runner does it. */
-const unescaped = (text: string) => text.replaceAll("%0D", "\r").replaceAll("%0A", "\n").replaceAll("%25", "%");
+const unescaped = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
+
+describe("the Pods that a workload would make", () => {
+  const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
+  const { file: _, line: __, ...live } = denied;
+  const made: Checked = { ...live, name: "web-", madeBy };
+  it("stand under the workload's name in every report", () => {
+    const [github_, junit_, sarif_] = [github(), junit(now), sarif()].map((report) => written(report, [made]));
+    assert.match(String(github_), /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/);
+    assert.match(String(junit_), /<testsuite name="apps\/v1 Deployment"/);
+    assert.match(String(junit_), /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
+    assert.match(String(sarif_), /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
+    const [report] = JSON.parse(written(policyReport({ passes: true }, now), [made])).items;
+    assert.deepEqual(report.results[0].resources, [{ ...madeBy, namespace: "shop" }]);
+  });
+});
 
 describe("the JUnit report", () => {
   it("has a suite for each file, and a test for each rule that judged an object", () =>
@@ -341,6 +364,40 @@ describe("the PolicyReports", () => {
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
   });
+  it("are of openreports.io where that is asked for, with the same members", () => {
+    const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
+    const [found, others] = [policyReport(options, now), policyReport({ passes: true }, now)].map(
+      (report): Record<string, unknown>[] => JSON.parse(written(report, all)).items,
+    );
+    assert.deepEqual(
+      found?.map(({ apiVersion, kind }) => [apiVersion, kind]),
+      [
+        ["openreports.io/v1alpha1", "Report"],
+        ["openreports.io/v1alpha1", "ClusterReport"],
+      ],
+    );
+    const members = (reports = found) => reports?.map(({ apiVersion: _, kind: __, ...rest }) => rest);
+    assert.deepEqual(members(), members(others));
+  });
+  const serving: [name: string, groups: string[], version: string | undefined][] = [
+    ["the only group that a cluster serves", ["wgpolicyk8s.io/v1alpha2"], "wgpolicyk8s.io/v1alpha2"],
+    ["the newer of two groups", ["wgpolicyk8s.io/v1alpha2", "openreports.io/v1alpha1"], "openreports.io/v1alpha1"],
+    ["none where a cluster serves other versions", ["wgpolicyk8s.io/v1alpha1", "openreports.io/v1"], undefined],
+  ];
+  for (const [name, apiVersions, version] of serving)
+    it(`are of ${name}`, () => {
+      const served = apiVersions.flatMap((apiVersion) => {
+        const [group = "", version = ""] = apiVersion.split("/");
+        const words = ["PolicyReport", "ClusterPolicyReport", "Report", "ClusterReport"];
+        return words.map((kind) => ({ kind: { group, version, kind } }));
+      });
+      assert.equal(findReportVersion(served), version);
+    });
+  it("are of no group of which a cluster serves only one kind", () =>
+    assert.equal(
+      findReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
+      undefined,
+    ));
   it("are several where one would be too large for kubectl, each with its own name", () => {
     const many = items(Array.from({ length: 3000 }, () => denied));
     assert.ok(many.length > 3);

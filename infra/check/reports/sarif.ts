@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Checked, called, type Denial } from "../checked.ts";
+import { type Checked, called, type Denial, getTarget } from "../checked.ts";
 import { jsonAt, openList } from "./list.ts";
 import { lineOf, pathIn, sayingOf, uriOf } from "./places.ts";
 import type { Plain } from "./report.ts";
@@ -85,8 +85,12 @@ const placeOf = (one: Checked, line?: number, column?: number) => {
 };
 
 /** Where no file holds an object. GitHub's code scanning refuses all of a log in which one result has no file. */
-const standingFor = ({ file, apiVersion, kind, namespace = "", name }: Checked): string =>
-  file === undefined ? ["cluster", apiVersion, kind, namespace, name].filter(Boolean).join("/") : "stdin";
+const standingFor = (one: Checked): string => {
+  const { apiVersion, kind, name } = getTarget(one);
+  return one.file === undefined
+    ? ["cluster", apiVersion, kind, one.namespace, name].filter(Boolean).join("/")
+    : "stdin";
+};
 
 /** Text in which nothing is a link: a message is anybody's, and viewers make links of `[…](…)`. */
 const plain = (text: string): string => {

@@ -27,10 +27,9 @@ const verdicts: Record<Verdict, [Colour, string]> = {
 
 /** What became of one object, as somebody reads it. */
 export const told = (judged: Judged, paint: Paint): string => {
-  const { subject, checked, audit, steps } = judged;
-  const { verdict, denials, warnings, undecided, passed, changes } = checked;
+  const { checked, audit, steps } = judged;
+  const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
-  const title = `${called(checked)}${subject.made ? ` (made by ${subject.made.by})` : ""}`;
   const line = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const listed = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
@@ -39,7 +38,8 @@ export const told = (judged: Judged, paint: Paint): string => {
   // What a cluster has stands in no file.
   const place = checked.file === undefined ? [] : [paint("dim", clean(placeOf(checked)))];
   return [
-    `${[paint("bold", clean(title)), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", clean(called(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    noRule ? line("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
     ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
     ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${clean(rule)}: ${oneLine(text)}`)),
@@ -114,17 +114,20 @@ export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
 /** How many of each verdict, and what else there is to say of all of them. */
 export interface Summary extends Record<Verdict, number> {
   objects: number;
+  /** The allowed objects of unknown kinds that no entry can be about. */
+  noRule: number;
   warnings: number;
   faults: number;
 }
 
 export const summaryOf = (): Summary => {
-  return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, warnings: 0, faults: 0 };
+  return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };
 
-export const summed = (summary: Summary, { verdict, warnings }: Checked): void => {
+export const summed = (summary: Summary, { verdict, noRule, warnings }: Checked): void => {
   summary.objects++;
   summary[verdict]++;
+  if (noRule) summary.noRule++;
   summary.warnings += warnings.length;
 };
 
@@ -132,7 +135,10 @@ export const summed = (summary: Summary, { verdict, warnings }: Checked): void =
 export const summaryLine = (summary: Summary, paint: Paint): string => {
   const parts = (Object.keys(verdicts) as Verdict[])
     .filter((verdict) => summary[verdict] > 0)
-    .map((verdict) => paint(verdicts[verdict][0], `${summary[verdict]} ${verdicts[verdict][1]}`));
+    .map((verdict) => {
+      const unruled = verdict === "allowed" && summary.noRule > 0 ? ` (${summary.noRule} no rule)` : "";
+      return paint(verdicts[verdict][0], `${summary[verdict]} ${verdicts[verdict][1]}${unruled}`);
+    });
   const more = [
     ...(summary.warnings > 0 ? [counted(summary.warnings, "warning")] : []),
     ...(summary.faults > 0 ? [paint("red", `${summary.faults} could not be read`)] : []),

@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { countAnnotations } from "./annotations.ts";
+
+const key = "kubectl.kubernetes.io/last-applied-configuration";
+
+describe("the annotations of an object that kubectl applies", () => {
+  const cases: [name: string, object: object, annotations: Record<string, string>][] = [
+    [
+      "are the whole object",
+      { kind: "A", metadata: { name: "a" } },
+      { [key]: '{"kind":"A","metadata":{"annotations":{},"name":"a"}}\n' },
+    ],
+    [
+      "are those that it has, too, which count twice",
+      { metadata: { name: "a", annotations: { b: "cd" } } },
+      { b: "cd", [key]: '{"metadata":{"annotations":{"b":"cd"},"name":"a"}}\n' },
+    ],
+    [
+      "are written as Go writes JSON",
+      { metadata: {}, spec: "a && b < c\u2028" },
+      { [key]: '{"metadata":{"annotations":{}},"spec":"a \\u0026\\u0026 b \\u003c c\\u2028"}\n' },
+    ],
+    ["are counted in bytes", { metadata: {}, spec: "ä" }, { [key]: '{"metadata":{"annotations":{}},"spec":"ä"}\n' }],
+  ];
+  for (const [name, object, annotations] of cases)
+    it(name, () => {
+      const text = Object.entries(annotations).flat().join("");
+      assert.equal(countAnnotations(object), Buffer.byteLength(text));
+    });
+});
