@@ -619,9 +619,42 @@ describe("a fleet", { skip: missing ?? false }, () => {
         assert.match(await refusedBy(() => destroy(other)), owned);
       });
 
+      it("can't be rolled back as long as it has no bucket, which holds the lock", async () => {
+        const { job } = await jobOf(other);
+        const { rollBackAll } = await load.rollback();
+        await assert.rejects(
+          rollBackAll(job, undefined),
+          /^Error: stage other has no bucket: nothing was deployed to it/,
+        );
+      });
+
+      it("is made by one of two deployments that come first at once", async () => {
+        const both = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
+        const [first, second] = both.map(({ ended }) => ended).sort();
+        assert.equal(first, "release r1 is live");
+        assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+      });
+
+      it("isn't destroyed further, where it had no bucket, once somebody begins to deploy it", async () => {
+        const { stage } = (await jobOf(other)).job;
+        const { lockStage } = await checkout.load<typeof import("../infra/rollout/lock.ts")>("infra/rollout/lock.ts");
+        const { stack } = (await jobOf(other)).job.stage;
+        await stage.parameters.write("keys", "kept");
+        const act = async () => {
+          await stage.parameters.write("keys", "changed");
+          await stack.makeBucket();
+          await stage.parameters.remove("keys");
+        };
+        const ended = lockStage(stage, "postern destroy", act, { optional: true });
+        await assert.rejects(ended, /^Error: another command has begun to deploy stage other; run this again$/);
+        assert.equal(await stage.parameters.read("keys"), "changed");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.deepEqual([await stack.status(), await stage.parameters.read("keys")], [undefined, undefined]);
+      });
+
       it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {
-        let changes = 0;
-        account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action) || ++changes === 1;
+        account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action);
         const { ended } = await deploy(other, { clusters: [] });
         account.allow = undefined;
         assert.match(ended, /^osls deploy fails: .*not authorized/);

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
 import type { Template } from "../infra/aws/stack.ts";
 import { readCatalogue } from "../infra/registry.ts";
+import { term } from "../infra/rollout/lock.ts";
 import { type Account, accountMissing, openAccount } from "./aws/account.ts";
 import { allowing, byCloudFormation, type Call, callsOf, file, of, owner, readAccess, region } from "./aws/rights.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "./checkout.ts";
@@ -18,7 +20,6 @@ const stage = "test";
 /** What roles may do that no step here makes use of, and why. */
 const unused: Record<string, string> = {
   "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
-  "DeployPolicy s3:GetObject": "CloudFormation's stand-in reads the template and the code without asking",
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
@@ -381,7 +382,7 @@ describe("a stage in the hands of its roles", { skip: missing ?? false }, () => 
   const refused = async (role: string, action: string, ...words: string[]) => {
     const { code, stderr } = await as(role, ...words);
     assert.equal(code, 3, stderr);
-    assert.match(stderr, new RegExp(`^AWS: .*not authorized to perform: ${action}[^\\n]*\\n$`));
+    assert.match(stderr, new RegExp(`^( .*: failed\\n)?AWS: .*not authorized to perform: ${action}[^\\n]*\\n$`));
   };
 
   it("lets the plan be made before there is anything, by the role for plans", async () => {
@@ -389,11 +390,51 @@ describe("a stage in the hands of its roles", { skip: missing ?? false }, () => 
   });
 
   it("refuses to deploy with the role for plans, in a sentence", async () => {
-    await refused("PlanRole", "ssm:PutParameter", "deploy", ...way);
+    await refused("PlanRole", "cloudformation:CreateStack", "deploy", ...way);
   });
 
+  /** Each time a later step of the first deployment: what was asked last when it is killed. */
+  const lastSteps: [action: string, name: RegExp][] = [
+    ["cloudformation:CreateStack", /^postern-test$/],
+    ["s3:PutObject", /\/lock\.json$/],
+    ["s3:PutObject", /\/serverless\/.*\.zip$/],
+    ["cloudformation:ExecuteChangeSet", /^postern-test$/],
+  ];
+  const executed = () => account.heard.filter(({ action }) => action === "cloudformation:ExecuteChangeSet").length;
+  for (const [action, name] of lastSteps)
+    it(`goes on after a deployment that was killed at ${action} of ${name.source}`, async () => {
+      current = "DeployRole";
+      const words = [join(checkout.folder, "infra/command.ts"), "deploy", ...way, "--stage", stage];
+      const { PATH = "" } = process.env;
+      const child = spawn(process.execPath, words, {
+        cwd: checkout.folder,
+        env: { ...account.as("DeployRole").env, PATH, HOME: checkout.folder, CI: "true" },
+        stdio: "ignore",
+      });
+      account.fault = (heard, when) => {
+        if (when === "after" && heard.action === action && name.test(heard.name)) child.kill("SIGKILL");
+        return undefined;
+      };
+      const [, signal] = await once(child, "exit");
+      account.fault = undefined;
+      assert.equal(signal, "SIGKILL");
+      await account.cloudformation.settled();
+      if (action !== "cloudformation:CreateStack") {
+        const { code, text } = await as("DeployRole", "deploy", ...way);
+        assert.equal(code, 1, text);
+        assert.match(
+          text,
+          /^this stage is locked by .* \(postern deploy\); unless that renews it, the lock ends at .*Z\n$/m,
+        );
+      }
+      account.s3.ahead += term + 2_000;
+    });
+
   it("deploys with the role for that", async () => {
+    // Where a deployment was killed before, osls was, too.
+    assert.equal(executed(), 1);
     assert.match(await succeeds("DeployRole", "deploy", ...way), /release r1 is live/);
+    assert.equal(executed(), 1);
     template = JSON.parse(account.cloudformation.stack("postern-test")?.has?.text ?? "");
   });
 
@@ -433,7 +474,7 @@ describe("a stage in the hands of its roles", { skip: missing ?? false }, () => 
   });
 
   it("refuses to deploy with the role for emergencies, in a sentence", async () => {
-    await refused("EmergencyRole", "ssm:PutParameter", "deploy", ...way);
+    await refused("EmergencyRole", "cloudformation:DescribeStacks", "deploy", ...way);
   });
 
   it("takes everything back, and then everything away, with the role that deploys", async () => {

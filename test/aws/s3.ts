@@ -11,42 +11,52 @@ const conflict = "The conditional request cannot succeed due to a conflicting op
 /** Every right that is asked for beside the call's own is asked of `ear.allow`, as that of a call is. */
 export const openS3 = (moto: Service, ear: Pick<Ear, "allow">): S3 => {
   const modified = new Map<string, string>();
-  /** Keys that a conditional write is under way for. */
+  /** What is under way for each object: one call after the other, so that no answer has the date of another. */
+  const queues = new Map<string, Promise<unknown>>();
+  /** Objects that a conditional write is under way for. */
   const busy = new Set<string>();
-  const may = (asked: Asked, action: string, name: string) =>
-    ear.allow?.({ service: "s3", action: `s3:${action}`, name, caller: callerOf(asked) }) ?? true;
 
-  const write = async (asked: Asked, name: string): Promise<Reply> => {
-    const { "if-match": ifMatch, "if-none-match": ifNoneMatch } = asked.headers;
-    // S3 reads the object to compare its ETag, and asks for the right to.
-    if (ifMatch !== undefined && !may(asked, "GetObject", name))
-      throw new Refusal(403, "AccessDenied", "Access Denied");
-    if (ifMatch === undefined && ifNoneMatch === undefined) return moto.answer(asked);
-    if (busy.has(name)) throw new Refusal(409, "ConditionalRequestConflict", conflict);
-    busy.add(name);
-    return moto.answer(asked).finally(() => busy.delete(name));
+  const requireRight = (asked: Asked, action: string, name: string) => {
+    const heard = { service: "s3", action: `s3:${action}`, name, caller: callerOf(asked) };
+    if (ear.allow?.(heard) === false) throw new Refusal(403, "AccessDenied", "Access Denied");
   };
+  const inOrder = <T>(name: string, act: () => Promise<T>): Promise<T> => {
+    const run = (queues.get(name) ?? Promise.resolve()).then(act, act);
+    queues.set(name, run);
+    return run;
+  };
+  const write = async (asked: Asked, name: string): Promise<Reply> => {
+    const isConditional = asked.headers["if-match"] !== undefined || asked.headers["if-none-match"] !== undefined;
+    // S3 reads the object to compare its ETag.
+    if (asked.headers["if-match"] !== undefined) requireRight(asked, "GetObject", name);
+    if (isConditional && busy.has(name)) throw new Refusal(409, "ConditionalRequestConflict", conflict);
+    if (isConditional) busy.add(name);
+    return inOrder(name, async () => {
+      const reply = await moto.answer(asked);
+      if (reply.status < 300) modified.set(name, now());
+      return reply;
+    }).finally(() => isConditional && busy.delete(name));
+  };
+  const read = (asked: Asked, name: string): Promise<Reply> =>
+    inOrder(name, async () => {
+      const reply = await moto.answer(asked);
+      // Whether an object is missing is what a listing tells.
+      if (reply.status === 404) requireRight(asked, "ListBucket", name.replace(/\/.*/, ""));
+      const date = modified.get(name);
+      return date === undefined ? reply : { ...reply, headers: { ...reply.headers, "last-modified": date } };
+    });
+  // Not by Date, which a test may set to what the clock of the one who asks shows.
+  const now = () => new Date(performance.timeOrigin + performance.now() + s3.ahead).toUTCString();
 
   const s3: S3 = {
     ...moto,
     ahead: 0,
     answer: async (asked) => {
       const { name } = moto.about(asked);
-      const [bucket = "", ...key] = name.split("/");
-      const isObject = key.length > 0 && asked.query.size <= 1;
-      const { method } = asked;
-      // Not by Date, which a test may set to what the clock of the one who asks shows.
-      const now = () => new Date(performance.timeOrigin + performance.now() + s3.ahead).toUTCString();
-      const isWrite = method === "PUT" || method === "DELETE";
-      const reply = await (isObject && isWrite ? write(asked, name) : moto.answer(asked));
-      const headers = { ...reply.headers, date: now() };
-      if (isObject && isWrite && reply.status < 300) modified.set(name, now());
-      if (!isObject || isWrite) return { ...reply, headers };
-      // Whether a key is missing is what a listing tells.
-      if (reply.status === 404 && !may(asked, "ListBucket", bucket))
-        throw new Refusal(403, "AccessDenied", "Access Denied");
-      const date = modified.get(name);
-      return { ...reply, headers: { ...headers, ...(date !== undefined && { "last-modified": date }) } };
+      const acts: Record<string, typeof read> = { GET: read, HEAD: read, PUT: write, DELETE: write };
+      const act = name.includes("/") ? acts[asked.method] : undefined;
+      const reply = await (act ? act(asked, name) : moto.answer(asked));
+      return { ...reply, headers: { ...reply.headers, date: now() } };
     },
   };
   return s3;
