@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { PutObjectCommand, S3Client } from "@aws-sdk/client-s3";
 import { probeAll } from "../infra/clusters/probe.ts";
 import type { Progress } from "../infra/progress.ts";
 import type { Job } from "../infra/rollout/ground.ts";
+import { term } from "../infra/rollout/lock.ts";
 import type { Plan } from "../infra/rollout/plan.ts";
 import type { Webhook } from "../infra/webhooks.ts";
 import { type Account, accountMissing, openAccount } from "./aws/account.ts";
@@ -613,12 +615,6 @@ describe("a fleet", { skip: missing ?? false }, () => {
         assert.match(await refusedBy(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
       });
 
-      it("keeps its entries, whatever becomes of that", async () => {
-        const owned = /^cluster east has its entries from stage fleet, not other; /;
-        assert.match(await refusedBy(async () => (await deploy(other)).ended), owned);
-        assert.match(await refusedBy(() => destroy(other)), owned);
-      });
-
       it("can't be rolled back as long as it has no bucket, which holds the lock", async () => {
         const { job } = await jobOf(other);
         const { rollBackAll } = await load.rollback();
@@ -636,6 +632,37 @@ describe("a fleet", { skip: missing ?? false }, () => {
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
       });
 
+      it("has osls ended by the renewal that finds the lock lost", async (test) => {
+        test.mock.timers.enable({ apis: ["setInterval"] });
+        const { s3 } = account;
+        const { answer } = s3;
+        const [uploading, over] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
+        s3.answer = async (asked) => {
+          const [, bucket = ""] = asked.path.split("/");
+          if (asked.method === "PUT" && asked.path.endsWith(".zip")) {
+            uploading.resolve(bucket);
+            await over.promise;
+          }
+          return answer(asked);
+        };
+        const first = account.heard.length;
+        const ending = deploy(other, { clusters: [] });
+        const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
+        await new S3Client().send(new PutObjectCommand({ Bucket: await uploading.promise, Key: "lock.json", Body }));
+        test.mock.timers.tick(20_000);
+        const lost =
+          /^this command has lost the lock of the stage to joe \(postern rollback --all\), and changes nothing/;
+        assert.match((await ending).ended, lost);
+        over.resolve();
+        s3.answer = answer;
+        account.s3.ahead += term + 2_000;
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.deepEqual(
+          account.heard.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
+          [],
+        );
+      });
+
       it("isn't destroyed further, where it had no bucket, once somebody begins to deploy it", async () => {
         const { stage } = (await jobOf(other)).job;
         const { lockStage } = await checkout.load<typeof import("../infra/rollout/lock.ts")>("infra/rollout/lock.ts");
@@ -651,6 +678,12 @@ describe("a fleet", { skip: missing ?? false }, () => {
         assert.equal(await stage.parameters.read("keys"), "changed");
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
         assert.deepEqual([await stack.status(), await stage.parameters.read("keys")], [undefined, undefined]);
+      });
+
+      it("keeps its entries, whatever becomes of that", async () => {
+        const owned = /^cluster east has its entries from stage fleet, not other; /;
+        assert.match(await refusedBy(async () => (await deploy(other)).ended), owned);
+        assert.match(await refusedBy(() => destroy(other)), owned);
       });
 
       it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {

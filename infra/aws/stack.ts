@@ -64,7 +64,7 @@ const oslsDoes = async (verb: string, stage: string, more: string[] = [], signal
   // It looks for a region in the environment alone, and would take another than everything here where a profile names it.
   const AWS_REGION = await new CloudFormationClient().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
-  const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal };
+  const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
   await run(process.execPath, words, options).catch((error) => {
     signal?.throwIfAborted();
     const said = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
