@@ -674,7 +674,10 @@ describe("a fleet", { skip: missing ?? false }, () => {
           await stage.parameters.remove("keys");
         };
         const ended = lockStage(stage, "postern destroy", act, { optional: true });
-        await assert.rejects(ended, /^Error: another command has begun to deploy stage other; run this again$/);
+        const begun = /^Error: another command has begun to deploy stage other; run this again$/;
+        await assert.rejects(ended, begun);
+        // Nor what it has left running.
+        await assert.rejects(stage.parameters.remove("keys"), begun);
         assert.equal(await stage.parameters.read("keys"), "changed");
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
         assert.deepEqual([await stack.status(), await stage.parameters.read("keys")], [undefined, undefined]);

@@ -34,7 +34,10 @@ export interface Lock {
   check(): Promise<void>;
   /** Aborted when a renewal finds that the lock is another's. */
   signal: AbortSignal;
-  /** Deletes the lock if it is still this command's. One that can't be deleted ends by itself. */
+  /**
+   * Deletes the lock if it is still this command's, and has changes made without one. A lock that can't be deleted ends by
+   * itself.
+   */
   release(): Promise<void>;
 }
 
@@ -62,16 +65,17 @@ export const lockStage = async <T>(
     throw new Complaint(`stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted`, 1);
   }
   const lock = taken ?? (await watchForBucket(stage));
-  const free = guard.check;
+  const unguarded = guard.check;
   Object.assign(guard, { check: lock.check, signal: lock.signal });
   const release = async () => {
-    Object.assign(guard, { check: free, signal: undefined });
+    Object.assign(guard, { check: unguarded, signal: undefined });
     await lock.release();
   };
   try {
     return await act({ ...lock, release });
   } finally {
-    await release();
+    // The guard stays: where one of several changes failed, the others that are under way must end with the lock.
+    await lock.release();
   }
 };
 
@@ -118,7 +122,7 @@ export const takeLock = async (object: LockObject, what: string, overriding = fa
         if (!overriding && !(other.age > term)) throw refusalOf(other);
         if (await object.write(claim(), other.etag)) return;
       }
-      await breathe(attempt);
+      await waitLonger(attempt);
     }
     throw new Complaint("other commands take the lock of this stage at the same time; run this again", 1);
   };
@@ -129,7 +133,7 @@ export const takeLock = async (object: LockObject, what: string, overriding = fa
       if (!stored || !isOurs(stored)) throw lossOf(stored);
       if (stored.age <= oldest || (await object.write(claim(), stored.etag))) return;
       // It is being renewed by this command at the same time, or taken by another.
-      await breathe(attempt);
+      await waitLonger(attempt);
     }
     throw new Complaint("the lock of this stage could not be renewed; run this again", 1);
   };
@@ -159,7 +163,7 @@ export const takeLock = async (object: LockObject, what: string, overriding = fa
 };
 
 /** Waits a little longer each time, and not as long as others that wait. */
-const breathe = (attempt: number) => wait(Math.random() * 100 * attempt);
+const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
 /** What a lock says; of a text that isn't ours, only its age counts. */
 const claimIn = (stored: Stored | undefined): Claim => {
