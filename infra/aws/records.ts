@@ -5,6 +5,7 @@ import {
   paginateListObjectsV2,
   S3Client,
 } from "@aws-sdk/client-s3";
+import { lockKey } from "./lock-object.ts";
 
 /** What a stage keeps in its bucket: documents by name. */
 export interface Records {
@@ -48,11 +49,11 @@ export const openRecords = (bucket: string, client = new S3Client({ maxAttempts:
   };
 };
 
-/** CloudFormation deletes no bucket that holds something. One that is gone is empty. */
+/** Deletes all but the lock, which must hold until all else is gone. A bucket that is gone is empty. */
 export const emptyBucket = async (bucket: string, client = new S3Client({ maxAttempts: 5 })): Promise<void> => {
   try {
     for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket: bucket })) {
-      const Objects = Contents.map(({ Key }) => ({ Key }));
+      const Objects = Contents.filter(({ Key }) => Key !== lockKey).map(({ Key }) => ({ Key }));
       if (Objects.length > 0) await client.send(new DeleteObjectsCommand({ Bucket: bucket, Delete: { Objects } }));
     }
   } catch (error) {

@@ -7,14 +7,17 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import {
   CloudFormationClient,
+  CreateStackCommand,
   DeleteStackCommand,
   DescribeStackResourceCommand,
   DescribeStacksCommand,
   GetTemplateCommand,
   paginateListStackResources,
+  waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
 } from "@aws-sdk/client-cloudformation";
 import { Complaint } from "../complaint.ts";
+import type { Guard } from "./guard.ts";
 
 /** What CloudFormation makes, as far as we look at it. */
 export interface Template {
@@ -25,13 +28,15 @@ export interface Template {
 
 /** A stage's stack: what surrounds the functions. Which version of them is live, it says once, when it makes them. */
 export interface Stack {
-  /** As it was deployed last; undefined where there is none. */
+  /** As it was deployed last; undefined where there is none, or nothing but its bucket. */
   template(): Promise<Template | undefined>;
   outputs(): Promise<Record<string, string>>;
   /** As CloudFormation calls it, for instance UPDATE_COMPLETE. */
   status(): Promise<string | undefined>;
-  /** Where osls puts artefacts. */
+  /** Where osls puts artefacts, and where the lock is. */
   bucket(): Promise<string | undefined>;
+  /** Makes the stack with nothing but its bucket, unless there is a stack; waits where another command makes it. */
+  makeBucket(): Promise<void>;
   /** How many resources have been made or changed since then. */
   done(since: Date): Promise<number>;
   /** Has osls deploy what it packaged. */
@@ -39,18 +44,29 @@ export interface Stack {
   remove(): Promise<void>;
 }
 
+/** As osls calls it; its policy begins with the same. */
+const bucketId = "ServerlessDeploymentBucket";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const packaged = join(root, ".serverless");
-const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
+const { resolve } = createRequire(import.meta.url);
+const osls = resolve("osls/bin/serverless.js");
+/** The stack that osls itself would begin with. */
+const coreTemplate = resolve("osls/lib/plugins/aws/package/lib/core-cloudformation-template.json");
+/** Ends osls when this process has ended, however it did: its standard input is a pipe that this process holds. */
+const endWithUs = `data:text/javascript,${encodeURIComponent(
+  'process.stdin.once("close", () => process.exit(1)).resume().unref()',
+)}`;
 const run = promisify(execFile);
 
-/** Runs osls, and has what it complains of be a sentence. */
-const oslsDoes = async (verb: string, stage: string, ...more: string[]) => {
-  const words = [osls, verb, "--stage", stage, ...more];
+/** Runs osls until the signal ends it, and has what it complains of be a sentence. */
+const oslsDoes = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
+  const words = ["--import", endWithUs, osls, verb, "--stage", stage, ...more];
   // It looks for a region in the environment alone, and would take another than everything here where a profile names it.
   const AWS_REGION = await new CloudFormationClient().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
-  await run(process.execPath, words, { cwd: root, env, maxBuffer: 64 * 1024 * 1024 }).catch((error) => {
+  const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
+  await run(process.execPath, words, options).catch((error) => {
+    signal?.throwIfAborted();
     const said = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
     const [first = "it ends without a word"] = [
       ...said.slice(said.findLastIndex((line) => /^(Error|Warning):?$/.test(line)) + 1),
@@ -73,7 +89,11 @@ export const repackage = async (template: Template): Promise<void> => {
   await writeFile(file, JSON.stringify(state));
 };
 
-export const openStack = (stage: string, client = new CloudFormationClient({ maxAttempts: 5 })): Stack => {
+export const openStack = (
+  stage: string,
+  client = new CloudFormationClient({ maxAttempts: 5 }),
+  guard?: Guard,
+): Stack => {
   const StackName = `postern-${stage}`;
   const unlessMissing = (error: Error) => {
     if (/does not exist/.test(error.message)) return undefined;
@@ -82,14 +102,16 @@ export const openStack = (stage: string, client = new CloudFormationClient({ max
   const described = async () =>
     (await client.send(new DescribeStacksCommand({ StackName })).catch(unlessMissing))?.Stacks?.[0];
   const bucket = async () => {
-    const wanted = { StackName, LogicalResourceId: "ServerlessDeploymentBucket" };
+    const wanted = { StackName, LogicalResourceId: bucketId };
     const found = await client.send(new DescribeStackResourceCommand(wanted)).catch(unlessMissing);
     return found?.StackResourceDetail?.PhysicalResourceId;
   };
   return {
     template: async () => {
       const found = await client.send(new GetTemplateCommand({ StackName })).catch(unlessMissing);
-      return found?.TemplateBody === undefined ? undefined : JSON.parse(found.TemplateBody);
+      const template: Template | undefined = found?.TemplateBody && JSON.parse(found.TemplateBody);
+      const isBegun = Object.keys(template?.Resources ?? {}).some((id) => !id.startsWith(bucketId));
+      return isBegun ? template : undefined;
     },
     status: async () => (await described())?.StackStatus,
     outputs: async () => {
@@ -97,6 +119,20 @@ export const openStack = (stage: string, client = new CloudFormationClient({ max
       return Object.fromEntries(outputs.map(({ OutputKey = "", OutputValue = "" }) => [OutputKey, OutputValue]));
     },
     bucket,
+    makeBucket: async () => {
+      const TemplateBody = await readFile(coreTemplate, "utf8");
+      const Tags = [{ Key: "STAGE", Value: stage }];
+      await client.send(new CreateStackCommand({ StackName, TemplateBody, Tags })).catch((error) => {
+        if (error.name !== "AlreadyExistsException") throw error;
+      });
+      await waitUntilStackCreateComplete({ client, maxWaitTime: 600, minDelay: 1, maxDelay: 5 }, { StackName }).catch(
+        async () => {
+          const { StackStatus, StackStatusReason } = (await described()) ?? {};
+          mustBeChangeable(stage, StackStatus);
+          throw new Complaint(`the stack ${StackName} is ${StackStatus ?? "gone"}: ${StackStatusReason ?? ""}`, 3);
+        },
+      );
+    },
     done: async (since) => {
       let count = 0;
       for await (const { StackResourceSummaries = [] } of paginateListStackResources({ client }, { StackName }))
@@ -105,7 +141,10 @@ export const openStack = (stage: string, client = new CloudFormationClient({ max
       return count;
     },
     // That something differs is known: what it would find out by itself is whether its own artefacts do.
-    deploy: () => oslsDoes("deploy", stage, "--package", packaged, "--force"),
+    deploy: async () => {
+      await guard?.check();
+      await oslsDoes("deploy", stage, ["--package", packaged, "--force"], guard?.signal);
+    },
     remove: async () => {
       await client.send(new DeleteStackCommand({ StackName }));
       await waitUntilStackDeleteComplete({ client, maxWaitTime: 1800, minDelay: 1, maxDelay: 10 }, { StackName }).catch(

@@ -1,11 +1,15 @@
+import { CloudFormationClient } from "@aws-sdk/client-cloudformation";
 import { LambdaClient } from "@aws-sdk/client-lambda";
+import { S3Client } from "@aws-sdk/client-s3";
+import { SSMClient } from "@aws-sdk/client-ssm";
 import type { Identity } from "#lib/cluster/signature.ts";
 import type { Options } from "../command.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { type Functions, openFunctions } from "./functions.ts";
+import { type Guard, guardClient } from "./guard.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { openParameters, type Parameters } from "./parameters.ts";
-import { openRecords, type Records } from "./records.ts";
+import { emptyBucket, openRecords, type Records } from "./records.ts";
 import { openStack, type Stack } from "./stack.ts";
 
 /** All that a stage is made of in AWS. */
@@ -17,23 +21,35 @@ export interface Stage {
   metrics: Metrics;
   /** Undefined as long as there is no stack. */
   records(): Promise<Records | undefined>;
+  /** Deletes all that the stack's bucket holds but the lock. */
+  emptyBucket(): Promise<void>;
+  /** Asked before every call that changes something. */
+  guard: Guard;
   /** Who we are, for clusters that take an AWS identity. */
   identity(): Promise<Identity>;
 }
 
 export const openStage = (name: string): Stage => {
-  const lambda = new LambdaClient({ maxAttempts: 5 });
-  const stack = openStack(name);
+  const guard: Guard = { check: async () => {} };
+  const lambda = guardClient(new LambdaClient({ maxAttempts: 5 }), guard);
+  const s3 = guardClient(new S3Client({ maxAttempts: 5 }), guard);
+  const ssm = guardClient(new SSMClient({ maxAttempts: 5 }), guard);
+  const stack = openStack(name, guardClient(new CloudFormationClient({ maxAttempts: 5 }), guard), guard);
   return {
     name,
     functions: openFunctions(name, lambda),
-    parameters: openParameters(name),
+    parameters: openParameters(name, ssm),
     stack,
     metrics: openMetrics(),
     records: async () => {
       const bucket = await stack.bucket();
-      return bucket === undefined ? undefined : openRecords(bucket);
+      return bucket === undefined ? undefined : openRecords(bucket, s3);
     },
+    emptyBucket: async () => {
+      const bucket = await stack.bucket();
+      if (bucket !== undefined) await emptyBucket(bucket, s3);
+    },
+    guard,
     identity: async () => {
       const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
       return { accessKeyId, secretAccessKey, sessionToken };

@@ -2,6 +2,7 @@ import { eksToken } from "#lib/cluster/credentials.ts";
 import { exchange, unanswered } from "#lib/cluster/exchange.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
+import type { Guard } from "../aws/guard.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { type Connect, pem, placeOf, readKubeconfig } from "../connections.ts";
 import { type ClusterApi, openApi, type Way } from "./api.ts";
@@ -14,6 +15,8 @@ export interface Deployer {
   preferred?: string | undefined;
   /** AWS's, for clusters that know us by it. */
   identity?: (() => Promise<Identity>) | undefined;
+  /** Asked before each call that changes the cluster. */
+  guard?: Guard;
   /** Of postern.yaml, from which its paths start. */
   folder?: string;
   /** What they must be allowed, where it isn't known who they are. */
@@ -25,7 +28,7 @@ export const openCluster = async (
   name: string,
   connect: Connect | undefined,
   deployer: Deployer = {},
-): Promise<ClusterApi> => openApi(name, await wayTo(name, connect, deployer));
+): Promise<ClusterApi> => openApi(name, { ...(await wayTo(name, connect, deployer)), guard: deployer.guard });
 
 /** The way to a cluster's API for them. */
 export const wayTo = async (

@@ -1,6 +1,7 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import type { Guard } from "../aws/guard.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { discreet } from "./discreet.ts";
 
@@ -71,6 +72,8 @@ export interface Way {
   key?: string;
   /** What to do where it doesn't know us. */
   unknown: string;
+  /** Asked before each call that changes something. */
+  guard?: Guard | undefined;
 }
 
 const patience = 10_000;
@@ -94,6 +97,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
       };
       const connection = attempt === 1 ? { agent } : { agent: false, ...trust };
       const options = { method, headers, ...connection };
+      if (method !== "GET" && !path.includes("dryRun=All")) await way.guard?.check();
       const text = body && JSON.stringify(body);
       const answer = await exchange(`${server}${path}`, options, text, Date.now() + patience).catch(unanswered);
       if (attempt === 1 && mayHelpAgain(answer, method === "GET")) {

@@ -6,7 +6,7 @@ import { counted, inParallel } from "../progress.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { atOnce, type Ground, type Job, prepare } from "./ground.ts";
 import { openKeyring, readKeyring } from "./keyring.ts";
-import { type Lock, locked, ourName } from "./lock.ts";
+import { type Lock, lockStage, ourName } from "./lock.ts";
 import { moveAll } from "./moves.ts";
 import { pack } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
@@ -23,12 +23,24 @@ export const planOf = async (job: Job): Promise<Plan> =>
   (await prepare(job, await readKeyring(job.stage.parameters))).plan;
 
 /** Deploys, once the plan was shown, and answers what it did in a sentence. */
-export const deploy = (job: Job, show: (plan: Plan) => Promise<void>, build = pack): Promise<string> =>
-  locked(job.stage.parameters, "postern deploy", async (lock) => {
+export const deploy = async (job: Job, show: (plan: Plan) => Promise<void>, build = pack): Promise<string> => {
+  await makeBucket(job);
+  return lockStage(job.stage, "postern deploy", async (lock) => {
     const ground = await prepare(job, await openKeyring(job.stage.parameters), build);
     await show(ground.plan);
     return isIdle(ground.plan) ? settle(ground) : rollOut(ground, lock);
   });
+};
+
+/** The lock is in the stack's bucket. Of several commands that find no stack, CloudFormation lets one make it. */
+const makeBucket = async ({ stage: { stack }, progress }: Job) => {
+  const status = await stack.status();
+  if (status !== undefined && status !== "CREATE_IN_PROGRESS") return;
+  await progress.step("bucket", async () => {
+    await stack.makeBucket();
+    return "made";
+  });
+};
 
 /** Nothing is left to do, perhaps but to say so in the record. */
 const settle = async ({ job, releases }: Ground): Promise<string> => {

@@ -1,12 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { emptyBucket } from "../aws/records.ts";
 import type { Stage } from "../aws/stage.ts";
 import { pointers, removeAll } from "../clusters/entries.ts";
 import { Complaint, sentenceOf } from "../complaint.ts";
 import { counted, type Progress } from "../progress.ts";
 import { configurationName } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
-import { locked } from "./lock.ts";
+import { type Lock, lockStage } from "./lock.ts";
 import { openReleases } from "./releases.ts";
 import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
 
@@ -29,7 +28,7 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
     await forget(demolition, configsOnly);
     return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "calls" : "call"} no rule of ours any more`;
   }
-  return locked(stage.parameters, "postern destroy", async (lock) => {
+  const act = async (lock: Lock) => {
     const { all } = await openReleases(stage.records);
     const isThere =
       all.length > 0 || (await stage.stack.status()) !== undefined || (await readKeyring(stage.parameters));
@@ -45,11 +44,10 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
     await freeClusters(demolition, names);
     await noneLeft(demolition, names);
     await wait(demolition.noticing ?? 10_000);
-    await lock.check();
-    await removeStack(stage, demolition.progress);
-    await stage.parameters.remove("keys");
+    await removeAws(stage, demolition.progress, lock);
     return `stage ${stage.name} is gone`;
-  });
+  };
+  return lockStage(stage, "postern destroy", act, { optional: true });
 };
 
 /** How long AWS is given to hear of it; where it is down, clusters are free all the same. */
@@ -104,11 +102,15 @@ const noneLeft = async (demolition: Demolition, names: string[]) => {
   }
 };
 
-const removeStack = async ({ stack }: Stage, progress: Progress) => {
-  const bucket = await stack.bucket();
+/** Removes the keys and the stack. The lock goes last before the stack: CloudFormation deletes no bucket with an object. */
+const removeAws = async (stage: Stage, progress: Progress, lock: Lock) => {
+  const { stack, parameters } = stage;
+  await parameters.remove("keys");
   if ((await stack.status()) === undefined) return;
   await progress.step("stack", async () => {
-    if (bucket !== undefined) await emptyBucket(bucket);
+    await stage.emptyBucket();
+    await lock.check();
+    await lock.release();
     await stack.remove();
     return "removed";
   });

@@ -1,109 +1,194 @@
 import { randomUUID } from "node:crypto";
 import { hostname, userInfo } from "node:os";
-import type { Parameters } from "../aws/parameters.ts";
+import { setTimeout as wait } from "node:timers/promises";
+import { type LockObject, openLockObject, type Stored } from "../aws/lock-object.ts";
+import { mustBeChangeable } from "../aws/stack.ts";
+import type { Stage } from "../aws/stage.ts";
 import { Complaint } from "../complaint.ts";
 
-interface Held {
+/** What the lock's object says. */
+interface Claim {
   owner: string;
   by: string;
   what: string;
-  until: number;
+  /** Makes the text, and so the ETag, another one with each renewal. */
+  renewal: number;
 }
 
-const name = "lock";
+/** How long a lock holds that isn't renewed, by S3's clock. */
+export const term = 180_000;
+/** How often it is renewed. */
+const period = 20_000;
+/** How many times a lock is tried to be taken or renewed while others write it. */
+const tries = 10;
 
-/** For how long it is held at a time. Who is killed holds it no longer than this. */
-const term = 180_000;
-
-/** Who we are to people who read it. */
+/** The name of the person or pipeline that runs this command. */
 export const ourName = (): string =>
   process.env.POSTERN_BY ??
   process.env.GITHUB_ACTOR ??
   process.env.GITLAB_USER_LOGIN ??
   `${userInfo().username}@${hostname()}`;
 
-/** Still ours, or a Complaint. */
 export interface Lock {
+  /** Throws a Complaint where the lock is another's by now. Afterwards it holds for half its term at least. */
   check(): Promise<void>;
+  /** Aborted when a renewal finds that the lock is another's. */
+  signal: AbortSignal;
+  /**
+   * Deletes the lock if it is still this command's, and has changes made without one. A lock that can't be deleted ends by
+   * itself.
+   */
+  release(): Promise<void>;
+}
+
+export interface LockOptions {
+  /** Takes the lock from the command that holds it, which stops before its next change. */
+  overriding?: boolean;
+  /** Acts without a lock where the stage has no bucket to keep one in; nothing can be deployed to such a stage. */
+  optional?: boolean;
 }
 
 /**
- * Nobody else changes the stage meanwhile. It is renewed as long as it is held. SSM can only make what isn't there without
- * overwriting it: of several who find that a lock has ended, the one who makes its heir takes it over.
+ * Acts while no other command changes the stage. Every call that changes something, through `stage` or to a cluster,
+ * checks first that the lock is still this command's. The lock is an object in the stage's bucket.
  */
-export const locked = async <T>(
-  parameters: Parameters,
+export const lockStage = async <T>(
+  stage: Stage,
   what: string,
   act: (lock: Lock) => Promise<T>,
-  { overriding = false } = {},
+  { overriding = false, optional = false }: LockOptions = {},
 ): Promise<T> => {
-  const owner = randomUUID();
-  const claim = () => JSON.stringify({ owner, by: ourName(), what, until: Date.now() + term } satisfies Held);
-  const refuse = ({ by, what, until }: Held): never => {
-    const time = new Date(until).toISOString();
-    throw new Complaint(`${by} is at work on this stage (${what}); unless it goes on, it ends at ${time}`, 1);
+  const { guard } = stage;
+  const taken = await takeStageLock(stage, what, overriding);
+  if (taken === undefined && !optional) {
+    mustBeChangeable(stage.name, await stage.stack.status());
+    throw new Complaint(`stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted`, 1);
+  }
+  const lock = taken ?? (await watchForBucket(stage));
+  const unguarded = guard.check;
+  Object.assign(guard, { check: lock.check, signal: lock.signal });
+  const release = async () => {
+    Object.assign(guard, { check: unguarded, signal: undefined });
+    await lock.release();
   };
-  const heldNow = async (which: string) => {
-    const text = await parameters.read(which);
-    return text === undefined ? undefined : heldIn(text);
-  };
-  const take = async () => {
-    for (let attempt = 1; attempt <= 5; attempt++) {
-      if (await parameters.create(name, claim())) return;
-      const other = await heldNow(name);
-      // Let go of just now: whoever makes it first has it.
-      if (other === undefined) continue;
-      if (other.until > Date.now()) refuse(other);
-      const heir = `${name}-after-${other.owner}`;
-      if (await parameters.create(heir, claim())) {
-        const isStillThere = (await heldNow(name))?.owner === other.owner;
-        if (isStillThere) await parameters.write(name, claim());
-        await parameters.remove(heir);
-        if (isStillThere) return;
-        continue;
-      }
-      const rival = await heldNow(heir);
-      if (rival && rival.until > Date.now()) refuse(rival);
-      // It ended before it had taken over.
-      await parameters.remove(heir);
-    }
-    throw new Complaint("others are taking the lock of this stage at the same time; run it again", 1);
-  };
-  const check = async () => {
-    const held = await heldNow(name);
-    if (held?.owner === owner) return;
-    if (held) refuse(held);
-    throw new Complaint("somebody took away the lock of this stage; run it again", 1);
-  };
-  // Whoever held it stops at the next check.
-  if (overriding) await parameters.write(name, claim());
-  else await take();
-  let renewal: Promise<unknown> = Promise.resolve();
-  const renew = async () => {
-    await check();
-    await parameters.write(name, claim());
-  };
-  // What comes between is seen at the next check.
-  const timer = setInterval(() => {
-    renewal = renew().catch(() => {});
-  }, term / 4).unref();
   try {
-    return await act({ check });
+    return await act({ ...lock, release });
   } finally {
-    clearInterval(timer);
-    await renewal;
-    const last = await heldNow(name).catch(() => undefined);
-    // One that can't be taken away ends by itself.
-    if (last?.owner === owner) await parameters.remove(name).catch(() => {});
+    // The guard stays: where one of several changes failed, the others that are under way must end with the lock.
+    await lock.release();
   }
 };
 
-/** What nobody of us wrote there has ended. */
-const heldIn = (text: string): Held => {
+/** Takes the lock in the stage's bucket; undefined where there is none, or it is about to be deleted with the stack. */
+const takeStageLock = async ({ stack }: Stage, what: string, overriding: boolean): Promise<Lock | undefined> => {
+  const bucket = await stack.bucket();
+  if (bucket === undefined || (await stack.status()) === "DELETE_IN_PROGRESS") return undefined;
   try {
-    const { owner, by, what, until } = JSON.parse(text);
-    return { owner: String(owner), by: String(by), what: String(what), until: Number(until) || 0 };
-  } catch {
-    return { owner: "nobody", by: "nobody", what: "", until: 0 };
+    return await takeLock(openLockObject(bucket), what, overriding);
+  } catch (error) {
+    if (error instanceof Error && error.name === "NoSuchBucket") return undefined;
+    throw error;
   }
 };
+
+/** Stands in for a lock where there is no bucket: stops when another command has made one. */
+const watchForBucket = async ({ name, stack }: Stage): Promise<Lock> => {
+  const before = await stack.bucket();
+  return {
+    check: async () => {
+      const now = await stack.bucket();
+      if (now !== undefined && now !== before)
+        throw new Complaint(`another command has begun to deploy stage ${name}; run this again`, 1);
+    },
+    signal: new AbortController().signal,
+    release: async () => {},
+  };
+};
+
+/** Takes the lock, and renews it until it is released. */
+export const takeLock = async (object: LockObject, what: string, overriding = false): Promise<Lock> => {
+  const owner = randomUUID();
+  let renewal = 0;
+  const claim = () => JSON.stringify({ owner, by: ourName(), what, renewal: renewal++ } satisfies Claim);
+  const isOurs = (stored: Stored | undefined) => claimIn(stored).owner === owner;
+
+  const take = async () => {
+    for (let attempt = 1; attempt <= tries; attempt++) {
+      if (await object.write(claim())) return;
+      const other = await object.read();
+      // The answer to our own write got lost, and it was sent again.
+      if (isOurs(other)) return;
+      if (other) {
+        if (!overriding && !(other.age > term)) throw refusalOf(other);
+        if (await object.write(claim(), other.etag)) return;
+      }
+      await waitLonger(attempt);
+    }
+    throw new Complaint("other commands take the lock of this stage at the same time; run this again", 1);
+  };
+  /** Throws where the lock is another's; renews one that is older than this. */
+  const confirm = async (oldest: number) => {
+    for (let attempt = 1; attempt <= tries; attempt++) {
+      const stored = await object.read();
+      if (!stored || !isOurs(stored)) throw lossOf(stored);
+      if (stored.age <= oldest || (await object.write(claim(), stored.etag))) return;
+      // It is being renewed by this command at the same time, or taken by another.
+      await waitLonger(attempt);
+    }
+    throw new Complaint("the lock of this stage could not be renewed; run this again", 1);
+  };
+
+  await take();
+  const lost = new AbortController();
+  let renewing: Promise<void> = Promise.resolve();
+  const timer = setInterval(() => {
+    renewing = confirm(Number.NEGATIVE_INFINITY).catch((error) => {
+      // Where S3 doesn't answer, the next check says so.
+      if (error instanceof Complaint) lost.abort(error);
+    });
+  }, period).unref();
+  let isReleased = false;
+  return {
+    check: () => confirm(term / 2),
+    signal: lost.signal,
+    release: async () => {
+      if (isReleased) return;
+      isReleased = true;
+      clearInterval(timer);
+      await renewing;
+      const last = await object.read().catch(() => undefined);
+      if (last && isOurs(last)) await object.remove(last.etag).catch(() => {});
+    },
+  };
+};
+
+/** Waits a little longer each time, and not as long as others that wait. */
+const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
+
+/** What a lock says; of a text that isn't ours, only its age counts. */
+const claimIn = (stored: Stored | undefined): Claim => {
+  try {
+    const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");
+    return { owner: String(owner), by: String(by), what: String(what), renewal: Number(renewal) };
+  } catch {
+    return { owner: "", by: "an unknown program", what: "unknown", renewal: 0 };
+  }
+};
+
+const nameOf = (stored: Stored) => {
+  const { by, what } = claimIn(stored);
+  return `${by} (${what})`;
+};
+
+const refusalOf = (stored: Stored): Complaint => {
+  const end = new Date(stored.modified.getTime() + term).toISOString();
+  return new Complaint(`this stage is locked by ${nameOf(stored)}; unless that renews it, the lock ends at ${end}`, 1);
+};
+
+const lossOf = (stored: Stored | undefined): Complaint =>
+  new Complaint(
+    stored === undefined
+      ? "this command has lost the lock of the stage, and changes nothing more; run it again"
+      : `this command has lost the lock of the stage to ${nameOf(stored)}, and changes nothing more`,
+    1,
+  );

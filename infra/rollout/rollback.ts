@@ -7,7 +7,7 @@ import { counted, inParallel, type Progress } from "../progress.ts";
 import { checkReturn, type Known, known, rollBack } from "./emergency.ts";
 import { configurationName, rulesNamedIn, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
-import { locked, ourName } from "./lock.ts";
+import { lockStage, ourName } from "./lock.ts";
 import {
   openReleases,
   type Release,
@@ -83,8 +83,8 @@ const mustBeServed = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>,
 
 /** Moves every rule to its version in a release, and clusters to the entries of it, where they differ. */
 export const rollBackAll = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> =>
-  // Whatever is being deployed stops at its next step.
-  locked(targets.stage.parameters, "postern rollback --all", () => backTo(targets, to), { overriding: true });
+  // A deployment that holds the lock stops before its next change.
+  lockStage(targets.stage, "postern rollback --all", () => backTo(targets, to), { overriding: true });
 
 const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> => {
   const { stage, progress } = targets;

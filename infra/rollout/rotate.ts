@@ -7,7 +7,7 @@ import { readConfig } from "../config.ts";
 import { rollOut } from "./deploy.ts";
 import { type Job, prepare } from "./ground.ts";
 import { type Keyring, narrowKeyring, openKeyring, turnKeyring, widenKeyring } from "./keyring.ts";
-import { type Lock, locked } from "./lock.ts";
+import { type Lock, lockStage } from "./lock.ts";
 import { isUnchanged } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
 
@@ -22,7 +22,7 @@ export interface Retirement {
 
 /** Replaces the key that signs URLs: both are accepted, every cluster gets new URLs, the old one goes when it is unused. */
 export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
-  locked(job.stage.parameters, "postern rotate", async (lock) => {
+  lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await openKeyring(parameters);
     if (keyring.signers.length === 1) await mustBeLive(job, keyring);
@@ -48,7 +48,7 @@ export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
 
 /** Replaces one cluster's key, by raising its keyVersion in postern.yaml in the same steps. */
 export const rotateCluster = (job: Job, name: string, retirement: Retirement): Promise<string> =>
-  locked(job.stage.parameters, "postern rotate", async (lock) => {
+  lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await openKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;

@@ -89,7 +89,7 @@ export const accessTo = (
   const { kubeconfig, context } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
   return openCluster(name, clusterOf({ config }, name).connect, {
-    ...{ identity: stage.identity, folder: dirname(file), kubeconfig },
+    ...{ identity: stage.identity, guard: stage.guard, folder: dirname(file), kubeconfig },
     context: context ?? (isForSeveral ? name : undefined),
     preferred: name,
   });

@@ -46,6 +46,7 @@ import {
   waitUntilFunctionUpdatedV2,
 } from "@aws-sdk/client-lambda";
 import {
+  DeleteObjectCommand,
   GetObjectCommand,
   ListBucketsCommand,
   ListObjectsV2Command,
@@ -537,6 +538,41 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 }).send(
         new GetMetricDataCommand({ StartTime: new Date(0), EndTime: new Date(1), MetricDataQueries: [] }),
       );
+
+    it("has S3 ask for the rights that it asks for beside a call's own", async () => {
+      const place = { Bucket: "heard", Key: "none.json" };
+      const [read, write] = [
+        () => s3().send(new GetObjectCommand(place)),
+        () => s3().send(new PutObjectCommand({ ...place, Body: "x", IfMatch: '"a"' })),
+      ];
+      for (const call of [read, write]) await assert.rejects(call, called("NoSuchKey"));
+      // Whether there is such an object is told to those who may list, and compared for those who may read.
+      account.allow = ({ action }) => action !== "s3:ListBucket";
+      await assert.rejects(read, called("AccessDenied"));
+      account.allow = ({ action }) => action !== "s3:GetObject";
+      await assert.rejects(write, called("AccessDenied"));
+    });
+
+    it("has S3 make one of several conditional writes, and date it by a clock of its own", async () => {
+      const place = { Bucket: "heard", Key: "one.json" };
+      const put = (Body: string, condition: { IfMatch?: string | undefined; IfNoneMatch?: string }) =>
+        s3().send(new PutObjectCommand({ ...place, Body, ...condition }));
+      account.s3.ahead = 3_600_000;
+      const first = await Promise.allSettled(["a", "b", "c"].map((body) => put(body, { IfNoneMatch: "*" })));
+      assert.equal(first.filter(({ status }) => status === "fulfilled").length, 1);
+      for (const one of first)
+        if (one.status === "rejected")
+          assert.match(one.reason.name, /^(PreconditionFailed|ConditionalRequestConflict)$/);
+      const { ETag, LastModified } = await s3().send(new GetObjectCommand(place));
+      assert.ok(Number(LastModified) > Date.now() + 3_000_000);
+      await put("second", { IfMatch: ETag });
+      await assert.rejects(put("third", { IfMatch: ETag }), called("PreconditionFailed"));
+      const remove = (IfMatch: string | undefined) => s3().send(new DeleteObjectCommand({ ...place, IfMatch }));
+      await assert.rejects(remove(ETag), called("PreconditionFailed"));
+      await remove((await s3().send(new GetObjectCommand(place))).ETag);
+      await assert.rejects(s3().send(new GetObjectCommand(place)), called("NoSuchKey"));
+      account.s3.ahead = 0;
+    });
 
     it("breaks what it should, before it is done or after", async () => {
       const move = () => lambda().send(new UpdateAliasCommand({ ...alias, FunctionVersion: "2" }));

@@ -20,6 +20,7 @@ import {
 } from "./exchange.ts";
 import { codePath, type Lambda, openLambdaRoom } from "./lambda.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
+import { openS3, type S3 } from "./s3.ts";
 import { runtimeClient } from "./tools.ts";
 
 // An AWS account on this machine, for every client that AWS_ENDPOINT_URL can be told of. Lambda, CloudFormation and
@@ -52,6 +53,7 @@ export interface Account extends Ear {
   cloudformation: CloudFormation;
   cloudwatch: CloudWatch;
   storage: Storage;
+  s3: S3;
   /** What eks:DescribeCluster tells, by name; of others moto tells. */
   clusters: Map<string, { server: string; ca: string }>;
   /** What webhook URLs of the first stack begin with, and who signed for it. */
@@ -85,8 +87,10 @@ export const openAccount = async (options: AccountOptions = {}): Promise<Account
   const doors = await openDoors(certificate, lambda);
   const ear: Ear = { heard: [], fault: undefined, allow: undefined };
   const clusters = new Map<string, { server: string; ca: string }>();
+  const s3 = openS3(behind(moto.url, "s3"), ear);
   const account = Object.assign(ear, {
     clusters,
+    s3,
     lambda,
     cloudwatch,
     storage,
@@ -96,7 +100,7 @@ export const openAccount = async (options: AccountOptions = {}): Promise<Account
   });
   const cloudformation = openCloudFormation({ lambda, storage, doors, ear: account, region });
 
-  const own: Record<string, Service> = { lambda, cloudformation, monitoring: cloudwatch };
+  const own: Record<string, Service> = { lambda, cloudformation, monitoring: cloudwatch, s3 };
   const { url, stop } = await serve((scope, asked) => {
     if (scope === undefined) return asked.path.startsWith(codePath) ? lambda : behind(moto.url, "");
     const service = own[scope] ?? behind(moto.url, scope);
@@ -125,6 +129,7 @@ export const openAccount = async (options: AccountOptions = {}): Promise<Account
       cloudwatch.clear();
       await moto.reset();
       account.heard.length = 0;
+      s3.ahead = 0;
       Object.assign(account, { fault: undefined, allow: undefined });
     },
     stop: async () => {
@@ -136,7 +141,7 @@ export const openAccount = async (options: AccountOptions = {}): Promise<Account
 };
 
 /** A service that moto answers for. */
-const behind = (moto: string, scope: string): Service => ({
+export const behind = (moto: string, scope: string): Service => ({
   about: (asked) => aboutOf(scope, asked),
   answer: (asked) =>
     new Promise<Reply>((resolve, reject) => {

@@ -80,6 +80,14 @@ export const heardBy = async <T>(ear: Ear, heard: Heard, act: () => Promise<T>):
   return answer;
 };
 
+/** Whose access key signed a call, and for which service. */
+const signatureOf = ({ headers, query }: Asked) =>
+  /Credential=([^/,]+)\/\d+\/[^/]+\/([^/]+)\//.exec(
+    headers.authorization ?? `Credential=${query.get("X-Amz-Credential") ?? ""}`,
+  );
+
+export const callerOf = (asked: Asked): string | undefined => signatureOf(asked)?.[1];
+
 /** An HTTP server on loopback for services. Those without a name take calls that nobody signed, and aren't listened to. */
 export const serve = async (
   find: (scope: string | undefined, asked: Asked) => Service,
@@ -87,10 +95,7 @@ export const serve = async (
 ): Promise<{ url: string; stop(): Promise<void> }> => {
   const server = createServer(async (request, response) => {
     const asked = await read(request);
-    const signed = /Credential=([^/,]+)\/\d+\/[^/]+\/([^/]+)\//.exec(
-      asked.headers.authorization ?? `Credential=${asked.query.get("X-Amz-Credential") ?? ""}`,
-    );
-    const [, caller, scope] = signed ?? [];
+    const [, caller, scope] = signatureOf(asked) ?? [];
     const service = find(scope, asked);
     const answered = async (): Promise<Reply> => {
       if (scope === undefined) return service.answer(asked);

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { PutObjectCommand, S3Client } from "@aws-sdk/client-s3";
 import { probeAll } from "../../infra/clusters/probe.ts";
 import type { Progress } from "../../infra/progress.ts";
 import type { Job } from "../../infra/rollout/ground.ts";
+import { term } from "../../infra/rollout/lock.ts";
 import type { Plan } from "../../infra/rollout/plan.ts";
 import type { Webhook } from "../../infra/webhooks.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
@@ -433,8 +435,6 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([await aliases(), await told()], before, String(said));
       return String(said);
     };
-    /** Without its lock: the term of whoever was killed would be over some time. */
-    const unlock = async () => (await jobOf(narrow)).job.stage.parameters.remove("lock");
 
     it("counts neither probes nor a function that crashed for its guards", async () => {
       assert.match((await deploy(guarded)).ended, /is live in east, west/);
@@ -531,7 +531,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         { ...wide, rules: `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${fresh} } }` },
         { progress },
       );
-      assert.match(ended, /^somebody took away the lock of this stage/);
+      assert.match(ended, /^this command has lost the lock of the stage, and changes nothing more/);
       assert.deepEqual([await aliases(), await recorded()], [stopped, stopped]);
       for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
       await assertWell();
@@ -559,7 +559,6 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.notDeepEqual(await aliases(), before);
       await rollBackAll(wide);
       assert.deepEqual([await aliases(), await recorded()], [before, before]);
-      await unlock();
       await assertWell();
     });
 
@@ -613,6 +612,75 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.match(await refusedBy(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
       });
 
+      it("can't be rolled back as long as it has no bucket, which holds the lock", async () => {
+        const { job } = await jobOf(other);
+        const { rollBackAll } = await load.rollback();
+        await assert.rejects(
+          rollBackAll(job, undefined),
+          /^Error: stage other has no bucket: nothing was deployed to it/,
+        );
+      });
+
+      it("is made by one of two deployments that come first at once", async () => {
+        const both = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
+        const [first, second] = both.map(({ ended }) => ended).sort();
+        assert.equal(first, "release r1 is live");
+        assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+      });
+
+      it("has osls ended by the renewal that finds the lock lost", async (test) => {
+        test.mock.timers.enable({ apis: ["setInterval"] });
+        const { s3 } = account;
+        const { answer } = s3;
+        const [uploading, over] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
+        s3.answer = async (asked) => {
+          const [, bucket = ""] = asked.path.split("/");
+          if (asked.method === "PUT" && asked.path.endsWith(".zip")) {
+            uploading.resolve(bucket);
+            await over.promise;
+          }
+          return answer(asked);
+        };
+        const first = account.heard.length;
+        const ending = deploy(other, { clusters: [] });
+        const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
+        await new S3Client().send(new PutObjectCommand({ Bucket: await uploading.promise, Key: "lock.json", Body }));
+        test.mock.timers.tick(20_000);
+        const lost =
+          /^this command has lost the lock of the stage to joe \(postern rollback --all\), and changes nothing/;
+        assert.match((await ending).ended, lost);
+        over.resolve();
+        s3.answer = answer;
+        account.s3.ahead += term + 2_000;
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.deepEqual(
+          account.heard.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
+          [],
+        );
+      });
+
+      it("isn't destroyed further, where it had no bucket, once somebody begins to deploy it", async () => {
+        const { stage } = (await jobOf(other)).job;
+        const { lockStage } =
+          await checkout.load<typeof import("../../infra/rollout/lock.ts")>("infra/rollout/lock.ts");
+        const { stack } = (await jobOf(other)).job.stage;
+        await stage.parameters.write("keys", "kept");
+        const act = async () => {
+          await stage.parameters.write("keys", "changed");
+          await stack.makeBucket();
+          await stage.parameters.remove("keys");
+        };
+        const ended = lockStage(stage, "postern destroy", act, { optional: true });
+        const begun = /^Error: another command has begun to deploy stage other; run this again$/;
+        await assert.rejects(ended, begun);
+        // Nor what it has left running.
+        await assert.rejects(stage.parameters.remove("keys"), begun);
+        assert.equal(await stage.parameters.read("keys"), "changed");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.deepEqual([await stack.status(), await stage.parameters.read("keys")], [undefined, undefined]);
+      });
+
       it("keeps its entries, whatever becomes of that", async () => {
         const owned = /^cluster east has its entries from stage fleet, not other; /;
         assert.match(await refusedBy(async () => (await deploy(other)).ended), owned);
@@ -620,8 +688,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       });
 
       it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {
-        let changes = 0;
-        account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action) || ++changes === 1;
+        account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action);
         const { ended } = await deploy(other, { clusters: [] });
         account.allow = undefined;
         assert.match(ended, /^osls deploy fails: .*not authorized/);

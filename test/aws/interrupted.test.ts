@@ -1,19 +1,24 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { createServer, request, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { openCertificate } from "../../infra/keys.ts";
-import type { Progress } from "../../infra/progress.ts";
-import type { Job } from "../../infra/rollout/ground.ts";
-import type { Package } from "../../infra/rollout/package.ts";
+import { term } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { requireBinaries } from "../cluster/binaries.ts";
 import { bootCluster, type Cluster } from "../cluster/cluster.ts";
 import { needs } from "../parts.ts";
+import { deployTree, jobOf, type Order, openStageAs, programOf } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
+import type { Heard } from "./exchange.ts";
+import { allowing, callsOf, readAccess, region } from "./rights.ts";
 
-// A deployment that ends after any of the calls it makes, to AWS or to a cluster, and is run again.
+// A deployment that is killed, or falls asleep, after any of the changes it makes to AWS or to a cluster, and is run again:
+// in a process of its own, by the rights of the role that deploys, with clocks that are wrong.
 const stampNotes = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
 export default rule({
@@ -36,16 +41,27 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   let account: Account;
   let cluster: Cluster;
   let checkout: Checkout;
+  /** What stands between the cluster and the deployment that a test ends. */
   let front: Front;
-  const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act(() => {})) };
+  let kubeconfig: string;
 
   before(async () => {
     const binaries = await requireBinaries();
-    [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
+    const [opened, booted, place, { role }] = await Promise.all([
+      openAccount({ region }),
+      bootCluster(binaries),
+      openCheckout(),
+      readAccess({ Stage: "test", GitHubRepository: "acme/postern" }),
+    ]);
+    [account, cluster, checkout] = [opened, booted, place];
     account.lambda.updating = 0;
     front = await openFront(cluster, checkout.folder);
-    await checkout.write("kubeconfig", kubeconfigOf({ shop: { ...cluster, server: front.url, ca: front.ca } }));
+    kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
+    await checkout.write("front.yaml", kubeconfigOf({ shop: { ...cluster, server: front.url, ca: front.ca } }));
     Object.assign(process.env, account.as("somebody").env);
+    const rights = role("DeployRole");
+    isAllowed = (heard) => callsOf(heard).every((call) => allowing(rights, call) !== undefined);
+    account.allow = isAllowed;
   });
   after(async () => {
     await front?.stop();
@@ -53,52 +69,19 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     await checkout?.remove();
   });
 
-  /** What a working tree has: a rule, and what its entries say. */
-  interface Tree {
-    job(caller: string): Promise<Job>;
-    build(...of: Parameters<typeof import("../../infra/rollout/package.ts").pack>): Promise<Package>;
-  }
+  /** By the role that deploys, as it is shipped. */
+  let isAllowed: (heard: Heard) => boolean;
   const load = {
-    deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
-    pack: () => checkout.load<typeof import("../../infra/rollout/package.ts")>("infra/rollout/package.ts"),
     prove: () => checkout.load<typeof import("../../infra/rollout/prove.ts")>("infra/rollout/prove.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
-    stage: () => checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts"),
-    registry: () => checkout.load<typeof import("../../infra/registry.ts")>("infra/registry.ts"),
-    config: () => checkout.load<typeof import("../../infra/config.ts")>("infra/config.ts"),
   };
-  /** Stages are opened by whoever the environment says we are. */
-  const stageOf = async (caller: string) => {
-    process.env.AWS_ACCESS_KEY_ID = caller;
-    const stage = (await load.stage()).openStage("test");
-    await stage.identity();
-    return stage;
-  };
-  const treeOf = async (name: string, stamp: string, said: string, cases = casesOf(stamp)): Promise<Tree> => {
+  const treeOf = async (name: string, stamp: string, said: string, cases = casesOf(stamp)): Promise<Order> => {
     await checkout.rule("stamp-notes", stampNotes(stamp), cases, `trees/${name}`);
-    const catalogue = await (await load.registry()).readCatalogue(join(checkout.folder, "trees", name));
-    const config = (await load.config()).parseConfig(
-      `rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`,
-      catalogue,
-    );
-    const file = join(checkout.folder, "postern.yaml");
-    let built: Promise<Package> | undefined;
-    return {
-      job: async (caller) => ({
-        ...{ stage: await stageOf(caller), config, catalogue, file, clusters: ["shop"], ca: account.ca },
-        ...{ deployer: { kubeconfig: join(checkout.folder, "kubeconfig") }, harden: false, wave: 1, progress: quiet },
-      }),
-      // What it builds is the same each time.
-      build: async (...of) => (built ??= (await load.pack()).pack(...of)),
-    };
-  };
-  const roll = async (tree: Tree, caller: string): Promise<string> => {
-    const { deploy } = await load.deploy();
-    return deploy(await tree.job(caller), async () => {}, tree.build);
+    return { folder: checkout.folder, name, said, kubeconfig, ca: account.ca, mark: "" };
   };
 
   /** Where an entry names a rule, its alias points at a version that does what its cases say, and its address answers. */
-  const check = async (trees: Tree[], when: string) => {
+  const check = async (trees: Order[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
     );
@@ -106,12 +89,12 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     const entries = found.flatMap(({ code, body }) => (code === 200 ? Object(body).webhooks : []));
     if (entries.length === 0) return;
     const [{ prove }, { probeAll }] = [await load.prove(), await load.probe()];
-    const { functions } = await stageOf("observer");
+    const { functions } = await openStageAs(checkout.folder, "observer");
     const { version, weights } = await functions.live("stamp-notes");
     assert.deepEqual(weights, {}, when);
     const proofs = await Promise.all(
       trees.map(async (tree) => {
-        const [listed] = (await tree.job("observer")).catalogue;
+        const [listed] = (await jobOf(tree, "observer")).catalogue;
         assert.ok(listed);
         return (await prove(functions, listed, version)).faults;
       }),
@@ -124,35 +107,60 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       assert.ok(ok, `${when}: ${sentence}`);
   };
 
-  /**
-   * Whoever is killed after so many changes gets nothing done any more, and may not have been told of the last one. Reads
-   * between two changes make no difference to anybody else.
-   */
-  const killedAfter = (caller: string, most: number, isTold: boolean) => {
+  /** A deployment in a process of its own. */
+  interface Deployment {
+    /** What it said at last; undefined where it was killed. */
+    said: Promise<string | undefined>;
+    /** How many changes it has made, to AWS or to the cluster. */
+    changes(): number;
+    send(signal: NodeJS.Signals): void;
+  }
+  const start = (
+    tree: Order,
+    caller: string,
+    ahead: number,
+    /** Is asked before and after each change; where it answers false, the change isn't made. */
+    gate: (deployment: Deployment, when: "before" | "after") => boolean,
+  ): Deployment => {
+    const program = programOf({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
+    const { PATH = "" } = process.env;
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
+      cwd: checkout.folder,
+      env: { ...account.as(caller).env, PATH, NODE_COMPILE_CACHE: join(checkout.folder, ".compiled") },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
     let changes = 0;
-    let dead = false;
-    const before = (isChange: boolean) => {
-      dead ||= isChange && changes === most;
-      if (isChange && !dead) changes += 1;
-      return !dead;
+    const deployment: Deployment = {
+      said: Promise.all([text(child.stdout), once(child, "close")]).then(([said]) => said.trim() || undefined),
+      changes: () => changes,
+      send: (signal) => void child.kill(signal),
     };
-    const after = (isChange: boolean) => {
-      dead ||= isChange && changes === most && !isTold;
-      return !dead;
+    const asked = (isChange: boolean) => {
+      if (!isChange) return true;
+      const isMade = gate(deployment, "before");
+      if (isMade) changes += 1;
+      return isMade;
     };
-    const isChange = (action: string) => /:(Put|Update|Publish|Create|Delete)/.test(action);
-    account.allow = (heard) => heard.caller !== caller || before(isChange(heard.action));
-    account.fault = (heard, when) =>
-      when === "after" && heard.caller === caller && !after(isChange(heard.action))
-        ? { status: 400, error: "Killed" }
-        : undefined;
-    front.gate = { before, after };
-    return () => {
-      Object.assign(account, { allow: undefined, fault: undefined });
+    const done = (isChange: boolean) => void (isChange && gate(deployment, "after"));
+    const isChange = ({ action }: Heard) => /:(Put|Update|Publish|Create|Delete)/.test(action);
+    account.allow = (heard) => isAllowed(heard) && (heard.caller !== caller || asked(isChange(heard)));
+    account.fault = (heard, when) => {
+      if (heard.caller === caller && when === "after") done(isChange(heard));
+      return undefined;
+    };
+    front.gate = { before: asked, after: done };
+    deployment.said.finally(() => {
+      Object.assign(account, { allow: isAllowed, fault: undefined });
       front.gate = undefined;
-      return changes;
-    };
+    });
+    return deployment;
   };
+  const clocks = [0, 180_000, -180_000];
+  /** Lets the term of whoever holds the lock go by, on S3's clock alone. */
+  const letTermPass = () => {
+    account.s3.ahead += term + 2_000;
+  };
+  const resume = (tree: Order) => deployTree(tree, "resumer", true);
 
   it("at any step: whatever clusters point at is proven and answers, and a second run ends it", async (test) => {
     const [one, two] = [
@@ -160,33 +168,65 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       await treeOf("two", "two", "{ timeoutSeconds: 4 }"),
     ];
     const broken = await treeOf("broken", "three", "{ timeoutSeconds: 5 }", casesOf("other"));
-    assert.match(await roll(one, "somebody"), /release r1 is live/);
-    await check([one, two], "at first");
-    let steps = 0;
-    for (let ended = false, most = 0; !ended; most += 1) {
-      for (const isTold of [true, false]) {
-        const tree = steps++ % 2 === 0 ? two : one;
-        const killed = `killed-${most}-${isTold}`;
-        const end = killedAfter(killed, most, isTold);
-        const said = await roll(tree, killed).catch((error: Error) => error.message);
-        // One that made fewer changes than it may came to its end.
-        ended ||= end() < most;
-        const when = `killed after ${most} changes${isTold ? "" : ", not told of the last one"} (${said})`;
-        await check([one, two], when);
-        const stage = await stageOf("resumer");
-        // Its term would be over some time.
-        await stage.parameters.remove("lock");
-        assert.match(await roll(tree, "resumer"), /release r\d+ is live/, when);
-        await check([tree], `${when}, and run again`);
+    assert.match(await deployTree(two, "somebody", false), /release r1 is live/);
+    assert.match(await deployTree(one, "somebody", false), /release r2 is live/);
+    await check([one], "at first");
+    let [killed, refused, stopped, lost] = [0, 0, 0, 0];
+    for (let most = 0, ended = false; !ended; most += 1) {
+      const tree = { ...(most % 2 === 0 ? two : one), mark: String(most) };
+      const ahead = clocks[most % clocks.length] ?? 0;
+      // It is killed at the change after so many, which isn't made.
+      const deployment = start(tree, `killed-${most}`, ahead, ({ changes, send }, when) => {
+        const isOver = when === "before" && changes() === most;
+        if (isOver) send("SIGKILL");
+        return !isOver;
+      });
+      const said = await deployment.said;
+      ended = said !== undefined;
+      const when = `killed after ${most} changes, with a clock ${ahead / 1000} s ahead${said === undefined ? "" : ` (${said})`}`;
+      if (said === undefined) killed += 1;
+      else assert.match(said, /release r\d+ is live/);
+      await check([one, two], when);
+      // Whatever its clock says, the lock holds as long as S3 says.
+      if (!ended && most > 0) {
+        await assert.rejects(resume(tree), /^Error: this stage is locked by .* \(postern deploy\)/, when);
+        refused += 1;
       }
-      // Somebody tries something else in between, which is no good.
+      letTermPass();
+      assert.match(await resume(tree), /release r\d+ is live/, when);
+      await check([tree], `${when}, and run again`);
+      // Something else is tried in between, which is no good.
       if (most % 8 === 0) {
-        await assert.rejects(roll(broken, "somebody"), /they don't do what their cases say/);
+        await assert.rejects(deployTree(broken, "somebody", false), /they don't do what their cases say/);
         await check([one, two], `after ${most} changes, and something that is no good`);
       }
+
+      // One that only sleeps, longer than its lock holds, finds another's work when it wakes up, and leaves it alone.
+      if (most % 4 !== 1 || ended) continue;
+      const other = { ...(most % 2 === 0 ? one : two), mark: `${most}-other` };
+      const asleep = Promise.withResolvers<void>();
+      const sleeper = start(other, `stopped-${most}`, -ahead, ({ changes, send }, when) => {
+        if (when === "after" && changes() === most) {
+          send("SIGSTOP");
+          asleep.resolve();
+        }
+        return true;
+      });
+      await asleep.promise;
+      letTermPass();
+      assert.match(await resume(tree), /release r\d+ is live|nothing to do/, `asleep after ${most} changes`);
+      sleeper.send("SIGCONT");
+      const last = String(await sleeper.said);
+      assert.equal(sleeper.changes(), most, `awake after ${most} changes (${last})`);
+      // What comes after its last changes only looks.
+      if (/^this command has lost the lock of the stage, and changes nothing more/.test(last)) lost += 1;
+      else assert.match(last, /^(cluster shop is not well|release r\d+ is live)/);
+      await check([tree], `asleep after ${most} changes, and another run meanwhile`);
+      stopped += 1;
     }
-    test.diagnostic(`${steps} deployments were killed`);
-    assert.ok(steps > 20, `${steps}`);
+    const told = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
+    test.diagnostic(told);
+    assert.ok(killed > 10 && refused === killed - 1 && stopped > 2 && lost > 1, told);
   });
 });
 
@@ -194,7 +234,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
 interface Front {
   url: string;
   ca: string;
-  gate: { before(isChange: boolean): boolean; after(isChange: boolean): boolean } | undefined;
+  gate: { before(isChange: boolean): boolean; after(isChange: boolean): void } | undefined;
   stop(): Promise<void>;
 }
 
@@ -208,11 +248,7 @@ const openFront = async (cluster: Cluster, folder: string): Promise<Front> => {
     const isChange = method !== "GET" && !url.includes("dryRun");
     if (gate && !gate.before(isChange)) return void refuse();
     const sent = request(`${cluster.server}${url}`, { method, headers, ca: cluster.ca, agent: false }, (given) => {
-      if (gate && !gate.after(isChange)) {
-        given.resume();
-        given.on("end", refuse);
-        return;
-      }
+      gate?.after(isChange);
       answer.writeHead(given.statusCode ?? 502, given.headers);
       given.pipe(answer);
     });

@@ -94,6 +94,8 @@ describe("a stage on moto", await needs("moto"), () => {
   };
 
   it("has a stack, as its template says, in a bucket of its own", async () => {
+    // Another command has made it already.
+    await stack.makeBucket();
     const { Resources } = (await stack.template()) ?? {};
     assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduced(first.template).Resources)));
     assert.match(String(await stack.bucket()), /^postern-moto-serverlessdeploymentbucket/);

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { setTimeout as wait } from "node:timers/promises";
 import { S3Client } from "@aws-sdk/client-s3";
 import { SSMClient } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
 import { doorkeeper } from "#lib/key.ts";
+import { type LockObject, openLockObject } from "../../infra/aws/lock-object.ts";
 import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
 import { openRecords, type Records } from "../../infra/aws/records.ts";
 import { openStage, passingOn } from "../../infra/aws/stage.ts";
@@ -18,7 +18,7 @@ import {
   turnKeyring,
   widenKeyring,
 } from "../../infra/rollout/keyring.ts";
-import { type Lock, locked, ourName } from "../../infra/rollout/lock.ts";
+import { ourName, takeLock, term } from "../../infra/rollout/lock.ts";
 import {
   openReleases,
   type Release,
@@ -26,8 +26,12 @@ import {
   releasedVersions,
   releaseNamed,
 } from "../../infra/rollout/releases.ts";
+import { until } from "../cluster/postern.ts";
 import { needs } from "../parts.ts";
+import { behind } from "./account.ts";
+import { type Ear, serve } from "./exchange.ts";
 import { type Moto, openStorage, startMoto } from "./moto.ts";
+import { openS3, type S3 } from "./s3.ts";
 
 // What a stage keeps in AWS between deployments, and what becomes of it when two deploy at once.
 const region = "eu-west-1";
@@ -49,16 +53,39 @@ describe("a stage's memory", await needs("moto"), () => {
 
   describe("has a lock that", () => {
     const by = process.env.POSTERN_BY;
-    beforeEach(() => {
+    const ear: Ear = { heard: [], fault: undefined, allow: undefined };
+    let s3: S3;
+    let served: Awaited<ReturnType<typeof serve>>;
+    let object: LockObject;
+    let buckets = 0;
+
+    before(async () => {
+      s3 = openS3(behind(moto.url, "s3"), ear);
+      served = await serve(() => s3, ear);
+    });
+    after(() => served?.stop());
+    beforeEach(async () => {
       process.env.POSTERN_BY = "jane";
+      s3.ahead = 0;
+      const bucket = `locked-${++buckets}`;
+      assert.equal(await openStorage(moto.url, region).make(bucket), undefined);
+      object = openLockObject(bucket, new S3Client({ region, endpoint: served.url, maxAttempts: 5 }));
     });
     afterEach(() => {
+      Object.assign(ear, { fault: undefined, allow: undefined });
       if (by === undefined) delete process.env.POSTERN_BY;
       else process.env.POSTERN_BY = by;
     });
-    const held = async () => JSON.parse((await parameters.read("lock")) ?? "null");
-    const hold = (owner: string, until: number) =>
-      parameters.write("lock", JSON.stringify({ owner, by: "joe", what: "postern rotate", until }));
+    const textOf = (owner: string) => JSON.stringify({ owner, by: "joe", what: "postern rotate", renewal: 0 });
+    /** Writes the lock as another command would. */
+    const hold = async (text: string) => assert.ok(await object.write(text, (await object.read())?.etag));
+    const held = async () => (await object.read())?.text;
+    /** Lets so many milliseconds go by on S3's clock. */
+    const pass = (milliseconds: number) => {
+      s3.ahead += milliseconds;
+    };
+    const take = (what = "postern deploy", overriding = false) => takeLock(object, what, overriding);
+    const refusal = /^Error: this stage is locked by joe \(postern rotate\); unless that renews it, the lock ends at /;
 
     it("says who we are", () => {
       assert.equal(ourName(), "jane");
@@ -66,194 +93,163 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.match(ourName(), /./);
     });
 
-    it("refuses the second of two, with the name and the time of the first", async () => {
-      let acted = 0;
-      const answer = await locked(parameters, "postern deploy", async ({ check }) => {
-        const { until } = await held();
-        const ends = new Date(until).toISOString();
-        const second = locked(parameters, "postern rollback", async () => ++acted);
-        await assert.rejects(second, (error) => {
-          assert.ok(error instanceof Complaint);
-          const sentence = `jane is at work on this stage (postern deploy); unless it goes on, it ends at ${ends}`;
-          assert.deepEqual([error.message, error.exitCode], [sentence, 1]);
-          return true;
-        });
-        await check();
-        return "done";
+    it("refuses the second of two, with the name of the first and the end of its lock by S3's clock", async () => {
+      pass(3_600_000);
+      const lock = await take();
+      const ends = new Date((await object.read())?.modified.getTime() ?? 0);
+      ends.setSeconds(ends.getSeconds() + 180);
+      await assert.rejects(take("postern rotate"), (error) => {
+        assert.ok(error instanceof Complaint);
+        const sentence = `this stage is locked by jane (postern deploy); unless that renews it, the lock ends at ${ends.toISOString()}`;
+        assert.deepEqual([error.message, error.exitCode], [sentence, 1]);
+        return true;
       });
-      assert.deepEqual([answer, acted, await held()], ["done", 0, null]);
+      assert.ok(ends.getTime() > Date.now() + 3_600_000);
+      await lock.check();
+      await lock.release();
+      assert.equal(await held(), undefined);
     });
 
-    /** Several who come at once; who may act does so until all others were refused. */
-    const several = async (count: number) => {
-      const refusals: string[] = [];
-      const over = Promise.withResolvers<void>();
-      let acted = 0;
-      const act = async ({ check }: Lock) => {
-        acted += 1;
-        await over.promise;
-        await check();
-      };
-      const all = Array.from({ length: count }, () =>
-        locked(parameters, "postern deploy", act).catch(({ message }) => {
-          refusals.push(message);
-          if (refusals.length === count - 1) over.resolve();
-        }),
-      );
-      await Promise.all(all);
-      assert.equal(acted, 1);
-      for (const sentence of refusals) assert.match(sentence, /^jane is at work on this stage \(postern deploy\)/);
-      assert.equal(await held(), null);
+    it("can be taken again at once after it was released", async () => {
+      for (let time = 0; time < 3; time++) await (await take()).release();
+      assert.equal(await held(), undefined);
+    });
+
+    /** Has several commands take the lock at once: exactly one must. */
+    const race = async (count: number) => {
+      const ends = await Promise.allSettled(Array.from({ length: count }, () => take()));
+      const [lock, ...others] = ends.flatMap((end) => (end.status === "fulfilled" ? [end.value] : []));
+      assert.ok(lock);
+      assert.deepEqual(others, []);
+      for (const end of ends)
+        if (end.status === "rejected") assert.match(String(end.reason), /^Error: this stage is locked by jane/);
+      await lock.check();
+      await lock.release();
     };
 
-    it("lets one of many act who come at once", () => several(5));
+    it("is taken by one of many commands that come at once", () => race(5));
 
-    it("that ended is taken over, by exactly one of two", async () => {
-      await hold("gone", Date.now() - 1);
-      await several(2);
+    it("is taken over by one of many once it has ended", async () => {
+      await hold(textOf("killed"));
+      pass(term + 2_000);
+      await race(5);
     });
 
-    it("that nobody of us wrote has ended", async () => {
-      await parameters.write("lock", "hello");
-      await several(2);
+    for (const [clock, minutes] of [
+      ["right", 0],
+      ["three minutes fast", 3],
+      ["three minutes slow", -3],
+      ["a year fast", 365 * 24 * 60],
+    ] as const)
+      it(`isn't taken over before it has ended, and is afterwards, where this machine's clock is ${clock}`, async (test) => {
+        await hold(textOf("other"));
+        test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
+        await assert.rejects(take(), refusal);
+        pass(term - 60_000);
+        await assert.rejects(take(), refusal);
+        assert.equal(await held(), textOf("other"));
+        pass(62_000);
+        const lock = await take();
+        await lock.check();
+        await lock.release();
+      });
+
+    it("counts by its age alone where it isn't ours", async () => {
+      await hold("hello");
+      await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
+      pass(term + 2_000);
+      await (await take()).release();
     });
 
-    it("is taken over after somebody ended while he did", async () => {
-      await hold("gone", Date.now() - 1);
-      const claim = { owner: "heir", by: "joe", what: "postern rotate", until: Date.now() + 60_000 };
-      await parameters.create("lock-after-gone", JSON.stringify(claim));
+    it("is taken from a command that holds it by one that may, and stops the first", async () => {
+      const first = await take();
+      const second = await take("postern rollback --all", true);
+      const sentence =
+        /^Error: this command has lost the lock of the stage to jane \(postern rollback --all\), and changes nothing more$/;
+      await assert.rejects(first.check(), sentence);
+      await first.release();
+      await second.check();
+      await second.release();
       await assert.rejects(
-        locked(parameters, "postern deploy", async () => assert.fail("it acts")),
-        /^Error: joe is at work/,
+        first.check(),
+        /^Error: this command has lost the lock of the stage, and changes nothing more/,
       );
-      await parameters.write("lock-after-gone", JSON.stringify({ ...claim, until: Date.now() - 1 }));
-      assert.equal(await locked(parameters, "postern deploy", async () => "done"), "done");
-      assert.equal(await parameters.read("lock-after-gone"), undefined);
+      assert.equal(await held(), undefined);
     });
 
-    it("that hasn't ended isn't taken over", async () => {
-      await hold("there", Date.now() + 60_000);
-      await assert.rejects(
-        locked(parameters, "postern deploy", async () => assert.fail("it acts")),
-        /^Error: joe is at work on this stage \(postern rotate\)/,
+    it("is still ours where nobody took it over in time, whoever had looked at it", async () => {
+      const lock = await take();
+      pass(term + 60_000);
+      const seen = await object.read();
+      assert.ok(seen && seen.age > term);
+      // This renews it, so that what another command saw is not there any more.
+      await lock.check();
+      assert.equal(await object.write(textOf("late"), seen.etag), false);
+      await lock.check();
+      await lock.release();
+    });
+
+    it("stays ours where it is renewed several times at once", async () => {
+      const lock = await take();
+      pass(term - 10_000);
+      await Promise.all(Array.from({ length: 5 }, () => lock.check()));
+      assert.ok(Number((await object.read())?.age) < term / 2);
+      await lock.release();
+    });
+
+    it("is ours where S3 did what we asked, and its answer got lost", async () => {
+      let cut = 0;
+      ear.fault = ({ action }, when) =>
+        action === "s3:PutObject" && when === "after" && cut++ % 2 === 0 ? "cut" : undefined;
+      const lock = await take();
+      pass(term - 10_000);
+      await lock.check();
+      assert.ok(cut >= 4, `${cut}`);
+      await lock.release();
+      assert.equal(await held(), undefined);
+    });
+
+    it("takes no for an answer where the rights are missing", async () => {
+      ear.allow = ({ action }) => action !== "s3:PutObject";
+      await assert.rejects(take(), ({ name }: Error) => name === "AccessDenied");
+    });
+
+    it("is renewed as long as it is held", async (test) => {
+      test.mock.timers.enable({ apis: ["setInterval"] });
+      const lock = await take();
+      const first = await held();
+      pass(60_000);
+      test.mock.timers.tick(20_000);
+      await until("the lock was not renewed", async () => (await held()) !== first);
+      assert.ok(Number((await object.read())?.age) < 60_000);
+      assert.equal(lock.signal.aborted, false);
+      await lock.release();
+      assert.equal(await held(), undefined);
+    });
+
+    it("isn't renewed by a command that has lost it, which hears of it", async (test) => {
+      test.mock.timers.enable({ apis: ["setInterval"] });
+      const lock = await take();
+      await hold(textOf("other"));
+      test.mock.timers.tick(20_000);
+      await until("the loss was not heard of", () => lock.signal.aborted);
+      assert.match(String(lock.signal.reason), /lost the lock of the stage to joe \(postern rotate\)/);
+      await lock.release();
+      assert.equal(await held(), textOf("other"));
+    });
+
+    it("isn't left behind by a renewal that is under way when it is released", async (test) => {
+      test.mock.timers.enable({ apis: ["setInterval"] });
+      const lock = await take();
+      const { length } = ear.heard;
+      test.mock.timers.tick(20_000);
+      await lock.release();
+      assert.equal(await held(), undefined);
+      const asked = ear.heard.slice(length).filter(({ action }) => action !== "s3:GetObject");
+      assert.deepEqual(
+        asked.map(({ action }) => action),
+        ["s3:PutObject", "s3:DeleteObject"],
       );
-      assert.equal((await held()).owner, "there");
-    });
-
-    it("stops whom it was taken away from, at the next check, and stays with who has it", async () => {
-      const steps: string[] = [];
-      const act = async ({ check }: Lock) => {
-        await check();
-        steps.push("first");
-        await hold("other", Date.now() + 60_000);
-        await check();
-        steps.push("second");
-      };
-      await assert.rejects(locked(parameters, "postern deploy", act), /^Error: joe is at work on this stage/);
-      assert.deepEqual([steps, (await held()).owner], [["first"], "other"]);
-    });
-
-    it("stops whom it was taken away from and left with nobody", async () => {
-      const act = async ({ check }: Lock) => {
-        await parameters.remove("lock");
-        await check();
-      };
-      const sentence = /^Error: somebody took away the lock of this stage; run it again$/;
-      await assert.rejects(locked(parameters, "postern deploy", act), sentence);
-      assert.equal(await held(), null);
-    });
-
-    it("is gone after a failure, too, and hides none", async () => {
-      const failure = new Error("no");
-      const act = () => Promise.reject(failure);
-      await assert.rejects(locked(parameters, "postern deploy", act), (error) => error === failure);
-      assert.equal(await held(), null);
-    });
-
-    it("is renewed as long as it is held", async (context) => {
-      context.mock.timers.enable({ apis: ["setInterval"] });
-      await locked(parameters, "postern deploy", async ({ check }) => {
-        const { until, ...who } = await held();
-        let now = { until, ...who };
-        for (let time = 0; time < 100 && now.until === until; time++) {
-          context.mock.timers.tick(60_000);
-          await wait(20);
-          now = await held();
-        }
-        assert.ok(now.until > until);
-        assert.deepEqual({ ...now, until }, { ...who, until });
-        await check();
-      });
-    });
-
-    it("isn't renewed by whom it was taken away from", async (context) => {
-      context.mock.timers.enable({ apis: ["setInterval"] });
-      const act = async () => {
-        await hold("other", Date.now() + 60_000);
-        context.mock.timers.tick(60_000);
-        await wait(200);
-      };
-      await locked(parameters, "postern deploy", act);
-      assert.equal((await held()).owner, "other");
-    });
-
-    /** The same parameters, where something comes before or after a call. */
-    const between = (change: Partial<Parameters>): Parameters => ({ ...parameters, ...change });
-
-    // Who found it just given back writes over it, though a third may have made it since: both act until the next check.
-    it("isn't taken from whom it was given to meanwhile", async () => {
-      await hold("first", Date.now() + 60_000);
-      const given = Promise.withResolvers<void>();
-      const over = Promise.withResolvers<void>();
-      let third: Promise<void> | undefined;
-      const slow = between({
-        read: async (name) => {
-          if (third) return parameters.read(name);
-          await parameters.remove("lock");
-          const nothing = await parameters.read(name);
-          third = locked(parameters, "postern arm", async ({ check }) => {
-            given.resolve();
-            await over.promise;
-            await check();
-          });
-          await given.promise;
-          return nothing;
-        },
-      });
-      const second = locked(slow, "postern deploy", async () => {});
-      const refused = await second.then(
-        () => false,
-        () => true,
-      );
-      over.resolve();
-      await third;
-      assert.ok(refused);
-    });
-
-    // A renewal that is under way when all is over makes the lock again, and nobody deploys for three minutes.
-    it("isn't left behind by its last renewal", async (context) => {
-      context.mock.timers.enable({ apis: ["setInterval"] });
-      const [writing, removed, written] = [0, 1, 2].map(() => Promise.withResolvers<void>());
-      assert.ok(writing && removed && written);
-      const late = between({
-        write: async (name, value) => {
-          writing.resolve();
-          // No longer than somebody waits for it who waits.
-          await Promise.race([removed.promise, wait(500)]);
-          await parameters.write(name, value);
-          written.resolve();
-        },
-        remove: async (name) => {
-          await parameters.remove(name);
-          removed.resolve();
-        },
-      });
-      await locked(late, "postern deploy", async () => {
-        context.mock.timers.tick(60_000);
-        await writing.promise;
-      });
-      await written.promise;
-      assert.equal(await held(), null);
     });
   });
 

@@ -1,0 +1,63 @@
+import { type Asked, callerOf, type Ear, Refusal, type Reply, type Service } from "./exchange.ts";
+
+/** S3 as moto has it, with what moto leaves out of S3's documentation and a lock relies on. */
+export interface S3 extends Service {
+  /** How many milliseconds its clock is ahead of this machine's. It dates answers and objects by that clock. */
+  ahead: number;
+}
+
+const conflict = "The conditional request cannot succeed due to a conflicting operation against this resource.";
+
+/** Every right that is asked for beside the call's own is asked of `ear.allow`, as that of a call is. */
+export const openS3 = (moto: Service, ear: Pick<Ear, "allow">): S3 => {
+  const modified = new Map<string, string>();
+  /** What is under way for each object: one call after the other, so that no answer has the date of another. */
+  const queues = new Map<string, Promise<unknown>>();
+  /** Objects that a conditional write is under way for. */
+  const busy = new Set<string>();
+
+  const requireRight = (asked: Asked, action: string, name: string) => {
+    const heard = { service: "s3", action: `s3:${action}`, name, caller: callerOf(asked) };
+    if (ear.allow?.(heard) === false) throw new Refusal(403, "AccessDenied", "Access Denied");
+  };
+  const inOrder = <T>(name: string, act: () => Promise<T>): Promise<T> => {
+    const run = (queues.get(name) ?? Promise.resolve()).then(act, act);
+    queues.set(name, run);
+    return run;
+  };
+  const write = async (asked: Asked, name: string): Promise<Reply> => {
+    const isConditional = asked.headers["if-match"] !== undefined || asked.headers["if-none-match"] !== undefined;
+    // S3 reads the object to compare its ETag.
+    if (asked.headers["if-match"] !== undefined) requireRight(asked, "GetObject", name);
+    if (isConditional && busy.has(name)) throw new Refusal(409, "ConditionalRequestConflict", conflict);
+    if (isConditional) busy.add(name);
+    return inOrder(name, async () => {
+      const reply = await moto.answer(asked);
+      if (reply.status < 300) modified.set(name, now());
+      return reply;
+    }).finally(() => isConditional && busy.delete(name));
+  };
+  const read = (asked: Asked, name: string): Promise<Reply> =>
+    inOrder(name, async () => {
+      const reply = await moto.answer(asked);
+      // Whether an object is missing is what a listing tells.
+      if (reply.status === 404) requireRight(asked, "ListBucket", name.replace(/\/.*/, ""));
+      const date = modified.get(name);
+      return date === undefined ? reply : { ...reply, headers: { ...reply.headers, "last-modified": date } };
+    });
+  // Not by Date, which a test may set to what the clock of the one who asks shows.
+  const now = () => new Date(performance.timeOrigin + performance.now() + s3.ahead).toUTCString();
+
+  const s3: S3 = {
+    ...moto,
+    ahead: 0,
+    answer: async (asked) => {
+      const { name } = moto.about(asked);
+      const acts: Record<string, typeof read> = { GET: read, HEAD: read, PUT: write, DELETE: write };
+      const act = name.includes("/") ? acts[asked.method] : undefined;
+      const reply = await (act ? act(asked, name) : moto.answer(asked));
+      return { ...reply, headers: { ...reply.headers, date: now() } };
+    },
+  };
+  return s3;
+};

@@ -1,0 +1,105 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Progress } from "../infra/progress.ts";
+import type { Job } from "../infra/rollout/ground.ts";
+import type { Package } from "../infra/rollout/package.ts";
+
+// One catalogue and one postern.yaml of a checkout, deployed to the stage `test`: here, or in a process that a test ends.
+
+/** All that a process has to know in order to deploy one; as JSON it reaches another process. */
+export interface Order {
+  /** The checkout. */
+  folder: string;
+  /** The catalogue's folder below trees/. */
+  name: string;
+  /** What postern.yaml says of its rule. */
+  said: string;
+  kubeconfig: string;
+  /** Who signed for the gateway. */
+  ca: string;
+  /** Makes its versions others than those that were published before. */
+  mark: string;
+}
+
+const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act(() => {})) };
+const loadFrom = <T>(folder: string, path: string): Promise<T> => import(pathToFileURL(join(folder, path)).href);
+const packedIn = ({ folder, name }: Order) => join(folder, "trees", `${name}.json`);
+
+/** Opens the stage as the caller that the environment names at this moment. */
+export const openStageAs = async (folder: string, caller: string) => {
+  process.env.AWS_ACCESS_KEY_ID = caller;
+  const { openStage } = await loadFrom<typeof import("../infra/aws/stage.ts")>(folder, "infra/aws/stage.ts");
+  const stage = openStage("test");
+  await stage.identity();
+  return stage;
+};
+
+export const jobOf = async (order: Order, caller: string): Promise<Job> => {
+  const { folder, name, said, kubeconfig, ca } = order;
+  const registry = await loadFrom<typeof import("../infra/registry.ts")>(folder, "infra/registry.ts");
+  const { parseConfig } = await loadFrom<typeof import("../infra/config.ts")>(folder, "infra/config.ts");
+  const catalogue = await registry.readCatalogue(join(folder, "trees", name));
+  const config = parseConfig(`rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`, catalogue);
+  return {
+    stage: await openStageAs(folder, caller),
+    config,
+    catalogue,
+    file: join(folder, "postern.yaml"),
+    clusters: ["shop"],
+    ca,
+    deployer: { kubeconfig },
+    harden: false,
+    wave: 1,
+    progress: quiet,
+  };
+};
+
+/** Builds as a deployment does, once for each tree: what it builds is the same each time, in every process. */
+const buildOnce = (order: Order) => async (): Promise<Package> => {
+  const { catalogue } = await jobOf(order, String(process.env.AWS_ACCESS_KEY_ID));
+  const { parts, ...rest } = JSON.parse(await readFile(packedIn(order), "utf8"));
+  const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
+    ...part,
+    listed: catalogue.find(({ name }) => name === part.name),
+    wanted: {
+      ...part.wanted,
+      zip: Buffer.from(part.wanted.zip, "base64"),
+      environment: { ...part.wanted.environment, MARK: order.mark },
+    },
+  });
+  return { ...rest, parts: parts.map(revive) };
+};
+
+const packAndKeep =
+  (order: Order, pack: typeof import("../infra/rollout/package.ts").pack): typeof pack =>
+  async (...of) => {
+    const built = await pack(...of);
+    const parts = built.parts.map(({ listed: _, wanted, ...part }) => {
+      return { ...part, wanted: { ...wanted, zip: Buffer.from(wanted.zip).toString("base64") } };
+    });
+    await writeFile(packedIn(order), JSON.stringify({ ...built, parts }));
+    return built;
+  };
+
+/** Deploys a tree, and answers what that says. */
+export const deployTree = async (order: Order, caller: string, isPacked: boolean): Promise<string> => {
+  const { folder } = order;
+  const { deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(folder, "infra/rollout/deploy.ts");
+  const { pack } = await loadFrom<typeof import("../infra/rollout/package.ts")>(folder, "infra/rollout/package.ts");
+  const build = isPacked ? buildOnce(order) : packAndKeep(order, pack);
+  return deploy(await jobOf(order, caller), async () => {}, build);
+};
+
+/** Source for `node --eval`: deploys a tree by a clock that is so many milliseconds ahead, and prints what that says. */
+export const programOf = (order: Order, caller: string, ahead: number) => `
+  const now = Date.now;
+  const Right = Date;
+  globalThis.Date = class extends Right {
+    constructor(...of) { super(...(of.length === 0 ? [now() + ${ahead}] : of)); }
+    static now() { return now() + ${ahead}; }
+  };
+  const { deployTree } = await import(${JSON.stringify(import.meta.url)});
+  const said = await deployTree(${JSON.stringify(order)}, ${JSON.stringify(caller)}, true).catch(({ message }) => message);
+  console.log(said);
+`;
