@@ -6,6 +6,7 @@ import type { Question } from "../aws/metrics.ts";
 import type { Stage } from "../aws/stage.ts";
 import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";
 import type { ClusterApi, Manifest } from "../clusters/api.ts";
+import { differencesOfAll } from "../clusters/differences.ts";
 import { applyAll, applyRights, drift } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { Complaint } from "../complaint.ts";
@@ -158,17 +159,22 @@ export const planCluster = async (
   const notes = [...found.notes, ...open];
   const manifests = manifestsOf(targets.catalogue, [name, cluster], door, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
-  const before = newest?.clusters[name];
-  const isRecorded = isDeepStrictEqual(before?.manifests, manifests) && before?.keyVersion === keyVersionOf(cluster);
+  const keyVersion = keyVersionOf(cluster);
+  const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
+  const unlike = compareWithRecord(newest, name, { manifests, keyVersion, signer });
+  const isRecorded = unlike.length === 0;
   if (targets.write !== undefined)
     return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
+  if (keyring === undefined) {
+    const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
+    return { ...plan, differences: newest?.complete === false ? [...unlike, unfinished] : unlike };
+  }
   try {
     const api = await accessTo(targets, name);
     await mustBeOurs(api, targets.stage);
     const isServed = webhooksIn(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
-    if (!isServed || keyring === undefined)
-      return { ...plan, differences: webhooksIn(manifests).map((one) => `entry ${one.name} is missing`) };
-    const wanted = withKey(manifests, keyring.current.segment(name, keyVersionOf(cluster)));
+    if (!isServed) return { ...plan, differences: webhooksIn(manifests).map((one) => `entry ${one.name} is missing`) };
+    const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
     const found = (await drift(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["it is as it shall be, but the record doesn't say so yet"] };
@@ -176,6 +182,21 @@ export const planCluster = async (
     if (!(error instanceof Complaint)) throw error;
     return { ...plan, differences: [], unknown: error.message };
   }
+};
+
+/** Compares what a cluster would be told with what the newest release says it was told; in sentences, none if alike. */
+export const compareWithRecord = (
+  newest: Release | undefined,
+  name: string,
+  wanted: { manifests: Manifest[]; keyVersion: number; signer: string | undefined },
+): string[] => {
+  const before = newest?.clusters[name];
+  const found = differencesOfAll(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
+  if (before === undefined) return found;
+  if (before.keyVersion !== wanted.keyVersion)
+    found.push(`its URLs get a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push("its URLs are to be signed with the stage's present key");
+  return found;
 };
 
 /** Which rules fail closed in a cluster: those that did before, and those that have now shown that they can. */
@@ -260,7 +281,8 @@ export const tellCluster = async (
   const since = sinceWhen(manifests, before?.since ?? {});
   const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
   const entries = webhooksIn(wanted);
-  const told = { at: new Date().toISOString(), keyVersion, hardened, since, manifests };
+  const signer = keyring.current.publicKey;
+  const told = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
   const probed = probesOf(before, entries);
   const api = write === undefined ? await accessTo(targets, name) : undefined;
   if (api) {
