@@ -244,6 +244,10 @@ const made: Record<string, { on: string[]; actions: Record<string, string[]> }> 
       ],
     },
   },
+  "AWS::Logs::MetricFilter": {
+    on: [of("logs", "log-group:/aws/http-api/postern-test"), of("logs", "log-group:/aws/http-api/postern-test:*")],
+    actions: { logs: ["PutMetricFilter", "DescribeMetricFilters", "DeleteMetricFilter"] },
+  },
   "AWS::ApiGatewayV2::Api": {
     on: [`arn:aws:apigateway:${region}::/apis`, `arn:aws:apigateway:${region}::/apis/a1b2`],
     actions: { apigateway: gateway },
