@@ -172,16 +172,27 @@ const recordingTo = (place: string): Json => ({
 });
 
 /** The variable `cluster` holds `{cluster}.{key}`, so that no key stands in a template, a logical id or a log. */
-const routeOf = (name: string) => `POST /{cluster}/${name}/{phase+}`;
+export const routeOf = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
-/** Never the path, which has the key. */
+/** Never the path, which has the key. `function` is the status that the function returned, or "-" if it returned none. */
 const accessLog = {
+  stage,
   requestId: "$context.requestId",
   sourceIp: "$context.identity.sourceIp",
   routeKey: "$context.routeKey",
   status: "$context.status",
+  function: "$context.integration.status",
   latency: "$context.responseLatency",
 };
+
+/**
+ * The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. CloudWatch's
+ * own metric of the gateway's 4xx also counts what strangers send, and its 5xx also counts what functions answered.
+ */
+export const lossMetric = { namespace: "Postern", metric: "Lost" } as const;
+
+/** The output that says that a stage's stack has this metric. */
+export const lossOutput = "LossMetric";
 
 /** One HTTP API for all rules. */
 const http: Door = {
@@ -203,6 +214,21 @@ const http: Door = {
         ThrottlingRateLimit: param("requestsPerSecond"),
         ThrottlingBurstLimit: param("requestsAtOnce"),
       },
+    }),
+    HttpApiLosses: resource("AWS::Logs::MetricFilter", {
+      LogGroupName: { Ref: "HttpApiLogGroup" },
+      FilterPattern: '{ ($.status = "429") || (($.status = "5*") && ($.function != "5*")) }',
+      MetricTransformations: [
+        {
+          MetricNamespace: lossMetric.namespace,
+          MetricName: lossMetric.metric,
+          MetricValue: "1",
+          Dimensions: [
+            { Key: "Stage", Value: "$.stage" },
+            { Key: "Route", Value: "$.routeKey" },
+          ],
+        },
+      ],
     }),
   },
   each: ({ name, id, alias, timeout }) => {
@@ -231,6 +257,7 @@ const http: Door = {
   outputs: () => {
     return {
       BaseUrl: { Description: "What webhook URLs begin with", Value: { "Fn::GetAtt": ["HttpApi", "ApiEndpoint"] } },
+      [lossOutput]: { Description: "Counts reviews that the gateway answered itself", Value: { Ref: "HttpApiLosses" } },
     };
   },
   // A function that crashed or was throttled wrote no line of its own; the gateway answered for it.

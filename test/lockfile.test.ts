@@ -1,18 +1,32 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { it } from "node:test";
+import { describe, it } from "node:test";
 
 interface Locked {
+  integrity?: string;
   optionalDependencies?: Record<string, string>;
 }
 
-// npm leaves out of the lockfile what it could not fetch on the machine that locked; `npm ci` then fails elsewhere.
-it("locks every optional package of every platform, and no address of a registry", async () => {
-  const text = await readFile(new URL("../package-lock.json", import.meta.url), "utf8");
-  const { packages }: { packages: Record<string, Locked> } = JSON.parse(text);
-  const missing = Object.values(packages)
-    .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))
-    .filter((name) => !Object.keys(packages).some((path) => path.endsWith(`node_modules/${name}`)));
-  assert.deepEqual(missing, []);
-  assert.doesNotMatch(text, /"resolved": "https?:/);
-});
+for (const file of ["package-lock.json", "test/runtime/package-lock.json"])
+  describe(file, async () => {
+    const text = await readFile(new URL(`../${file}`, import.meta.url), "utf8");
+    const { packages }: { packages: Record<string, Locked> } = JSON.parse(text);
+
+    // npm leaves out of the lockfile what it could not fetch on the machine that locked; `npm ci` then fails elsewhere.
+    it("locks every optional package of every platform", () => {
+      const missing = Object.values(packages)
+        .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))
+        .filter((name) => !Object.keys(packages).some((path) => path.endsWith(`node_modules/${name}`)));
+      assert.deepEqual(missing, []);
+    });
+
+    // npm also writes an entry without a hash, and later installs whatever the registry has under that name.
+    it("has a hash of every package", () => {
+      const unhashed = Object.entries(packages)
+        .filter(([path, { integrity = "" }]) => path !== "" && !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity))
+        .map(([path]) => path);
+      assert.deepEqual(unhashed, []);
+    });
+
+    it("has no address of a registry", () => assert.doesNotMatch(text, /"resolved": "https?:/));
+  });

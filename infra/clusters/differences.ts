@@ -28,6 +28,19 @@ export const differencesBetween = (live: Manifest, wanted: Manifest): Difference
   ];
 };
 
+/** Where the objects that were wanted once differ from those that are wanted now. */
+export const differencesOfAll = (before: readonly Manifest[], wanted: readonly Manifest[]): Difference[] => {
+  const find = (all: readonly Manifest[], { kind, metadata: { name } }: Manifest) =>
+    all.find((one) => one.kind === kind && one.metadata.name === name);
+  return [
+    ...wanted.flatMap((object) => {
+      const old = find(before, object);
+      return old ? differencesBetween(old, object) : missing(object);
+    }),
+    ...before.filter((object) => find(wanted, object) === undefined).flatMap(unwanted),
+  ];
+};
+
 /** Of an object that isn't there. */
 export const missing = (wanted: Manifest): Difference[] => {
   const entries = entriesIn(wanted.webhooks);

@@ -28,7 +28,7 @@ export default {
       type: "string",
       value: "NUMBER",
       default: "1000",
-      says: "they do by themselves after so many reviews without a failure",
+      says: "they do by themselves after so many reviews of which none was lost",
     },
     forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
     wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters get their entries at a time" },

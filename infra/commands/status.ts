@@ -86,10 +86,11 @@ const inWords = (release: Release | undefined, standings: Standing[]): string =>
   return `${head}${table([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
 };
 
-const healthInWords = ({ cluster, at, entries, sick, slowest, drift, unknown }: ClusterHealth): string => {
-  const answers = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
+const healthInWords = ({ cluster, at, entries, asked, sick, slowest, drift, unknown }: ClusterHealth): string => {
+  const all = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
+  const answers = asked === 0 ? "" : `, ${all}`;
   return [
-    `\ncluster ${cluster}, told ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${unknown.some((one) => one.startsWith("the keys")) ? "" : `, ${answers}`}`,
+    `\ncluster ${cluster}, told ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${answers}`,
     ...sick.map((one) => `  ! ${one}`),
     ...drift.map((one) => `  ~ ${one}`),
     ...unknown.map((one) => `  ? ${one}`),

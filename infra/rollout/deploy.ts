@@ -5,7 +5,7 @@ import { Complaint, sentenceOf } from "../complaint.ts";
 import { counted, inParallel } from "../progress.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { atOnce, type Ground, type Job, prepare } from "./ground.ts";
-import { openKeyring, readKeyring } from "./keyring.ts";
+import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { type Lock, lockStage, ourName } from "./lock.ts";
 import { moveAll } from "./moves.ts";
 import { pack } from "./package.ts";
@@ -18,9 +18,14 @@ import { publishAndProve } from "./versions.ts";
 /** So many versions of each rule are kept that were live before. */
 const keptVersions = 4;
 
-/** Only looks: what would be deployed. */
-export const planOf = async (job: Job): Promise<Plan> =>
-  (await prepare(job, await readKeyring(job.stage.parameters))).plan;
+/** Returns what would be deployed. It neither reads the key that signs URLs nor asks clusters for their entries. */
+export const planOf = async (job: Job): Promise<Plan> => {
+  const { plan } = await prepare(job, undefined);
+  return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [howCompared] : [])] };
+};
+
+const howCompared =
+  "clusters: compared with the entries that were deployed last; postern status compares them with the cluster itself";
 
 /** Deploys, once the plan was shown, and answers what it did in a sentence. */
 export const deploy = async (job: Job, show: (plan: Plan) => Promise<void>, build = pack): Promise<string> => {
@@ -120,7 +125,8 @@ const takeOut = async ({ job, releases, keyring }: Ground, release: Release, orp
       const manifests = withoutOrphans(told.manifests, some);
       const api = await accessTo(job, name);
       await applyAll(api, withKey(manifests, keyring.current.segment(name, told.keyVersion)), configurationName);
-      release.clusters = { ...release.clusters, [name]: { ...told, manifests } };
+      const signer = keyring.current.publicKey;
+      release.clusters = { ...release.clusters, [name]: { ...told, signer, manifests } };
       await releases.save(release);
       return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
     });
@@ -146,7 +152,7 @@ const deployStack = async ({ job, plan }: Ground) => {
 };
 
 /** The release, as far as it has come: a new one, or the one that was begun. */
-const releaseOf = ({ job, plan, releases }: Ground, live: Map<string, string>): Release => {
+const releaseOf = ({ job, plan, releases, keyring }: Ground, live: Map<string, string>): Release => {
   const [newest] = releases.all;
   const rules = plan.parts.map(({ part: { name, logic, share, listed } }) => {
     const version = live.get(name) ?? "";
@@ -162,6 +168,7 @@ const releaseOf = ({ job, plan, releases }: Ground, live: Map<string, string>): 
   return {
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
     ...{ at: new Date().toISOString(), by: ourName(), complete: false },
+    ...(keyring && { keys: toPublicKeys(keyring) }),
     rules: Object.fromEntries(rules),
     clusters: Object.fromEntries(clusters),
   };

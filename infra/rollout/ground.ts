@@ -2,10 +2,11 @@ import { mustBeChangeable } from "../aws/stack.ts";
 import { Complaint } from "../complaint.ts";
 import { inParallel } from "../progress.ts";
 import type { Watch } from "./canary.ts";
+import { known } from "./emergency.ts";
 import type { Keyring } from "./keyring.ts";
 import { pack, rulesIn } from "./package.ts";
 import { type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
-import { openReleases, type Releases } from "./releases.ts";
+import { openReleases, type Release, type Releases } from "./releases.ts";
 import { planCluster, type Targets, withAddresses } from "./targets.ts";
 
 /** What is to be deployed, where to, and how carefully. */
@@ -31,7 +32,10 @@ export interface Ground {
   plan: Plan;
 }
 
-/** Builds, and compares with what is there. */
+/**
+ * Builds, and compares with what is there. Without a keyring, public keys come from the newest release, and clusters are
+ * compared with what that release says of them: a plan needs neither the key that signs URLs nor a right in a cluster.
+ */
 export const prepare = async (job: Job, keyring: Keyring | undefined, build = pack): Promise<Ground> => {
   const { stage, catalogue, file } = job;
   const config = await withAddresses(job);
@@ -40,7 +44,8 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
     stage.stack.template(),
     stage.stack.outputs(),
   ]);
-  const built = await build(stage.name, config, catalogue, file, keyring?.publicKeys ?? "");
+  const publicKeys = keyring?.publicKeys ?? (await readPublicKeys(job, releases.all[0]));
+  const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
   const states = await standings(stage, names, releases.all);
   const missing = rulesIn(deployed, stage.name).find((rule) => names.includes(rule) && !states.has(rule));
@@ -61,4 +66,11 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
   const rights = planRights(deployed, template);
   const plan = { stage: stage.name, stack, template, parts, kept, rights, clusters, notes: built.notes };
   return { job, releases, keyring, plan };
+};
+
+/** The public keys that the newest release records, or, where it records none, those that a function has. */
+const readPublicKeys = async ({ stage: { functions } }: Job, newest: Release | undefined): Promise<string> => {
+  if (newest?.keys) return newest.keys.accepted;
+  const [rule] = await functions.rules();
+  return rule === undefined ? "" : ((await known(functions, rule)).whole.environment.POSTERN_KEYS ?? "");
 };

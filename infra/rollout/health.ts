@@ -1,9 +1,11 @@
+import { doorkeeper } from "#lib/key.ts";
+import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { sentenceOf } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../complaint.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
-import type { Release } from "./releases.ts";
+import type { Release, ReleasedCluster } from "./releases.ts";
 import { accessTo, onePerPhase, outgrownIn, type Targets } from "./targets.ts";
 
 /** How a cluster and the endpoints that it calls do. */
@@ -12,6 +14,8 @@ export interface ClusterHealth {
   /** When it was told last. */
   at: string;
   entries: number;
+  /** How many endpoints were asked. */
+  asked: number;
   /** Endpoints that don't answer it, in sentences. */
   sick: string[];
   /** Milliseconds, of the slowest of them. */
@@ -22,7 +26,10 @@ export interface ClusterHealth {
   unknown: string[];
 }
 
-/** Asks each endpoint over its real address with the cluster's real key, and the cluster for what it was told. */
+/**
+ * Asks each endpoint over its real address with the cluster's real key, and the cluster for what it was told. Without the
+ * right to read the key, endpoints aren't asked, and the keys in the cluster's URLs are verified by the public key.
+ */
 export const healthOf = async (
   targets: Pick<Targets, "stage" | "file" | "deployer"> & Partial<Pick<Targets, "config" | "catalogue">>,
   name: string,
@@ -32,25 +39,30 @@ export const healthOf = async (
   if (told === undefined) return undefined;
   const health: ClusterHealth = {
     ...{ cluster: name, at: told.at, entries: webhooksIn(told.manifests).length },
-    ...{ sick: [], slowest: 0, drift: [], unknown: [] },
+    ...{ asked: 0, sick: [], slowest: 0, drift: [], unknown: [] },
   };
-  const keyring = await readKeyring(targets.stage.parameters).catch(sentenceOf);
-  if (keyring === undefined || typeof keyring === "string") {
-    health.unknown.push(keyring === undefined ? "the keys are gone from SSM" : `the keys can't be read: ${keyring}`);
-    return health;
+  const segment = await readSegment(targets, name, told).catch((error) => {
+    health.unknown.push(
+      `its endpoints were not asked, for the key that signs URLs can't be read: ${sentenceOf(error)}`,
+    );
+    return undefined;
+  });
+  if (segment !== undefined) {
+    // Each function once a phase: its variants are one code.
+    const probed = await probeAll(onePerPhase(webhooksIn(withKey(told.manifests, segment))));
+    health.asked = probed.length;
+    health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
+    health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
   }
-  const wanted = withKey(told.manifests, keyring.current.segment(name, told.keyVersion));
-  // Each function once a phase: its variants are one code.
-  const probed = await probeAll(onePerPhase(webhooksIn(wanted)));
-  health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
-  health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
   const { config } = targets;
   if (config === undefined || !config.clusters.has(name)) {
     health.unknown.push("postern.yaml doesn't say how to reach it");
     return health;
   }
   try {
-    const found = await drift(await accessTo({ ...targets, config }, name), wanted, configurationName);
+    const api = await accessTo({ ...targets, config }, name);
+    const wanted = withKey(told.manifests, segment ?? (await findSegment(api, name, told)));
+    const found = await drift(api, wanted, configurationName);
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
     health.drift.push(...(await outgrownIn({ ...targets, config, catalogue }, name, webhooksIn(told.manifests))));
@@ -58,4 +70,23 @@ export const healthOf = async (
     health.unknown.push(sentenceOf(error));
   }
   return health;
+};
+
+/** The first segment of a cluster's URLs, signed with the stage's private key. */
+const readSegment = async ({ stage }: Pick<Targets, "stage">, name: string, { keyVersion }: ReleasedCluster) => {
+  const keyring = await readKeyring(stage.parameters);
+  if (keyring === undefined) throw new Complaint("SSM doesn't have it any more");
+  return keyring.current.segment(name, keyVersion);
+};
+
+/** The segment in the URLs of the cluster's own entries that the recorded public key verifies; a wrong one if none does. */
+const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }: ReleasedCluster): Promise<string> => {
+  if (signer === undefined)
+    throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
+  const verify = doorkeeper(signer, () => [keyVersion]);
+  const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
+  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: configurationName })));
+  const urls = webhooksIn(found.filter((one) => one !== undefined)).map(({ clientConfig }) => clientConfig.url);
+  const segments = urls.flatMap((url) => String(url).split("/"));
+  return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
 };

@@ -12,6 +12,20 @@ export interface Keyring {
   current: Signer;
 }
 
+/** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
+export interface PublicKeys {
+  /** As functions have them in POSTERN_KEYS. */
+  accepted: string;
+  /** The public half of the key that signs URLs. */
+  signer: string;
+}
+
+/** Returns the public halves of a keyring. */
+export const toPublicKeys = ({ publicKeys, current }: Keyring): PublicKeys => ({
+  accepted: publicKeys,
+  signer: current.publicKey,
+});
+
 /** As it is kept: PEM, and which one signs. */
 interface Kept {
   keys: string[];

@@ -20,7 +20,7 @@ import {
   rulesToKeep,
 } from "./plan.ts";
 import type { Release } from "./releases.ts";
-import type { ClusterPlan } from "./targets.ts";
+import { type ClusterPlan, compareWithRecord } from "./targets.ts";
 
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const made = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
@@ -301,6 +301,53 @@ describe("a rule that is off now", () => {
       assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
     });
   });
+});
+
+describe("a cluster that is compared with the newest release", () => {
+  const manifestOf = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): Manifest => ({
+    ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },
+    ...fields,
+  });
+  const entriesOf = (...webhooks: object[]) => manifestOf("ValidatingWebhookConfiguration", { webhooks });
+  const entry = { name: "a.postern.dev", timeoutSeconds: 3, clientConfig: { url: "https://x/local.{key}/a/validate" } };
+  const role = manifestOf("ClusterRole", { rules: [] });
+  const recorded = { manifests: [entriesOf(entry)], keyVersion: 1, signer: "first" };
+  const at = { at: modified.toISOString(), hardened: [], since: {} };
+  const newest = releaseOf(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } });
+  const { signer: _, ...unsigned } = recorded;
+
+  const table: [string, Release | undefined, object, string[]][] = [
+    ["is as it was", newest, {}, []],
+    ["has nothing before the first deployment", undefined, {}, ["validating entry a.postern.dev is missing"]],
+    ["has nothing before it was told", releaseOf(2, {}), {}, ["validating entry a.postern.dev is missing"]],
+    [
+      "gets another entry",
+      newest,
+      { manifests: [entriesOf({ ...entry, timeoutSeconds: 5 }, { name: "b.postern.dev" })] },
+      ["validating entry a.postern.dev: timeoutSeconds is 3, not 5", "validating entry b.postern.dev is missing"],
+    ],
+    [
+      "gets a role and loses its entries",
+      newest,
+      { manifests: [role] },
+      ["ClusterRole postern is missing", "validating entry a.postern.dev is there, though nothing wants it"],
+    ],
+    ["gets a key of another version", newest, { keyVersion: 2 }, ["its URLs get a key of version 2, not 1"]],
+    [
+      "gets a key that another key signs",
+      newest,
+      { signer: "second" },
+      ["its URLs are to be signed with the stage's present key"],
+    ],
+    [
+      "was told by a version of Postern that didn't record which key signed",
+      releaseOf(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
+      {},
+      ["its URLs are to be signed with the stage's present key"],
+    ],
+  ];
+  for (const [name, release, change, sentences] of table)
+    it(name, () => assert.deepEqual(compareWithRecord(release, "local", { ...recorded, ...change }), sentences));
 });
 
 describe("rights", () => {

@@ -3,6 +3,7 @@ import type { Phase } from "#lib/rule.ts";
 import type { Records } from "../aws/records.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { Complaint } from "../complaint.ts";
+import type { PublicKeys } from "./keyring.ts";
 
 /** A version that passed its cases and went live. */
 export interface ReleasedRule {
@@ -19,6 +20,8 @@ export interface ReleasedRule {
 export interface ReleasedCluster {
   at: string;
   keyVersion: number;
+  /** The public half of the key that signed its URLs; unknown in releases of older versions of Postern. */
+  signer?: string;
   /** Those that guard, and by now fail closed. */
   hardened: string[];
   /** Since when each rule has had entries there. */
@@ -40,6 +43,8 @@ export interface Release {
   like?: number;
   /** What was rolled back from, as `rule@version`: nobody goes back to that by himself. */
   withdrawn?: string[];
+  /** The stage's public keys; unknown in releases of older versions of Postern. */
+  keys?: PublicKeys;
   rules: Record<string, ReleasedRule>;
   /** By cluster; of clusters that it didn't get to, as they were before. */
   clusters: Record<string, ReleasedCluster>;

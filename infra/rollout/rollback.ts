@@ -199,7 +199,8 @@ const tell = async (
         const sick = (await probeAll(added)).filter(({ ok }) => !ok);
         if (sick.length > 0) throw new Complaint(sick.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyAll(api, wanted, configurationName);
-        release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion } };
+        const signer = keyring.current.publicKey;
+        release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion, signer } };
         return `${counted(changes.length, "object")} changed`;
       })
       .catch((error) => failures.push(sentenceOf(error)));

@@ -6,12 +6,13 @@ import type { Question } from "../aws/metrics.ts";
 import type { Stage } from "../aws/stage.ts";
 import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";
 import type { ClusterApi, Manifest } from "../clusters/api.ts";
+import { differencesOfAll } from "../clusters/differences.ts";
 import { applyAll, applyRights, drift } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { Complaint } from "../complaint.ts";
 import type { Cluster, Config } from "../config.ts";
 import { askingRules } from "../connections.ts";
-import { idOf } from "../endpoints.ts";
+import { idOf, lossMetric, lossOutput, routeOf } from "../endpoints.ts";
 import { entriesOf } from "../entry.ts";
 import { counted, type Progress } from "../progress.ts";
 import type { Listed } from "../registry.ts";
@@ -34,7 +35,7 @@ export interface Targets {
   /** Instead of the gateway's own address and its public certificate. */
   url?: string | undefined;
   ca?: string | undefined;
-  /** Guards fail closed at once, or after so many reviews without a failure. */
+  /** Guards fail closed at once, or after so many reviews, if none was lost. */
   harden: boolean | number;
   /** A folder to write the entries to, the key left out, instead of applying them. */
   write?: string | undefined;
@@ -154,21 +155,26 @@ export const planCluster = async (
     return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
   const { cluster } = found;
   const door = doorOf(targets, outputs);
-  const { hardened, notes: open } = await hardenedIn(targets, [name, cluster], newest, door);
+  const { hardened, notes: open } = await hardenedIn(targets, [name, cluster], newest, door, outputs);
   const notes = [...found.notes, ...open];
   const manifests = manifestsOf(targets.catalogue, [name, cluster], door, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
-  const before = newest?.clusters[name];
-  const isRecorded = isDeepStrictEqual(before?.manifests, manifests) && before?.keyVersion === keyVersionOf(cluster);
+  const keyVersion = keyVersionOf(cluster);
+  const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
+  const unlike = compareWithRecord(newest, name, { manifests, keyVersion, signer });
+  const isRecorded = unlike.length === 0;
   if (targets.write !== undefined)
     return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
+  if (keyring === undefined) {
+    const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
+    return { ...plan, differences: newest?.complete === false ? [...unlike, unfinished] : unlike };
+  }
   try {
     const api = await accessTo(targets, name);
     await mustBeOurs(api, targets.stage);
     const isServed = webhooksIn(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
-    if (!isServed || keyring === undefined)
-      return { ...plan, differences: webhooksIn(manifests).map((one) => `entry ${one.name} is missing`) };
-    const wanted = withKey(manifests, keyring.current.segment(name, keyVersionOf(cluster)));
+    if (!isServed) return { ...plan, differences: webhooksIn(manifests).map((one) => `entry ${one.name} is missing`) };
+    const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
     const found = (await drift(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["it is as it shall be, but the record doesn't say so yet"] };
@@ -178,12 +184,28 @@ export const planCluster = async (
   }
 };
 
+/** Compares what a cluster would be told with what the newest release says it was told; in sentences, none if alike. */
+export const compareWithRecord = (
+  newest: Release | undefined,
+  name: string,
+  wanted: { manifests: Manifest[]; keyVersion: number; signer: string | undefined },
+): string[] => {
+  const before = newest?.clusters[name];
+  const found = differencesOfAll(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
+  if (before === undefined) return found;
+  if (before.keyVersion !== wanted.keyVersion)
+    found.push(`its URLs get a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push("its URLs are to be signed with the stage's present key");
+  return found;
+};
+
 /** Which rules fail closed in a cluster: those that did before, and those that have now shown that they can. */
 const hardenedIn = async (
   targets: Targets,
   [name, cluster]: [string, Cluster],
   newest: Release | undefined,
   door: Door,
+  outputs: Record<string, string>,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
   const { stage, catalogue, harden } = targets;
   const candidates = hardenable(catalogue, [name, cluster], door);
@@ -192,56 +214,90 @@ const hardenedIn = async (
   const already = candidates.filter((rule) => before?.hardened.includes(rule));
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
-  const clean = await cleanReviews(stage, name, cluster, others, before);
-  const reviewed = others.map((rule) => ({ rule, clean: clean.get(rule) ?? 0 }));
-  const ready = new Set(reviewed.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
-  const notes = reviewed
+  // A stack of an older version of Postern doesn't count what its gateway loses.
+  const isUncounted = outputs.BaseUrl !== undefined && outputs[lossOutput] === undefined;
+  const reviews = await readReviews(stage, name, cluster, others, before);
+  const counts = others.map((rule) => {
+    const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
+    const reasons = isUncounted ? ["the stack doesn't count yet what its gateway loses", ...losses] : losses;
+    return { rule, clean: reasons.length > 0 ? 0 : count, reasons };
+  });
+  const ready = new Set(counts.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
+  const notes = counts
     .filter(({ rule }) => !ready.has(rule))
-    .map(({ rule, clean }) => `${rule} fails open as yet: ${clean} of ${harden} reviews without a failure`);
+    .map(({ rule, clean, reasons }) => {
+      const why = reasons.length > 0 ? ` (${reasons.join(", ")})` : "";
+      return `${rule} fails open as yet: ${clean} of ${harden} reviews without a failure${why}`;
+    });
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
 
 const week = 7 * 24 * 3_600_000;
 
+/** Reviews of one rule. */
+interface Reviews {
+  /** How many clusters sent: those that we sent ourselves are left out. */
+  count: number;
+  /** What became of those that were lost, with numbers. */
+  losses: string[];
+}
+
 /**
- * Reviews since their entries are there, or in the last seven days, without those that we sent ourselves; none count where
- * one failed, or a function crashed.
+ * The reviews of a cluster since its entries are there, or in the last seven days. Functions count by cluster. What AWS
+ * counts in their place (crashes, timeouts, throttled calls, answers of the gateway) belongs to every cluster.
  */
-const cleanReviews = async (
-  { metrics, functions }: Stage,
+const readReviews = async (
+  { metrics, functions, name: stageName }: Stage,
   name: string,
   cluster: Cluster,
   rules: string[],
   before: ReleasedCluster | undefined,
-): Promise<Map<string, number>> => {
+): Promise<Map<string, Reviews>> => {
   const there = rules.filter((rule) => before?.since[rule] !== undefined);
   if (before === undefined || there.length === 0) return new Map();
-  const questions: Record<string, Question> = {};
-  for (const rule of there) {
-    const mode = cluster.rules.get(rule)?.mode ?? "enforce";
-    for (const phase of ["mutate", "validate"]) {
-      const dimensions = { Rule: rule, Phase: phase, Cluster: name, Mode: mode };
-      questions[`${rule} ${phase} reviews`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
-      questions[`${rule} ${phase} errors`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
-    }
-    const dimensions = { FunctionName: functions.nameOf(rule) };
-    questions[`${rule} crashes`] = { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" };
-  }
-  const found = new Map<string, number>();
+  const found = new Map<string, Reviews>();
   // Those that have been there for as long are asked of together.
   for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
     const from = new Date(Math.max(Date.parse(since), Date.now() - week));
-    const own = Object.entries(questions).filter(([id]) => some.includes(id.split(" ")[0] ?? ""));
-    const sums: Record<string, number> = await metrics.ask(Object.fromEntries(own), from, new Date());
+    const questions: Record<string, Question> = {};
     for (const rule of some) {
-      const sum = (...ids: string[]) => ids.reduce((all, id) => all + (sums[`${rule} ${id}`] ?? 0), 0);
-      const failed = sum("mutate errors", "validate errors", "crashes");
-      const asked = sum("mutate reviews", "validate reviews") - (before.probed?.[rule] ?? 0);
-      found.set(rule, failed > 0 ? 0 : Math.max(0, asked));
+      const mode = cluster.rules.get(rule)?.mode ?? "enforce";
+      for (const phase of ["mutate", "validate"]) {
+        const dimensions = { Rule: rule, Phase: phase, Cluster: name, Mode: mode };
+        questions[`${rule} reviews ${phase}`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
+        questions[`${rule} failed ${phase}`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
+      }
+      const ofLambda = (metric: string): Question => {
+        return { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: functions.nameOf(rule) }, stat: "Sum" };
+      };
+      questions[`${rule} crashed`] = ofLambda("Errors");
+      questions[`${rule} throttled`] = ofLambda("Throttles");
+      questions[`${rule} url`] = ofLambda("Url5xxCount");
+      // A request that is refused before its route is known has the route "-".
+      for (const Route of [routeOf(rule), "-"]) {
+        const dimensions = { Stage: stageName, Route };
+        questions[`${rule} gateway ${Route}`] = { ...lossMetric, dimensions, stat: "Sum" };
+      }
+    }
+    const sums: Record<string, number> = await metrics.ask(questions, from, new Date());
+    for (const rule of some) {
+      const sum = (what: string) =>
+        Object.entries(sums).reduce((all, [id, value]) => (id.startsWith(`${rule} ${what}`) ? all + value : all), 0);
+      const losses = causes.flatMap(([what, words]) => (sum(what) > 0 ? [`${sum(what)} ${words}`] : []));
+      found.set(rule, { count: Math.max(0, sum("reviews") - (before.probed?.[rule] ?? 0)), losses });
     }
   }
   return found;
 };
+
+/** By which metrics reviews are known to be lost, and how that is told. */
+const causes = [
+  ["failed", "failed"],
+  ["crashed", "ended by a crash or a timeout"],
+  ["throttled", "throttled by Lambda"],
+  ["gateway", "answered 429 or 5xx by the gateway"],
+  ["url", "answered 5xx at the function's URL"],
+] as const;
 
 /** Tells a cluster: first who may read what, then, when every endpoint answers over its real address, the entries. */
 export const tellCluster = async (
@@ -260,7 +316,8 @@ export const tellCluster = async (
   const since = sinceWhen(manifests, before?.since ?? {});
   const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
   const entries = webhooksIn(wanted);
-  const told = { at: new Date().toISOString(), keyVersion, hardened, since, manifests };
+  const signer = keyring.current.publicKey;
+  const told = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
   const probed = probesOf(before, entries);
   const api = write === undefined ? await accessTo(targets, name) : undefined;
   if (api) {

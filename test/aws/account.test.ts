@@ -133,6 +133,20 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const log = Buffer.from(answer.LogResult ?? "", "base64").toString();
     return { payload, log, version: answer.ExecutedVersion, fault: answer.FunctionError };
   };
+  /** What CloudWatch says of the last five minutes. */
+  const ask = async (Namespace: string, MetricName: string, dimensions: Record<string, string>, Stat = "Sum") => {
+    const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
+    const Metric = { Namespace, MetricName, Dimensions };
+    const now = Date.now();
+    const client = new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 });
+    const { MetricDataResults = [] } = await client.send(
+      new GetMetricDataCommand({
+        ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
+        MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
+      }),
+    );
+    return (MetricDataResults[0]?.Values ?? []).reduce((sum, value) => sum + value, 0);
+  };
   const live = () => lambda().send(new GetAliasCommand(alias));
   const latest = () => lambda().send(new GetFunctionConfigurationCommand(function_));
   const updated = async () => {
@@ -412,20 +426,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
   describe("counts", () => {
     beforeEach(twoVersions);
-    const ask = async (Namespace: string, MetricName: string, dimensions: Record<string, string>, Stat = "Sum") => {
-      const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
-      const Metric = { Namespace, MetricName, Dimensions };
-      const now = Date.now();
-      const client = new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 });
-      const { MetricDataResults = [] } = await client.send(
-        new GetMetricDataCommand({
-          ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
-          MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
-        }),
-      );
-      return (MetricDataResults[0]?.Values ?? []).reduce((sum, value) => sum + value, 0);
-    };
-
     it("what Lambda runs, by the version that an alias chose", async () => {
       const Resource = `${FunctionName}:live`;
       const dimensions = (version: string) => ({ FunctionName, Resource, ExecutedVersion: version });
@@ -977,6 +977,19 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         code: zip({ "index.cjs": Buffer.from("throw new Error('no');") }),
       });
       assert.equal((await review(account.baseUrl, "always-deny")).status, 502);
+      const lost = (rule: string) => {
+        const Route = `POST /{cluster}/${rule}/{phase+}`;
+        return ask("Postern", "Lost", { Stage: "test", Route });
+      };
+      assert.equal(await lost("always-deny"), 3);
+      account.throttled.add("always-deny");
+      assert.equal((await review(account.baseUrl, "always-deny")).status, 429);
+      account.throttled.clear();
+      assert.deepEqual(
+        [await lost("always-deny"), await lost("always-admit")],
+        [4, 0],
+        "answers of functions aren't lost",
+      );
 
       await account.down();
       await assert.rejects(review(account.baseUrl, "always-admit"), { code: "ECONNREFUSED" });
@@ -997,6 +1010,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const [deny, admit] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((one) => String(Object(one).value));
       assert.equal((await verdict(String(deny), "always-deny")).allowed, false);
       assert.equal((await verdict(String(admit), "always-admit")).allowed, true);
+      const denying = account.lambda.functions.get("postern-test-always-deny");
+      assert.ok(denying);
+      denying.reserved = 0;
+      assert.equal((await review(String(deny), "always-deny")).status, 429);
+      denying.reserved = undefined;
+      denying.versions.set("1", { ...denying.latest, code: zip({ "index.cjs": Buffer.from("throw 1;") }) });
+      assert.equal((await review(String(deny), "always-deny")).status, 502);
+      const counts = ["Url4xxCount", "Url5xxCount", "Throttles", "Errors"].map((metric) =>
+        ask("AWS/Lambda", metric, { FunctionName: "postern-test-always-deny" }),
+      );
+      assert.deepEqual(await Promise.all(counts), [1, 1, 1, 1]);
     });
   });
 });

@@ -66,6 +66,8 @@ export interface Account extends Ear {
   /** Turns the doors of all stacks off, as if the region were down, and on again. */
   down(): Promise<void>;
   up(): Promise<void>;
+  /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
+  throttled: Set<string>;
   /** Empties it, and takes away what got in the way of calls. */
   reset(): Promise<void>;
   stop(): Promise<void>;
@@ -84,7 +86,7 @@ export const openAccount = async (options: AccountOptions = {}): Promise<Account
     watch: cloudwatch,
     surroundings: (name) => as(name).env,
   });
-  const doors = await openDoors(certificate, lambda);
+  const doors = await openDoors(certificate, lambda, cloudwatch);
   const ear: Ear = { heard: [], fault: undefined, allow: undefined };
   const clusters = new Map<string, { server: string; ca: string }>();
   const s3 = openS3(behind(moto.url, "s3"), ear);
@@ -121,11 +123,11 @@ export const openAccount = async (options: AccountOptions = {}): Promise<Account
     return { region, endpoint: url, credentials, env };
   };
   return Object.assign(account, {
-    ...{ url, cloudformation, as, env: as("somebody").env, down: doors.down, up: doors.up },
+    ...{ url, cloudformation, as, env: as("somebody").env, down: doors.down, up: doors.up, throttled: doors.throttled },
     reset: async () => {
       await cloudformation.settled();
       for (const { id } of cloudformation.stacks.values()) await doors.close(id);
-      for (const kept of [cloudformation.stacks, lambda.functions, clusters]) kept.clear();
+      for (const kept of [cloudformation.stacks, lambda.functions, clusters, doors.throttled]) kept.clear();
       cloudwatch.clear();
       await moto.reset();
       account.heard.length = 0;

@@ -15,6 +15,8 @@ export interface CloudWatch extends Service {
   record(datum: Datum): void;
   /** A line of a function's log: what is no embedded metric is nothing to it. */
   hear(line: string): void;
+  /** A line of a log group that has this metric filter, as AWS::Logs::MetricFilter describes one. */
+  filter(line: string, filter: Record<string, unknown>): void;
   clear(): void;
 }
 
@@ -45,6 +47,17 @@ export const openCloudWatch = (): CloudWatch => {
             if (typeof value === "number")
               record({ namespace: String(Namespace), metric: String(Name), dimensions, value, time: Timestamp });
         }
+  };
+
+  const filter = (line: string, { FilterPattern, MetricTransformations }: Record<string, unknown>) => {
+    const event = jsonIn(line);
+    if (!matches(String(FilterPattern), event)) return;
+    for (const { MetricNamespace, MetricName, MetricValue, Dimensions } of listIn(MetricTransformations)) {
+      const dimensions = listIn(Dimensions).map(({ Key, Value }) => [String(Key), fieldIn(event, String(Value))]);
+      const [namespace, metric] = [String(MetricNamespace), String(MetricName)];
+      const known = { namespace, metric, dimensions: Object.fromEntries(dimensions) };
+      record({ ...known, value: Number(MetricValue), time: Date.now() });
+    }
   };
 
   const getMetricData = (input: Record<string, unknown>) => {
@@ -92,6 +105,7 @@ export const openCloudWatch = (): CloudWatch => {
   return {
     record,
     hear,
+    filter,
     clear: () => kept.clear(),
     about: (asked) => ({ action: `cloudwatch:${actionIn(asked)}`, name: "" }),
     answer: async (asked) => {
@@ -103,6 +117,53 @@ export const openCloudWatch = (): CloudWatch => {
     refuse: refuseInJson,
   };
 };
+
+/** Whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and brackets. */
+export const matches = (pattern: string, event: unknown): boolean => {
+  const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\S/g) ?? [];
+  const take = () => tokens.shift() ?? "";
+  const expect = (token: string) => {
+    const found = take();
+    if (found !== token) throw new Error(`${pattern} has "${found}" in the place of "${token}"`);
+  };
+  const compared = (): boolean => {
+    if (tokens[0] === "(") {
+      take();
+      const inner = either();
+      expect(")");
+      return inner;
+    }
+    const [field, operator, text] = [take(), take(), take()];
+    if (!field.startsWith("$.") || !/^!?=$/.test(operator) || !/^"[^"]*"$/.test(text))
+      throw new Error(`${pattern} has a comparison that the stand-in doesn't know: ${field} ${operator} ${text}`);
+    const parts = text.slice(1, -1).split("*");
+    const form = new RegExp(`^${parts.map((part) => RegExp.escape(part)).join(".*")}$`);
+    return form.test(fieldIn(event, field)) === (operator === "=");
+  };
+  const both = (): boolean => {
+    let holds = compared();
+    for (; tokens[0] === "&&"; ) {
+      take();
+      holds = compared() && holds;
+    }
+    return holds;
+  };
+  const either = (): boolean => {
+    let holds = both();
+    for (; tokens[0] === "||"; ) {
+      take();
+      holds = both() || holds;
+    }
+    return holds;
+  };
+  expect("{");
+  const holds = either();
+  expect("}");
+  return holds;
+};
+
+/** A field of a line, named as `$.field`. */
+const fieldIn = (event: unknown, name: string): string => String(Object(event)[name.replace("$.", "")] ?? "");
 
 const actionIn = ({ headers }: Asked) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
 

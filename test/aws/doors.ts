@@ -1,6 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Gateway, type Handler, openGateway } from "../../infra/gateway.ts";
 import type { ServerCertificate } from "../../infra/keys.ts";
+import type { CloudWatch } from "./cloudwatch.ts";
 import { Refusal } from "./exchange.ts";
 import { functionIn, type Lambda } from "./lambda.ts";
 
@@ -21,6 +23,8 @@ export interface Doors {
   /** Has a stack's door serve what the stack has now. */
   serve(stack: string, resources: Made[]): void;
   close(stack: string): Promise<void>;
+  /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
+  throttled: Set<string>;
   /** Nobody answers any more. */
   down(): Promise<void>;
   /** They do again, where they did before. */
@@ -38,7 +42,8 @@ interface Door {
 
 const host = "127.0.0.1";
 
-export const openDoors = async (certificate: ServerCertificate, lambda: Lambda): Promise<Doors> => {
+export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, watch: CloudWatch): Promise<Doors> => {
+  const throttled = new Set<string>();
   const open = async (): Promise<Door> => {
     const gateway = await openGateway(certificate, host, 0);
     return {
@@ -64,6 +69,7 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda):
 
   return {
     baseUrl: first.url,
+    throttled,
     urlOf: async (stack) => {
       const known = doorOf(stack) ?? doors.find((door) => door.stack === undefined);
       const door = known ?? (await open());
@@ -73,7 +79,7 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda):
     },
     serve: (stack, resources) => {
       const door = doorOf(stack);
-      if (door) serve(door, handlersOf(resources, lambda));
+      if (door) serve(door, handlersOf(resources, { lambda, watch, throttled }));
     },
     close: async (stack) => {
       const door = doorOf(stack);
@@ -96,10 +102,27 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda):
   };
 };
 
-const handlersOf = (resources: Made[], lambda: Lambda): Map<string, Handler> => {
+/** What doors open on, and who counts what passes. */
+interface Behind {
+  lambda: Lambda;
+  watch: CloudWatch;
+  throttled: Set<string>;
+}
+
+const handlersOf = (resources: Made[], { lambda, watch, throttled }: Behind): Map<string, Handler> => {
   const of = (type: string) => resources.filter((one) => one.type === `AWS::${type}`);
   const integrations = new Map(of("ApiGatewayV2::Integration").map((one) => [one.physical, one.properties]));
   const handlers = new Map<string, Handler>();
+  /** A line of the gateway's access log, in the format that its stage says, for the filters of that log. */
+  const log = (context: Record<string, string>) => {
+    for (const { properties } of of("ApiGatewayV2::Stage")) {
+      const { DestinationArn, Format } = Object(properties.AccessLogSettings);
+      const line = String(Format).replace(/\$context\.([\w.]+)/g, (_, name: string) => context[name] ?? "-");
+      for (const filter of of("Logs::MetricFilter"))
+        if (String(DestinationArn).endsWith(`:log-group:${filter.properties.LogGroupName}:*`))
+          watch.filter(line, filter.properties);
+    }
+  };
   for (const { properties } of of("ApiGatewayV2::Route")) {
     const [, target = ""] = String(properties.Target).split("/");
     const { IntegrationUri, TimeoutInMillis = 30_000 } = integrations.get(target) ?? {};
@@ -118,8 +141,15 @@ const handlersOf = (resources: Made[], lambda: Lambda): Map<string, Handler> => 
     handlers.set(rule, async (event) => {
       const { http } = Object(Object(event).requestContext);
       if (http.method !== method || String(http.path).split("/").length < 4) return said(404, "Not Found");
-      if (!isOpen()) return said(500, "Internal Server Error");
-      return integrate(lambda, name, qualifier, event, Number(TimeoutInMillis));
+      const answer = throttled.has(rule)
+        ? said(429, "Too Many Requests")
+        : isOpen()
+          ? await integrate(lambda, name, qualifier, event, Number(TimeoutInMillis))
+          : said(500, "Internal Server Error");
+      const { statusCode, own } = answer;
+      const status = { status: String(statusCode), "integration.status": own ? String(statusCode) : "-" };
+      log({ requestId: randomUUID(), routeKey: String(properties.RouteKey), ...status });
+      return answer;
     });
   }
   for (const { properties } of of("Lambda::Url")) {
@@ -132,9 +162,13 @@ const handlersOf = (resources: Made[], lambda: Lambda): Map<string, Handler> => 
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
         permits(lambda, name, qualifier, (one) => one.Action === action && one.Principal === "*"),
       );
-    handlers.set(rule, async (event) =>
-      isOpen() ? integrate(lambda, name, qualifier, event, 900_000) : said(403, "Forbidden"),
-    );
+    handlers.set(rule, async (event) => {
+      const answer = isOpen() ? await integrate(lambda, name, qualifier, event, 900_000, 429) : said(403, "Forbidden");
+      const metric = { 4: "Url4xxCount", 5: "Url5xxCount" }[Math.floor(answer.statusCode / 100)];
+      const known = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
+      if (metric !== undefined) watch.record({ ...known, metric });
+      return answer;
+    });
   }
   return handlers;
 };
@@ -150,14 +184,15 @@ const permits = (
     ?.policies.get(qualifier ?? "")
     ?.statements.some(fits) ?? false;
 
-/** As the gateway hands on what a function says, and what it says where there is nothing to hand on. */
+/** As the gateway hands on what a function says, and what it says where there is nothing to hand on: `busy`, if throttled. */
 const integrate = async (
   lambda: Lambda,
   name: string,
   qualifier: string | undefined,
   event: unknown,
   patience: number,
-): Promise<unknown> => {
+  busy = 503,
+): Promise<Reply> => {
   const late = new AbortController();
   const asked = lambda.invoke(name, qualifier, event).catch((error: unknown) => {
     if (error instanceof Refusal) return error;
@@ -168,13 +203,22 @@ const integrate = async (
   );
   if (answer === undefined) return said(503, "Service Unavailable");
   if (answer instanceof Refusal)
-    return answer.status === 429 ? said(503, "Service Unavailable") : said(500, "Internal Server Error");
+    return answer.status === 429 ? said(busy, "Service Unavailable") : said(500, "Internal Server Error");
   if (answer.fault !== undefined) return said(502, "Internal Server Error");
   const { statusCode, headers = {}, body = "", isBase64Encoded } = Object(answer.payload);
   if (typeof statusCode !== "number") return said(502, "Internal Server Error");
-  return { statusCode, headers, body: isBase64Encoded ? Buffer.from(body, "base64").toString() : body };
+  const text = isBase64Encoded ? Buffer.from(body, "base64").toString() : body;
+  return { statusCode, headers, body: text, own: true };
 };
 
-const said = (statusCode: number, message: string) => {
+interface Reply {
+  statusCode: number;
+  headers: Record<string, string>;
+  body: string;
+  /** Whether it is the function's own. */
+  own?: boolean;
+}
+
+const said = (statusCode: number, message: string): Reply => {
   return { statusCode, headers: { "content-type": "application/json" }, body: JSON.stringify({ message }) };
 };

@@ -70,7 +70,10 @@ const stamp = (how: string): [rule: string, cases: string] => [ruleOf(`${how} va
 const trees: Record<string, typeof catalogue> = {
   "trees/both": {
     "stamp-notes": stamp('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
-    "keep-notes": [ruleOf("guards: true, validate(note) { if (note.data?.crash) process.exit(1); },"), taking()],
+    "keep-notes": [
+      ruleOf("guards: true, validate(note) { if (note.data?.crash) process.exit(1); while (note.data?.hang); },"),
+      taking(),
+    ],
   },
   "trees/half": { "stamp-notes": stamp("") },
 };
@@ -436,15 +439,110 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       return String(said);
     };
 
-    it("counts neither probes nor a function that crashed for its guards", async () => {
-      assert.match((await deploy(guarded)).ended, /is live in east, west/);
+    describe("with a guard", () => {
       const how: Partial<Job> = { clusters: ["east"], harden: 1 };
-      const notesOf = async () => (await planned(guarded, how)).flatMap(({ notes }) => notes);
-      assert.deepEqual(await notesOf(), ["keep-notes fails open as yet: 0 of 1 reviews without a failure"]);
-      for (let count = 0; count < 5; count++) assert.equal((await make("east")).code, 201);
-      assert.deepEqual(await notesOf(), []);
-      assert.equal((await make("east", { crash: "yes" })).code, 201);
-      assert.deepEqual(await notesOf(), ["keep-notes fails open as yet: 0 of 1 reviews without a failure"]);
+      const fn = () => {
+        const found = account.lambda.functions.get("postern-fleet-keep-notes");
+        assert.ok(found);
+        return found;
+      };
+      /** As a plan has them, without building it. */
+      const notesOf = async () => {
+        const { planCluster } =
+          await checkout.load<typeof import("../../infra/rollout/targets.ts")>("infra/rollout/targets.ts");
+        const { job } = await jobOf(guarded, how);
+        return (await planCluster(job, "east", await newest(), undefined, await job.stage.stack.outputs())).notes;
+      };
+      const open = "keep-notes fails open as yet: 0 of 1 reviews without a failure";
+
+      it("has it fail open while it had no reviews but probes", async () => {
+        assert.match((await deploy(guarded)).ended, /is live in east, west/);
+        assert.deepEqual(
+          (await planned(guarded, how)).flatMap(({ notes }) => notes),
+          [open],
+        );
+        assert.deepEqual(await notesOf(), [open]);
+      });
+
+      const losses: [name: string, lose: () => unknown, causes: string][] = [
+        [
+          "a function that crashed",
+          async () => assert.equal((await make("east", { crash: "yes" })).code, 201),
+          "1 ended by a crash or a timeout, 1 answered 429 or 5xx by the gateway",
+        ],
+        [
+          "a function that was ended by its timeout",
+          async () => {
+            const { live } = Object.fromEntries(fn().aliases);
+            const version = fn().versions.get(live?.version ?? "");
+            assert.ok(version);
+            fn().versions.set(live?.version ?? "", { ...version, timeout: 1 });
+            assert.equal((await make("east", { hang: "yes" })).code, 201);
+            fn().versions.set(live?.version ?? "", version);
+          },
+          "1 ended by a crash or a timeout, 1 answered 429 or 5xx by the gateway",
+        ],
+        [
+          "a call that Lambda throttled",
+          async () => {
+            fn().reserved = 0;
+            assert.equal((await make("east")).code, 201);
+            fn().reserved = undefined;
+          },
+          "1 throttled by Lambda, 1 answered 429 or 5xx by the gateway",
+        ],
+        [
+          "a request that the gateway throttled",
+          async () => {
+            account.throttled.add("keep-notes");
+            assert.equal((await make("east")).code, 201);
+            account.throttled.clear();
+          },
+          "1 answered 429 or 5xx by the gateway",
+        ],
+        [
+          "a request that the gateway throttled before it knew its route",
+          () => {
+            const dimensions = { Stage: "fleet", Route: "-" };
+            account.cloudwatch.record({ namespace: "Postern", metric: "Lost", dimensions, value: 1, time: Date.now() });
+          },
+          "1 answered 429 or 5xx by the gateway",
+        ],
+        [
+          "a 5xx of a function's URL",
+          () => {
+            const dimensions = { FunctionName: "postern-fleet-keep-notes" };
+            const known = { namespace: "AWS/Lambda", metric: "Url5xxCount", dimensions };
+            account.cloudwatch.record({ ...known, value: 1, time: Date.now() });
+          },
+          "1 answered 5xx at the function's URL",
+        ],
+      ];
+      for (const [name, lose, causes] of losses)
+        it(`doesn't have it fail closed after ${name}`, async () => {
+          account.cloudwatch.clear();
+          await until("it has reviews enough", async () => {
+            assert.equal((await make("east")).code, 201);
+            return (await notesOf()).length === 0;
+          });
+          await lose();
+          assert.deepEqual(await notesOf(), [`${open} (${causes})`]);
+        });
+
+      it("doesn't have it fail closed where the stack doesn't count what its gateway loses", async () => {
+        account.cloudwatch.clear();
+        await until("it has reviews enough", async () => {
+          assert.equal((await make("east")).code, 201);
+          return (await notesOf()).length === 0;
+        });
+        const stack = account.cloudformation.stack("postern-fleet");
+        assert.ok(stack);
+        const { LossMetric, ...others } = stack.outputs;
+        assert.ok(LossMetric);
+        stack.outputs = others;
+        assert.deepEqual(await notesOf(), [`${open} (the stack doesn't count yet what its gateway loses)`]);
+        stack.outputs = { ...others, LossMetric };
+      });
     });
 
     it("takes no number of reviews that is none", async () => {

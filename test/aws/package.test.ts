@@ -12,6 +12,7 @@ import { writeDeployment } from "../../infra/endpoints.ts";
 import { openSigner } from "../../infra/keys.ts";
 import { readRule } from "../../infra/registry.ts";
 import { needs } from "../parts.ts";
+import { matches } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
 
 // Packages a catalogue of 55 rules with the real osls, and reads what CloudFormation would get.
@@ -233,13 +234,49 @@ describe("a package of 55 rules", () => {
     const [stage] = of(http, "ApiGatewayV2::Stage");
     const format: unknown = Reflect.get(Object(stage?.[1].Properties.AccessLogSettings), "Format");
     assert.deepEqual(Object.keys(JSON.parse(String(format))), [
+      "stage",
       "requestId",
       "sourceIp",
       "routeKey",
       "status",
+      "function",
       "latency",
     ]);
     assert.doesNotMatch(String(format), /path/i);
+  });
+
+  it("counts, by the route, what the gateway answered instead of a function", () => {
+    const [[, { Properties }] = ["", { Properties: {} }], ...others] = of(http, "Logs::MetricFilter");
+    assert.deepEqual(others, []);
+    const { FilterPattern, MetricTransformations } = Object(Properties);
+    assert.deepEqual(MetricTransformations, [
+      {
+        ...{ MetricNamespace: "Postern", MetricName: "Lost", MetricValue: "1" },
+        Dimensions: [
+          { Key: "Stage", Value: "$.stage" },
+          { Key: "Route", Value: "$.routeKey" },
+        ],
+      },
+    ]);
+    const [stage] = of(http, "ApiGatewayV2::Stage");
+    const format = JSON.parse(String(Object(stage?.[1].Properties.AccessLogSettings).Format));
+    assert.equal(format.stage, "dev");
+    const table: [status: string, own: string, isLost: boolean][] = [
+      ["200", "200", false],
+      ["404", "404", false],
+      ["404", "-", false],
+      ["413", "-", false],
+      ["429", "-", true],
+      ["500", "500", false],
+      ["503", "503", false],
+      ["500", "-", true],
+      ["503", "-", true],
+      ["502", "200", true],
+    ];
+    for (const [status, own, isLost] of table) {
+      const line = { ...format, status, function: own };
+      assert.equal(matches(String(FilterPattern), line), isLost, `${status}, ${own} by the function`);
+    }
   });
 
   it("has three alarms, for the whole stage", () => {

@@ -92,6 +92,10 @@ const made: Record<string, { on: string[]; actions: Record<string, string[]> }> 
       ],
     },
   },
+  "AWS::Logs::MetricFilter": {
+    on: [of("logs", "log-group:/aws/http-api/postern-test"), of("logs", "log-group:/aws/http-api/postern-test:*")],
+    actions: { logs: ["PutMetricFilter", "DescribeMetricFilters", "DeleteMetricFilter"] },
+  },
   "AWS::ApiGatewayV2::Api": {
     on: [`arn:aws:apigateway:${region}::/apis`, `arn:aws:apigateway:${region}::/apis/a1b2`],
     actions: { apigateway: gateway },
@@ -272,6 +276,19 @@ describe("the roles for one stage", () => {
       assert.match(verb, /^(Get|List|Describe|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/);
   });
 
+  it("gives the key that signs URLs to roles that deploy or are on call, and not to the one that plans", async () => {
+    const { role } = await readAccess(github);
+    const resource = of("ssm", `parameter/postern/${stage}/keys`);
+    const readers = ["PlanRole", "DeployRole", "EmergencyRole"].filter((id) =>
+      allowing(role(id), { action: "ssm:GetParameter", resource }),
+    );
+    assert.deepEqual(readers, ["DeployRole", "EmergencyRole"]);
+    assert.deepEqual(
+      role("PlanRole").flatMap(({ actions }) => actions.filter((action) => /^(ssm|secretsmanager|kms):/.test(action))),
+      [],
+    );
+  });
+
   it("caps functions at what the rules of the catalogue need, and the tokens that were named", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${owner}:secret:shop-AbCdEf`;
     const parameter = of("ssm", "parameter/shop/token");
@@ -312,6 +329,8 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   let cluster: Cluster;
   let checkout: Checkout;
   let way: string[];
+  /** To the same cluster, as a user with no right there. */
+  let powerless: string[];
   let template: Template;
   let access: Awaited<ReturnType<typeof readAccess>>;
   let current: string;
@@ -327,7 +346,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     const catalogue = ["always-pull-images", "deny-service-external-ips", "namespace-exists"];
     [account, cluster, checkout, access] = await Promise.all([
       openAccount({ region }),
-      bootCluster(binaries),
+      bootCluster(binaries, { rbac: true }),
       openCheckout(catalogue),
       readAccess({
         ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [of("eks", "cluster/shop")] },
@@ -341,6 +360,8 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     const kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ local: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
     way = ["--kubeconfig", kubeconfig, "--ca", ca];
+    const none = await checkout.write("kubeconfig.none", kubeconfigOf({ local: cluster }, "jane"));
+    powerless = ["--kubeconfig", none, "--ca", ca];
     account.allow = (heard) =>
       callsOf(heard).every((call) => {
         const statement = allowing(access.role(current), call);
@@ -371,7 +392,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   };
 
   it("lets the plan be made before there is anything, by the role for plans", async () => {
-    assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...way), /is new/);
+    assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...powerless), /is new/);
   });
 
   it("refuses to deploy with the role for plans, in a sentence", async () => {
@@ -423,14 +444,84 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     template = JSON.parse(account.cloudformation.stack("postern-test")?.has?.text ?? "");
   });
 
-  it("makes a plan of what is there, and tells how it does, by the role for plans", async () => {
-    assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...way), /stays as it is/);
-    assert.match(await succeeds("PlanRole", "status", ...way.slice(0, 2)), /all answer/);
+  const urlsNow = async (): Promise<string[]> => {
+    const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
+    const { body } = await cluster.admin({ method: "GET", path });
+    return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
+  };
+
+  it("makes a plan of what is there without the key and without a right in the cluster, by the role for plans", async () => {
+    const first = account.heard.length;
+    const text = await succeeds("PlanRole", "deploy", "--plan-only", ...powerless);
+    assert.match(
+      text,
+      /stack\n {2}stays as it is\n\nrules\n {2}2 of 2 stay as they are\n\ncluster local\n {2}is as it shall be\n/,
+    );
+    assert.match(
+      text,
+      /compared with the entries that were deployed last; postern status compares them with the cluster/,
+    );
     // That somebody else's token isn't taken there is another matter.
     assert.match(
-      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...way),
+      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...powerless),
       /namespace-exists: new/,
     );
+    const heard = account.heard.slice(first);
+    assert.deepEqual(
+      heard.filter(({ service }) => service === "ssm"),
+      [],
+    );
+    const [, key = ""] = /\.([\w-]{86})\//.exec((await urlsNow())[0] ?? "") ?? [];
+    assert.notEqual(key, "");
+    const read = heard.filter(({ action }) => action === "s3:GetObject").map(({ name }) => name.split(/\/(.*)/s));
+    assert.ok(read.length > 0);
+    for (const [bucket = "", name = ""] of read) {
+      const document = String(await account.storage.read(bucket, name));
+      assert.ok(document.includes("/local.{key}/") && !document.includes(key) && !document.includes("PRIVATE"));
+    }
+  });
+
+  it("shows in a plan, without the key, what a deployment would change in a cluster's entries", async () => {
+    const changed = config("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
+    await checkout.write("changed.yaml", changed);
+    assert.match(
+      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "changed.yaml", ...powerless),
+      /~ mutating entry always-pull-images.postern.dev: timeoutSeconds is 3, not 5/,
+    );
+    await checkout.write("changed.yaml", config("enforce", "[2, 3]"));
+    assert.match(
+      await succeeds("PlanRole", "deploy", "--plan-only", "--config", "changed.yaml", ...powerless),
+      /cluster local\n {2}~ its URLs get a key of version 3, not 2\n/,
+    );
+  });
+
+  it("tells how a stage does, and what it left out, by the role for plans", async () => {
+    const left = /its endpoints were not asked, for the key that signs URLs can't be read: .* ssm:GetParameter/;
+    const { code, text } = await as("PlanRole", "status", ...powerless.slice(0, 2));
+    assert.equal(code, 3, text);
+    assert.match(text, left);
+    assert.match(text, /its API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
+    assert.doesNotMatch(text, /answer,|all answer/);
+    const known = await as("PlanRole", "status", ...way.slice(0, 2));
+    assert.deepEqual([known.code, left.test(known.text), / ~ /.test(known.text)], [3, true, false], known.text);
+  });
+
+  it("finds without the key that a cluster's entry has a key that nothing signed", async () => {
+    const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
+    const [, key = ""] = /\.([\w-]{86})\//.exec((await urlsNow())[0] ?? "") ?? [];
+    const give = async (other: string) => {
+      const { body } = await cluster.admin({ method: "GET", path });
+      const text = JSON.stringify(body).replaceAll(/(?<=\/local\.)[\w-]{86}/g, other);
+      assert.equal((await cluster.admin({ method: "PUT", path, body: JSON.parse(text) })).code, 200);
+    };
+    await give("A".repeat(86));
+    const { code, text } = await as("PlanRole", "status", ...way.slice(0, 2));
+    await give(key);
+    assert.equal(code, 1, text);
+    assert.match(text, /~ mutating entry always-pull-images.postern.dev: clientConfig.url has another key than/);
+    assert.doesNotMatch(text, /validating entry/);
+    const mended = await as("PlanRole", "status", ...way.slice(0, 2));
+    assert.deepEqual([mended.code, / ~ /.test(mended.text)], [3, false], mended.text);
   });
 
   it("deploys what has changed in a rule's settings and in its function's environment", async () => {
