@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
+import { resolveNulls } from "#lib/objects/nulls.ts";
 import { recorded } from "#lib/recorded.ts";
-import type { KubernetesObject, Review } from "#lib/review.ts";
+import type { KubernetesObject, Request, Review } from "#lib/review.ts";
 import { inPhase } from "#lib/rule.ts";
 import {
   type Case,
@@ -18,11 +19,12 @@ import {
   readCases,
   reviewOf,
 } from "../infra/cases.ts";
+import { fill } from "../infra/check/defaults/filled.ts";
 import { type Suggested, suggested } from "../infra/check/mending/suggestions.ts";
 import { listing } from "../infra/listing.ts";
 import { type Listed, readCatalogue } from "../infra/registry.ts";
 import { condition } from "./cel.ts";
-import { perturbed } from "./perturbed.ts";
+import { buildOddCases, perturbed } from "./perturbed.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
@@ -87,6 +89,21 @@ function laws(listed: Listed, cases: Case[]) {
           entry.name,
         );
     });
+
+  it("answers where something is missing, empty or null, and reads null as the API server does", async () => {
+    for (const entry of cases)
+      for (const odd of buildOddCases(entry)) {
+        const review = reviewOf(listed, odd);
+        const { outcome } = await decideCase(listed, odd, review).catch((error: Error) => {
+          const isOfPolicies = listed.rule.keepsNulls && !(error instanceof TypeError);
+          if (!isOfPolicies && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
+          return { outcome: idle };
+        });
+        assert.doesNotMatch(JSON.stringify(outcome), /undefined|NaN|\[object/, odd.name);
+        const [sent, read] = [review.request, resolveNulls(review.request)].map(toStored);
+        assert.deepEqual(read, sent, odd.name);
+      }
+  });
 
   if (cases.some(({ needs }) => needs?.objects))
     it("tells nothing of what it reads that nobody asked for", async () => {
@@ -211,13 +228,24 @@ async function helps(
 
 /** With another object, a rule may ask what its cases have no answer to. */
 function unanswered(error: Error): undefined {
-  if (!error.message.startsWith("no answer is recorded")) throw error;
+  if (!isUnanswered(error)) throw error;
+}
+
+function isUnanswered({ message }: Error): boolean {
+  return message.startsWith("no answer is recorded");
 }
 
 function frozen<T>(value: T): T {
   if (typeof value === "object" && value !== null)
     for (const inner of Object.values(Object.freeze(value))) frozen(inner);
   return value;
+}
+
+/** The object of a request as the API server would store it; nothing where its kind is not known here. */
+function toStored({ kind: { group, version, kind }, object }: Request): unknown {
+  const given = { ...Object(object), apiVersion: group === "" ? version : `${group}/${version}`, kind };
+  const { object: stored } = fill(given);
+  return stored === given ? undefined : stored;
 }
 
 /** An object of the cluster, with what is its owner's alone wherever there is room for it. */
