@@ -485,7 +485,10 @@ describe("a request that is no review", () => {
     ],
     [
       "an object with a text where a list belongs",
-      { path: to("validate"), body: withRequest({ object: { metadata: { name: "mistyped" }, spec: { containers: "a" } } }) },
+      {
+        path: to("validate"),
+        body: withRequest({ object: { metadata: { name: "mistyped" }, spec: { containers: "a" } } }),
+      },
       500,
       "the rule failed: a value in the object may have the wrong type, or the rule is at fault",
     ],
