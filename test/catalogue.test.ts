@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
+import type { Freshness, World } from "#lib/needs.ts";
 import { resolveNulls } from "#lib/objects/nulls.ts";
-import { recorded } from "#lib/recorded.ts";
+import { type Recorded, recorded } from "#lib/recorded.ts";
 import type { KubernetesObject, Request, Review } from "#lib/review.ts";
 import { inPhase } from "#lib/rule.ts";
 import {
@@ -31,6 +33,11 @@ const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
 
 const secret = "nobody's business";
+/** The rules that fill in what was read a while ago, with the reason; their READMEs tell it. */
+const fillingFromMemory: Record<string, string> = {
+  "pod-topology-labels": "a node that has its zone and region keeps them",
+  "policy-override": "it would list every policy for every write",
+};
 const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 if (only.length === 0)
@@ -69,6 +76,24 @@ function laws(listed: Listed, cases: Case[]) {
         const given = marked(entry.mutate);
         const { outcome } = await judged(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
         assert.deepEqual(marked(patched(given, outcome)), marked(entry.becomes ?? entry.mutate), entry.name);
+      }
+    });
+
+  const isFilledFrom = ({ mutate, becomes, needs }: Case) =>
+    mutate !== undefined &&
+    becomes !== undefined &&
+    needs?.objects !== undefined &&
+    !isDeepStrictEqual(mutate, becomes);
+  if (cases.some(isFilledFrom) && !(listed.name in fillingFromMemory))
+    it("fills in nothing from memory", async () => {
+      for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
+        const { objects = [], ...needs } = entry.needs ?? {};
+        const decided = await judged(listed, entry);
+        for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
+          const world = worldOf(entry.needs ?? {}, { ...needs, objects: before });
+          const review = frozen(reviewOf(listed, structuredClone(entry)));
+          assert.deepEqual(await decideCase(listed, entry, review, world), decided, entry.name);
+        }
       }
     });
 
@@ -239,6 +264,37 @@ function frozen<T>(value: T): T {
   if (typeof value === "object" && value !== null)
     for (const inner of Object.values(Object.freeze(value))) frozen(inner);
   return value;
+}
+
+/** A world that has changed a moment ago, and remembers what it was where a rule takes an answer of some age. */
+function worldOf(now: Recorded, before: Recorded): World {
+  const [fresh, remembered] = [recorded(now), recorded(before)];
+  const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
+  return {
+    ...fresh,
+    get: (kind, name, namespace, freshness) => at(freshness).get(kind, name, namespace, freshness),
+    list: (kind, namespace, freshness) => at(freshness).list(kind, namespace, freshness),
+    anew: () => fresh,
+  };
+}
+
+/** The object without all that may change. */
+function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<Recorded["objects"]>[number] {
+  const { name = "", namespace } = metadata ?? {};
+  return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
+}
+
+/** The object with other values everywhere but in its name and kind. */
+function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...rest }: T): T {
+  const { name, namespace, ...others } = Object(metadata);
+  const change = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(change);
+    if (typeof value === "object" && value !== null)
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, change(inner)]));
+    return typeof value === "boolean" ? !value : typeof value === "number" ? value + 1 : `1${value}`;
+  };
+  const identity = { apiVersion, kind, metadata: { ...Object(change(others)), name, namespace } };
+  return { ...Object(change(rest)), ...identity } as T;
 }
 
 /** The object of a request as the API server would store it; nothing where its kind is not known here. */
