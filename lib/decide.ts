@@ -1,6 +1,7 @@
-import type { Failure } from "./failure.ts";
+import { Failure } from "./failure.ts";
 import { answersFor, reconsidered, type World } from "./needs.ts";
-import { draft } from "./patch.ts";
+import { resolveNulls } from "./objects/nulls.ts";
+import { between, draft } from "./patch.ts";
 import type { KubernetesObject, Outcome, Patch, Request, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
 
@@ -16,6 +17,8 @@ export interface Circumstances {
   now: Date;
   /** Where a rule that declares needs gets its answers. */
   world?: World | undefined;
+  /** True where the text of the review showed that no null in it concerns a rule. */
+  isPlain?: boolean | undefined;
 }
 
 /** An outcome, and what the rule itself would have had in mode enforce. */
@@ -43,11 +46,12 @@ export interface Finding {
 export const decide = (
   rule: Rule,
   phase: Phase,
-  request: Request,
+  sent: Request,
   circumstances: Circumstances,
 ): Decision | Promise<Decision> => {
   const judge = rule[phase];
   if (judge === undefined || circumstances.mode === "off") return nothing;
+  const request = circumstances.isPlain || rule.keepsNulls ? sent : resolveNulls(sent);
 
   // `decode` saw to it that the object is there; that it has the rule's kind follows from `match`.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
@@ -61,9 +65,15 @@ export const decide = (
     now: circumstances.now,
   });
   const conclude = (verdict: Verdict) =>
-    reconsidered(verdict, circumstances, (world) => decide(rule, phase, request, { ...circumstances, world })) ??
-    conclusion(verdict, changes, request, circumstances);
+    reconsidered(verdict, circumstances, (world) => decide(rule, phase, sent, { ...circumstances, world })) ??
+    conclusion(verdict, () => completePatch(sent, request, changes()), request, circumstances);
   return said instanceof Promise ? said.then(conclude) : conclude(said);
+};
+
+/** Returns the patch for what was sent: what changes inside an element that was null there needs the element first. */
+const completePatch = (sent: Request, request: Request, changes: Patch): Patch => {
+  if (changes.length === 0 || request === sent) return changes;
+  return [...between(sent.object, request.object, "").filter(({ op }) => op === "replace"), ...changes];
 };
 
 const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
@@ -78,7 +88,8 @@ const conclusion = (
   const status = typeof refuse === "string" ? sentence(refuse) : refuse;
   const patch = status === undefined ? changes() : [];
   if (patch.length > 0 && request.operation === "DELETE")
-    throw new TypeError(
+    throw new Failure(
+      500,
       `the rule edited ${patch[0]?.path} of an object that is being deleted, which nobody could store`,
     );
 

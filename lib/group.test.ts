@@ -38,7 +38,7 @@ const failing: Rule = rule({
   summary: "Fails.",
   match: [],
   mutate() {
-    throw new TypeError("broken");
+    throw new Error("broken");
   },
 });
 
@@ -177,7 +177,7 @@ describe("a group", () => {
   it("fails as a whole where a member that is enforced fails, and says which", async () => {
     const { ask } = asked({ a: scribe("a"), broken: failing }, { a: member(), broken: member() });
     const { code, message } = await ask();
-    assert.deepEqual([code, message], [500, "broken: the rule failed: TypeError: broken"]);
+    assert.deepEqual([code, message], [500, "broken: the rule failed: Error: broken"]);
   });
 
   for (const mode of ["enforce", "warn"] as const)
@@ -190,7 +190,7 @@ describe("a group", () => {
       assert.deepEqual([allowed, patch.length], [true, 1]);
       const [, own] = reports;
       assert.deepEqual([own?.rule, own?.code, own?.mode], ["broken", 500, mode]);
-      assert.match(own?.error?.message ?? "", /^broken: the rule failed: TypeError: broken$/);
+      assert.match(own?.error?.message ?? "", /^broken: the rule failed: Error: broken$/);
     });
 
   it("counts each review and each denial once over its lines", async () => {

@@ -359,7 +359,7 @@ export function answersFor({ needs }: Rule, { name, world }: { name: string; wor
 }
 
 /**
- * What a cache said may be of a few seconds ago: enough to admit or to fill in, as the rule states, but nobody is refused
+ * What a cache said may be of a few seconds ago: enough to admit, as the rule states, but nobody is refused
  * for it. What refuses is asked again with all that it reads read anew.
  */
 export function reconsidered<T>(

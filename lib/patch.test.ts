@@ -221,7 +221,7 @@ describe("a draft", () => {
           edited(pod(), (p) => {
             p.x = { y: [wrong] };
           }),
-        /a rule wrote/,
+        /the rule wrote/,
       ));
 
   // Any edit is a sequence of these, at any place, with any value, also one taken from elsewhere in the draft.

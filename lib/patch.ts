@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { Failure } from "./failure.ts";
 import type { Patch } from "./review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -228,7 +229,7 @@ const plain = (value: unknown): unknown => {
   throw noJson(value);
 };
 
-const noJson = (value: unknown) => new TypeError(`a rule wrote ${String(value)} where JSON has no such value`);
+const noJson = (value: unknown) => new Failure(500, `the rule wrote ${String(value)} where JSON has no such value`);
 
 const own = (value: object, key: string): unknown => (Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined);
 const isContainer = (value: unknown): value is Container => typeof value === "object" && value !== null;

@@ -2,12 +2,14 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
-import { unconnected } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded.ts";
-import type { KubernetesObject, Review } from "#lib/review.ts";
+import { type Freshness, unconnected, type World } from "#lib/needs.ts";
+import { resolveNulls } from "#lib/objects/nulls.ts";
+import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { KubernetesObject, Request, Review } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";
 import {
   type Case,
@@ -21,13 +23,14 @@ import {
   readCases,
   reviewOf,
 } from "../infra/cases.ts";
+import { fill } from "../infra/check/defaults/filled.ts";
 import { type Suggested, suggested } from "../infra/check/mending/suggestions.ts";
 import { parseConfig, servedRules } from "../infra/config.ts";
 import { listing } from "../infra/listing.ts";
 import { type Listed, readRules } from "../infra/registry.ts";
 import { handlerOf } from "../infra/workshop.ts";
 import { condition } from "./cel.ts";
-import { perturbed } from "./perturbed.ts";
+import { buildOddCases, perturbed } from "./perturbed.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
@@ -36,6 +39,11 @@ const isChosen = ({ name }: { name: string }) => only.length === 0 || only.inclu
 const catalogue = rules.filter(isChosen);
 
 const secret = "nobody's business";
+/** The rules that fill in what was read a while ago, with the reason; their READMEs tell it. */
+const fillingFromMemory: Record<string, string> = {
+  "pod-topology-labels": "a node that has its zone and region keeps them",
+  "policy-override": "it would list every policy for every write",
+};
 const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
@@ -136,6 +144,24 @@ function laws(listed: Listed, cases: Case[]) {
       }
     });
 
+  const isFilledFrom = ({ mutate, becomes, needs }: Case) =>
+    mutate !== undefined &&
+    becomes !== undefined &&
+    needs?.objects !== undefined &&
+    !isDeepStrictEqual(mutate, becomes);
+  if (cases.some(isFilledFrom) && !(listed.name in fillingFromMemory))
+    it("fills in nothing from memory", async () => {
+      for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
+        const { objects = [], ...needs } = entry.needs ?? {};
+        const decided = await judged(listed, entry);
+        for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
+          const world = worldOf(entry.needs ?? {}, { ...needs, objects: before });
+          const review = frozen(reviewOf(listed, structuredClone(entry)));
+          assert.deepEqual(await decideCase(listed, entry, review, world), decided, entry.name);
+        }
+      }
+    });
+
   if (listed.rule.sideEffects === "NoneOnDryRun")
     it("creates nothing on a dry run", async () => {
       for (const entry of cases) {
@@ -153,6 +179,21 @@ function laws(listed: Listed, cases: Case[]) {
           entry.name,
         );
     });
+
+  it("answers where something is missing, empty or null, and reads null as the API server does", async () => {
+    for (const entry of cases)
+      for (const odd of buildOddCases(entry)) {
+        const review = reviewOf(listed, odd);
+        const { outcome } = await decideCase(listed, odd, review).catch((error: Error) => {
+          const isOfPolicies = listed.rule.keepsNulls && !(error instanceof TypeError);
+          if (!isOfPolicies && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
+          return { outcome: idle };
+        });
+        assert.doesNotMatch(JSON.stringify(outcome), /undefined|NaN|\[object/, odd.name);
+        const [sent, read] = [review.request, resolveNulls(review.request)].map(toStored);
+        assert.deepEqual(read, sent, odd.name);
+      }
+  });
 
   if (cases.some(({ needs }) => needs?.objects))
     it("tells nothing of what it reads that nobody asked for", async () => {
@@ -277,13 +318,55 @@ async function helps(
 
 /** With another object, a rule may ask what its cases have no answer to. */
 function unanswered(error: Error): undefined {
-  if (!error.message.startsWith("no answer is recorded")) throw error;
+  if (!isUnanswered(error)) throw error;
+}
+
+function isUnanswered({ message }: Error): boolean {
+  return message.startsWith("no answer is recorded");
 }
 
 function frozen<T>(value: T): T {
   if (typeof value === "object" && value !== null)
     for (const inner of Object.values(Object.freeze(value))) frozen(inner);
   return value;
+}
+
+/** A world that has changed a moment ago, and remembers what it was where a rule takes an answer of some age. */
+function worldOf(now: Recorded, before: Recorded): World {
+  const [fresh, remembered] = [recorded(now), recorded(before)];
+  const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
+  return {
+    ...fresh,
+    get: (kind, name, namespace, freshness) => at(freshness).get(kind, name, namespace, freshness),
+    list: (kind, namespace, freshness) => at(freshness).list(kind, namespace, freshness),
+    anew: () => fresh,
+  };
+}
+
+/** The object without all that may change. */
+function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<Recorded["objects"]>[number] {
+  const { name = "", namespace } = metadata ?? {};
+  return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
+}
+
+/** The object with other values everywhere but in its name and kind. */
+function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...rest }: T): T {
+  const { name, namespace, ...others } = Object(metadata);
+  const change = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(change);
+    if (typeof value === "object" && value !== null)
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, change(inner)]));
+    return typeof value === "boolean" ? !value : typeof value === "number" ? value + 1 : `1${value}`;
+  };
+  const identity = { apiVersion, kind, metadata: { ...Object(change(others)), name, namespace } };
+  return { ...Object(change(rest)), ...identity } as T;
+}
+
+/** The object of a request as the API server would store it; nothing where its kind is not known here. */
+function toStored({ kind: { group, version, kind }, object }: Request): unknown {
+  const given = { ...Object(object), apiVersion: group === "" ? version : `${group}/${version}`, kind };
+  const { object: stored } = fill(given);
+  return stored === given ? undefined : stored;
 }
 
 /** An object of the cluster, with what is its owner's alone wherever there is room for it. */

@@ -221,7 +221,7 @@ describe("a write that is judged before it leaves", () => {
     summary: "Fails.",
     match,
     validate: () => {
-      throw new TypeError("no");
+      throw new Error("no");
     },
   });
   it("is an error where a rule can't judge it, unless that is to be ignored", async () => {
@@ -230,7 +230,7 @@ describe("a write that is judged before it leaves", () => {
     assert.deepEqual(await statusOf(await guard(send, { rules })(maps, sending("POST", map()))), {
       code: 500,
       reason: "InternalError",
-      message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: TypeError: no',
+      message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: Error: no',
     });
     assert.deepEqual(writes(), []);
     assert.equal((await guard(send, { rules, failurePolicy: "Ignore" })(maps, sending("POST", map()))).status, 201);

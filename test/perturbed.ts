@@ -48,6 +48,38 @@ export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
     });
 };
 
+/**
+ * Cases like the given one with shapes that Go never sends: each member left out, null and empty, and each list with an
+ * element that is null or empty. The name says where.
+ */
+export function* buildOddCases(entry: Case): Generator<Case> {
+  for (const part of [phaseOf(entry), "oldObject"] as const) {
+    const places: [Path, unknown][] = [];
+    walk(entry[part], [], (path, value) => path.length > 0 && !namesType(path) && places.push([path, value]));
+    for (const [path, value] of places)
+      for (const odd of [undefined, null, ...listEmptyValues(value)])
+        yield {
+          ...entry,
+          name: `${entry.name}, where ${part}.${path.join(".")} is ${JSON.stringify(odd) ?? "missing"}`,
+          [part]: replaceAt(entry[part], path, odd),
+        };
+  }
+}
+
+const listEmptyValues = (value: unknown): unknown[] => {
+  if (Array.isArray(value)) return [[], [null], ...(value.every(isMap) ? [[{}]] : [])];
+  return isMap(value) ? [{}, Object.fromEntries(Object.keys(value).map((key) => [key, null]))] : [];
+};
+
+/** A copy with another value at a place; undefined leaves it out. */
+const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknown => {
+  if (key === undefined) return other;
+  const now = replaceAt(Reflect.get(value as object, key), rest, other);
+  if (Array.isArray(value)) return value.toSpliced(Number(key), 1, ...(now === undefined ? [] : [now]));
+  const others = Object.entries(value as object).filter(([name]) => name !== key);
+  return Object.fromEntries([...others, ...(now === undefined ? [] : [[key, now]])]);
+};
+
 const placeOf = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
 /** What is never wrong or absent: the API server knows it from the request's URL. */
 const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");

@@ -59,7 +59,7 @@ export default rule({
       if (found.length === 0) return [];
       const { requests } = container.resources ?? {};
       container.resources = { ...container.resources, requests: { ...requests, ...Object.fromEntries(found) } };
-      return [`${found.map(([resource]) => resource).join(", ")} request for ${kind} ${container.name}`];
+      return [`${found.map(([resource]) => resource).join(", ")} request for ${kind} ${container.name ?? ""}`];
     });
     if (notes.length > 0) {
       const text = `Initial Resources plugin set: ${notes.join("; ")}`;

@@ -10,7 +10,7 @@ interface PodGroup extends KubernetesObject {
   metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
   spec?: { schedulingPolicy?: { gang?: object } };
 }
-type GroupedJob = Job & { spec?: { template: { spec?: { schedulingGroup?: { podGroupName?: string } } } } };
+type GroupedJob = Job & { spec?: { template?: { spec?: { schedulingGroup?: { podGroupName?: string } } } } };
 
 const podGroups: Resource = { group: "scheduling.k8s.io", version: "v1alpha2", resource: "podgroups" };
 
@@ -40,7 +40,7 @@ export default rule({
     if (!kinds.some(({ resource }) => resource === podGroups.resource)) return;
 
     const { namespace = "" } = request;
-    const name = oldObject.spec?.template.spec?.schedulingGroup?.podGroupName;
+    const name = oldObject.spec?.template?.spec?.schedulingGroup?.podGroupName;
     const own: (PodGroup | undefined)[] =
       name === undefined
         ? (await groups(namespace)).filter((one) => isControlledBy(one, oldObject))

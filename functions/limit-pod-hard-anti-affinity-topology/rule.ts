@@ -20,7 +20,7 @@ export default rule({
     const offence = required.find(({ topologyKey }) => topologyKey !== hostname);
     if (!offence) return;
 
-    const text = `affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey ${offence.topologyKey} but only key ${hostname} is allowed`;
+    const text = `affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey ${offence.topologyKey ?? ""} but only key ${hostname} is allowed`;
     return { refuse: forbidden(request, text, pod.metadata?.name ?? "") };
   },
 

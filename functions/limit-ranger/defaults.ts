@@ -12,8 +12,8 @@ export const fillIn = (pod: Pod, { spec }: LimitRange): void => {
 
   const notes = (containers: Container[] | undefined, what: string) =>
     (containers ?? []).flatMap((container) => [
-      ...note(added(container, "requests", requests), `request for ${what} ${container.name}`),
-      ...note(added(container, "limits", limits), `limit for ${what} ${container.name}`),
+      ...note(added(container, "requests", requests), `request for ${what} ${container.name ?? ""}`),
+      ...note(added(container, "limits", limits), `limit for ${what} ${container.name ?? ""}`),
     ]);
   const all = [...notes(pod.spec?.containers, "container"), ...notes(pod.spec?.initContainers, "init container")];
   if (all.length === 0) return;

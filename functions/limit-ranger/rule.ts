@@ -34,16 +34,20 @@ export default rule({
   matchConditions: {
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
   },
-  needs: { ranges: list("limitranges") },
-
-  async mutate(pod: Judged, { request, oldObject, ranges }) {
-    if (oldObject?.metadata?.deletionTimestamp || !isPod(pod, request)) return;
-    for (const range of await ranges(request.namespace)) fillIn(pod, range);
+  needs: {
+    // A pod keeps what was filled in, but for what a resize changes.
+    current: list("limitranges", { maxAge: 0 }),
+    recent: list("limitranges"),
   },
 
-  async validate(object: Judged, { request, oldObject, ranges }) {
+  async mutate(pod: Judged, { request, oldObject, current }) {
+    if (oldObject?.metadata?.deletionTimestamp || !isPod(pod, request)) return;
+    for (const range of await current(request.namespace)) fillIn(pod, range);
+  },
+
+  async validate(object: Judged, { request, oldObject, recent }) {
     if (oldObject?.metadata?.deletionTimestamp) return;
-    for (const { spec } of await ranges(request.namespace)) {
+    for (const { spec } of await recent(request.namespace)) {
       const offences = (spec?.limits ?? []).flatMap((bounds) =>
         isPod(object, request) ? offencesOfPod(bounds, object) : offencesOfClaim(bounds, object),
       );
@@ -51,8 +55,8 @@ export default rule({
     }
   },
 
-  async suggest(object: Judged, { request, oldObject, ranges }) {
-    const all = (await ranges(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
+  async suggest(object: Judged, { request, oldObject, current }) {
+    const all = (await current(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
     if (isPod(object, request)) return bringPod(object, all);
     bringClaim(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
   },

@@ -19,7 +19,8 @@ export default rule({
   matchConditions: { "lives-in-a-namespace": livesInANamespace },
   needs: { namespaces: get("namespaces") },
 
-  async validate(_, { request, namespaces }) {
+  // Upstream refuses when the object has been validated. By then PodSecurity has failed for want of the namespace.
+  async mutate(_, { request, namespaces }) {
     const home = homeOf(request);
     if (!home || (await namespaces(home))) return;
 

@@ -22,7 +22,7 @@ export const admitPodCertificateRequest = async (
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   if (request.subResource) return `unexpected subresource ${request.subResource}`;
 
-  const { nodeName, nodeUID, podName, podUID, serviceAccountName, serviceAccountUID } = spec;
+  const { nodeName, nodeUID, podName = "", podUID, serviceAccountName = "", serviceAccountUID } = spec;
   if (nodeName !== node)
     return `PodCertificateRequest.Spec.NodeName=${quoted(nodeName)}, which is not the requesting node ${quoted(node)}`;
   const namespace = request.namespace ?? "";
@@ -37,7 +37,7 @@ export const admitPodCertificateRequest = async (
   if (foundNode.metadata?.uid !== nodeUID)
     return plainly(`${ofPod} names node UID ${quoted(nodeUID)}, inconsistent with the running node`);
 
-  const pod = await pods(podName ?? "", namespace);
+  const pod = await pods(podName, namespace);
   if (!pod) return missing("pod", `pod ${podHere}`, podName);
   if (pod.metadata?.uid !== podUID)
     return plainly(`${ofPod} contains pod UID (${quoted(podUID)}) which differs from running pod`);
@@ -45,10 +45,10 @@ export const admitPodCertificateRequest = async (
     return `pod ${podHere} is not running on node ${quoted(nodeName)} named in the PodCertificateRequest`;
   if (isMirror(pod)) return `pod ${podHere} is a mirror pod`;
   // Who knows a pod's uid could read its account, too.
-  if ((pod.spec.serviceAccountName ?? "") !== (serviceAccountName ?? ""))
+  if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
     return `${ofPod} contains serviceAccountName (${quoted(serviceAccountName)}) that differs from running pod (${quoted(pod.spec.serviceAccountName)})`;
 
-  const account = await accounts(serviceAccountName ?? "", namespace);
+  const account = await accounts(serviceAccountName, namespace);
   if (!account) return missing("serviceaccount", `service account ${accountHere}`, serviceAccountName);
   if (account.metadata?.uid !== serviceAccountUID)
     return plainly(

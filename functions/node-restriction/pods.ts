@@ -33,7 +33,7 @@ const admitMirror = async (pod: Pod, { node, nodes }: Around): Promise<Offence> 
   const found = await nodes(node);
   if (!found) return notFound({ group: "", resource: "node" }, node);
   // Who has forged the review may not know the node's own.
-  if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid} got another`;
+  if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
 
   const { what, unknown } = referenceIn(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;

@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersOf, isSourceless } from "#lib/objects/pod.ts";
 import { secretsIn } from "#lib/objects/secret.ts";
 import { quoted } from "./kubelet.ts";
 
@@ -29,7 +29,7 @@ const configMapsIn = (pod: Pod) => [
 
 const referenceOf = (volume: Volume) => {
   const has = (kind: string) => Reflect.get(volume, kind) != null;
-  if (harmless.some(has)) return;
+  if (isSourceless(volume) || harmless.some(has)) return;
   const kind = Object.keys(references).find(has);
   if (kind) return { what: references[kind] ?? "" };
   if (!volume.projected) return { unknown: `unknown volume type for volume  ${quoted(volume.name)}` };

@@ -92,7 +92,7 @@ const because = ({ reason = "", evaluationError = "<nil>" }: Permission) => `${r
 
 /** What an owner may be an object of. Upstream takes a kind in lower case for the kind, too. */
 const resourcesOf = async (
-  { apiVersion, kind }: OwnerReference,
+  { apiVersion = "", kind }: OwnerReference,
   discover: (groupVersion: string) => Promise<Served[] | undefined>,
 ) => {
   const [version = "", group = ""] = apiVersion.split("/").reverse();
@@ -102,6 +102,6 @@ const resourcesOf = async (
     .map(({ resource, namespaced }) => ({ group, version, resource, namespaced }));
 };
 
-const unknown = ({ apiVersion, kind }: OwnerReference) =>
+const unknown = ({ apiVersion = "", kind = "" }: OwnerReference) =>
   `cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ${apiVersion} Kind ${kind}: ` +
   `no matches for kind "${kind}" in version "${apiVersion}"`;

@@ -27,10 +27,14 @@ export default rule({
         return `must have selectors such as "pool=default,disk=ssd" under podNodeSelectorPluginConfig; of ${name}: ${parsed}`;
     }
   },
-  needs: { namespaces: get("namespaces") },
+  needs: {
+    // A pod keeps its node selector.
+    current: get("namespaces", { maxAge: 0 }),
+    recent: get("namespaces"),
+  },
 
-  async mutate(pod: Pod, { request, settings, namespaces }) {
-    const chosen = chosenFor(request, await namespaces(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+  async mutate(pod: Pod, { request, settings, current }) {
+    const chosen = chosenFor(request, await current(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
     if ("refuse" in chosen) return chosen;
 
     const own = pod.spec?.nodeSelector ?? {};
@@ -40,13 +44,13 @@ export default rule({
     if (pod.spec && Object.keys(merged).length > Object.keys(own).length) pod.spec.nodeSelector = merged;
   },
 
-  async validate(pod: Pod, { request, settings, namespaces }) {
-    const chosen = chosenFor(request, await namespaces(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+  async validate(pod: Pod, { request, settings, recent }) {
+    const chosen = chosenFor(request, await recent(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
     return "refuse" in chosen ? chosen : refusalOf(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
   },
 
-  async suggest({ spec }: Pod, { request, settings, namespaces }) {
-    const namespace = await namespaces(request.namespace ?? "");
+  async suggest({ spec }: Pod, { request, settings, current }) {
+    const namespace = await current(request.namespace ?? "");
     if (!namespace) return creationOf(request.namespace);
     const chosen = chosenFor(request, namespace, settings.podNodeSelectorPluginConfig);
     if ("refuse" in chosen || !spec) return;

@@ -9,19 +9,17 @@ const ofPolicies = "apparmor.security.beta.kubernetes.io/";
 
 const fieldOf = ({ securityContext }: AnyContainer | NonNullable<Pod["spec"]>) =>
   securityContext?.appArmorProfile as Profile | undefined;
+const toKey = ({ name = "" }: AnyContainer) => `${ofContainers}${name}`;
 
 /** As the kubelet chooses it. */
 const profileFor = ({ metadata, spec }: Pod, container: AnyContainer) =>
-  textOf(fieldOf(container)) ??
-  metadata?.annotations?.[`${ofContainers}${container.name}`] ??
-  (spec && textOf(fieldOf(spec))) ??
-  "";
+  textOf(fieldOf(container)) ?? metadata?.annotations?.[toKey(container)] ?? (spec && textOf(fieldOf(spec))) ?? "";
 
 /** What a container gets: as an annotation, and as the field. */
 export const appArmorFor = ({ metadata }: Policy, pod: Pod, container: AnyContainer) => {
   const text = metadata.annotations?.[`${ofPolicies}defaultProfileName`];
   if (!text || profileFor(pod, container)) return {};
-  return { annotations: { [`${ofContainers}${container.name}`]: text }, field: profileOf(text) };
+  return { annotations: { [toKey(container)]: text }, field: profileOf(text) };
 };
 
 export function* appArmorOffences({ metadata }: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
@@ -29,7 +27,7 @@ export function* appArmorOffences({ metadata }: Policy, pod: Pod, container: Any
   if (text === undefined) return;
 
   const profile = profileFor(pod, container);
-  const key = `${ofContainers}${container.name}`;
+  const key = toKey(container);
   // Upstream knows the annotation alone.
   const path =
     fieldOf(container) && pod.metadata?.annotations?.[key] === undefined

@@ -11,6 +11,7 @@ const ofPolicies = "seccomp.security.alpha.kubernetes.io/";
 const annotated = ({ metadata }: Pod, key: string) => metadata?.annotations?.[key];
 const fieldOf = ({ securityContext }: AnyContainer | NonNullable<Pod["spec"]>) =>
   securityContext?.seccompProfile as Profile | undefined;
+const toKey = ({ name = "" }: AnyContainer) => `${ofContainers}${name}`;
 
 /** What a pod gets: as an annotation, and as the field, which alone today's kubelets heed. */
 export const seccompForPod = ({ metadata }: Policy, pod: Pod) => {
@@ -21,14 +22,14 @@ export const seccompForPod = ({ metadata }: Policy, pod: Pod) => {
 
 /** What the annotation of a container says, where its field doesn't. */
 export const seccompForContainer = (pod: Pod, container: AnyContainer): Profile | undefined =>
-  fieldOf(container) ? undefined : profileOf(annotated(pod, `${ofContainers}${container.name}`));
+  fieldOf(container) ? undefined : profileOf(annotated(pod, toKey(container)));
 
 export function* seccompOffencesOfPod(policy: Policy, pod: Pod): Offences {
   yield* offences(policy, podProfile(pod), placeOf(pod, ofPods, pod.spec, "spec"));
 }
 
 export function* seccompOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
-  const key = `${ofContainers}${container.name}`;
+  const key = toKey(container);
   const profile = textOf(fieldOf(container)) ?? annotated(pod, key) ?? podProfile(pod);
   yield* offences(policy, profile, placeOf(pod, key, container, at));
 }

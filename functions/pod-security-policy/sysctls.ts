@@ -9,7 +9,7 @@ export function* sysctlOffences({ spec }: Policy, sysctls: readonly Sysctl[] = [
   const isAmong = (patterns: readonly string[] = [], name: string) =>
     patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 
-  for (const [index, { name }] of sysctls.entries()) {
+  for (const [index, { name = "" }] of sysctls.entries()) {
     const path = `pod.spec.securityContext.sysctls[${index}]`;
     if (isAmong(spec.forbiddenSysctls, name)) yield forbiddenAt(path, `sysctl ${quoted(name)} is not allowed`);
     else if (!safe.includes(name) && !isAmong(spec.allowedUnsafeSysctls, name))

@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersOf, isSourceless } from "#lib/objects/pod.ts";
 import { invalid, type Offences, quoted } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
@@ -23,7 +23,7 @@ export function* volumeOffences(policy: Policy, pod: Pod): Offences {
   for (const [index, volume] of (pod.spec?.volumes ?? []).entries()) {
     const path = `spec.volumes[${index}]`;
     const type = typeOf(volume);
-    if (type === undefined) yield invalid(path, '""', `unknown volume type for volume: ${volume.name}`);
+    if (type === undefined) yield invalid(path, '""', `unknown volume type for volume: ${volume.name ?? ""}`);
     else if (!allowed.includes(type) && !allowed.includes("*"))
       yield invalid(path, quoted(type), `${type} volumes are not allowed to be used`);
     else if (type === "hostPath") yield* hostPathOffences(policy, volume, path, writableMounts);
@@ -46,7 +46,9 @@ export function* volumeOffences(policy: Policy, pod: Pod): Offences {
 }
 
 const typeOf = (volume: Volume) =>
-  volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
+  isSourceless(volume)
+    ? "emptyDir"
+    : volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
 
 /** Where none is listed, any will do. */
 const isOutside = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>

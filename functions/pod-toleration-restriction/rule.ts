@@ -32,11 +32,16 @@ export default rule({
         if (fault) return `must list tolerations under ${key}; ${key}[${index}] ${fault}`;
       }
   },
-  needs: { namespaces: get("namespaces") },
+  needs: {
+    // A pod keeps its tolerations; only more can be added.
+    current: get("namespaces", { maxAge: 0 }),
+    recent: get("namespaces"),
+  },
 
-  async mutate(pod: SharingPod, around) {
+  async mutate(pod: SharingPod, { current: namespaces, ...given }) {
     const { spec } = pod;
     if (!spec) return;
+    const around = { ...given, namespaces };
     const { refuse, tolerations: brought = around.settings.default } =
       around.request.operation === "CREATE" ? await annotated("defaultTolerations", around) : nothing;
     if (refuse) return { refuse };
@@ -46,12 +51,13 @@ export default rule({
     return refusalOf(pod, around);
   },
 
-  async validate(pod: SharingPod, around) {
-    return refusalOf(pod, around);
+  async validate(pod: SharingPod, { recent: namespaces, ...given }) {
+    return refusalOf(pod, { ...given, namespaces });
   },
 
-  async suggest({ spec }: SharingPod, around) {
-    const { request, settings, namespaces } = around;
+  async suggest({ spec }: SharingPod, { current: namespaces, ...given }) {
+    const around = { ...given, namespaces };
+    const { request, settings } = around;
     if (!(await namespaces(request.namespace ?? ""))) return creationOf(request.namespace);
     // Of a pod that is there, none can be taken away.
     if (request.operation !== "CREATE") return;

@@ -1,3 +1,4 @@
+import type { Node } from "kubernetes-types/core/v1.d.ts";
 import { get } from "#lib/needs.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
@@ -24,20 +25,28 @@ export default rule({
     "has-a-node": `request.?subResource.orValue("") == "binding"
       ? object.?target.?kind.orValue("") == "Node" : object.?spec.?nodeName.orValue("") != ""`,
   },
-  needs: { nodes: get("nodes", { maxAge: 60 }) },
+  needs: {
+    // Zone and region of a node don't change; a new node may lack them until a controller has set them.
+    remembered: get("nodes", { maxAge: 60 }),
+    current: get("nodes", { maxAge: 0 }),
+  },
   // It stands in the scheduler's way.
   timeoutSeconds: 2,
 
-  async mutate(object: Bound, { request, nodes }) {
+  async mutate(object: Bound, { request, remembered, current }) {
     const name = nodeOf(object, request);
-    const node = name && (await nodes(name));
-    const labels = node ? Object.entries(node.metadata?.labels ?? {}).filter(([key]) => copied.includes(key)) : [];
+    if (!name) return;
+    const known = copiedFrom(await remembered(name));
+    const labels = known.length === copied.length ? known : copiedFrom(await current(name));
     if (labels.length === 0) return;
 
     // The API server copies a binding's labels to its pod.
     object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, ...Object.fromEntries(labels) } };
   },
 });
+
+const copiedFrom = (node: Node | undefined) =>
+  Object.entries(node?.metadata?.labels ?? {}).filter(([key]) => copied.includes(key));
 
 const nodeOf = ({ target, spec }: Bound, { subResource }: Request) => {
   if (subResource !== "binding") return spec?.nodeName;

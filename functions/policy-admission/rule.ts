@@ -27,6 +27,7 @@ export default rule({
   guards: true,
   timeoutSeconds: 5,
   settings,
+  keepsNulls: true,
   needs: {
     cue: cue(({ scripts }: typeof settings) => scripts),
     mutating: configurations("mutatingwebhookconfigurations"),

@@ -35,10 +35,9 @@ export default rule({
     validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
   },
   needs: {
-    class: get("priorityclasses"),
-    classes: list("priorityclasses"),
-    // Two defaults would stay.
-    classesNow: list("priorityclasses", { maxAge: 0 }),
+    // A pod keeps its priority, and two default classes would stay.
+    class: get("priorityclasses", { maxAge: 0 }),
+    classes: list("priorityclasses", { maxAge: 0 }),
   },
 
   async mutate({ spec }: Judged, { request, oldObject, ...needs }) {
@@ -69,9 +68,9 @@ export default rule({
     if (preemptionPolicy) spec.preemptionPolicy = preemptionPolicy;
   },
 
-  async validate({ globalDefault, metadata }: Judged, { request, classesNow }) {
+  async validate({ globalDefault, metadata }: Judged, { request, classes }) {
     if (!globalDefault) return;
-    const name = defaultAmong(await classesNow())?.metadata?.name;
+    const name = defaultAmong(await classes())?.metadata?.name;
     if (name === undefined || (request.operation === "UPDATE" && name === metadata?.name)) return;
     return {
       refuse: forbidden(request, `PriorityClass ${name} is already marked as default. Only one default can exist`),

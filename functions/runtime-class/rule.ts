@@ -23,11 +23,15 @@ export default rule({
     mutate: { "names-a-class": namesClass },
     validate: { "names-a-class-or-has-overhead": `${namesClass} || object.?spec.?overhead.hasValue()` },
   },
-  needs: { classes: get("runtimeclasses") },
+  needs: {
+    // A pod keeps its overhead and its node selector.
+    current: get("runtimeclasses", { maxAge: 0 }),
+    recent: get("runtimeclasses"),
+  },
 
-  async mutate({ spec }: Pod, { request, classes }) {
+  async mutate({ spec }: Pod, { request, current }) {
     if (spec?.runtimeClassName === undefined) return;
-    const found = await classes(spec.runtimeClassName);
+    const found = await current(spec.runtimeClassName);
     if (found === undefined) return notFound(request, spec.runtimeClassName);
 
     const { overhead, scheduling } = found;
@@ -49,9 +53,9 @@ export default rule({
     }
   },
 
-  async validate({ spec }: Pod, { request, classes }) {
+  async validate({ spec }: Pod, { request, recent }) {
     const name = spec?.runtimeClassName;
-    const found = name === undefined ? undefined : await classes(name);
+    const found = name === undefined ? undefined : await recent(name);
     if (name !== undefined && found === undefined) return notFound(request, name);
 
     const podFixed = found?.overhead && (found.overhead.podFixed ?? {});
@@ -60,9 +64,9 @@ export default rule({
       return rejected(request, "Pod Overhead set without corresponding RuntimeClass defined Overhead");
   },
 
-  async suggest({ spec }: Pod, { classes }) {
+  async suggest({ spec }: Pod, { current }) {
     const name = spec?.runtimeClassName;
-    const found = name === undefined ? undefined : await classes(name);
+    const found = name === undefined ? undefined : await current(name);
     if (name !== undefined && !found)
       return `create the RuntimeClass ${JSON.stringify(name)} first, or name one that is there`;
     if (!spec) return;

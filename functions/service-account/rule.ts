@@ -25,8 +25,13 @@ export default rule({
   },
   guards: true,
   settings: { limitSecretReferences: false },
-  // A controller makes it in every new namespace.
-  needs: { accounts: get("serviceaccounts"), usual: get("serviceaccounts", { patience: 1.5 }) },
+  needs: {
+    // A pod keeps its token and its pull secrets.
+    current: get("serviceaccounts", { maxAge: 0 }),
+    // A controller makes it in every new namespace.
+    usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
+    recent: get("serviceaccounts"),
+  },
 
   async mutate(pod: Pod, around) {
     const { spec } = pod;
@@ -35,7 +40,8 @@ export default rule({
     if (isMirror(pod)) return mirrorRefusal(pod, around.request);
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";
-    const found = await accountOf(pod, around);
+    const { current, usual } = around;
+    const found = await accountOf(pod, around, spec.serviceAccountName === "default" ? usual : current);
     if ("refuse" in found) return found;
 
     const { account } = found;
@@ -49,16 +55,16 @@ export default rule({
 
   async validate(pod: Pod, around) {
     if (!around.request.subResource && isMirror(pod)) return mirrorRefusal(pod, around.request);
-    const found = await accountOf(pod, around);
+    const found = await accountOf(pod, around, around.recent);
     return "refuse" in found ? found : secretRefusal(pod, found.account, around);
   },
 
-  async suggest(pod: Pod, { request, accounts }) {
+  async suggest(pod: Pod, { request, current }) {
     // Nobody writes mirror pods but kubelets.
     if (isMirror(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
     const called = `ServiceAccount ${JSON.stringify(name)}`;
-    const account = await accounts(name, request.namespace);
+    const account = await current(name, request.namespace);
     if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
     const offence = (request.subResource ? secretOfEphemeral : unlistedSecret)(pod, account);
     const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
@@ -69,8 +75,6 @@ export default rule({
 interface Around {
   request: Request;
   settings: { limitSecretReferences: boolean };
-  accounts: Accounts;
-  usual: Accounts;
 }
 
 type Accounts = (name: string, namespace?: string) => Promise<ServiceAccount | undefined>;
@@ -79,11 +83,12 @@ const refused = (request: Request, text: string) => ({ refuse: forbidden(request
 
 const accountOf = async (
   { metadata, spec }: Pod,
-  { request, accounts, usual }: Around,
+  { request }: Around,
+  read: Accounts,
 ): Promise<{ account: ServiceAccount } | { refuse: Status }> => {
   const { namespace = "" } = request;
   const name = spec?.serviceAccountName;
-  const account = name ? await (name === "default" ? usual : accounts)(name, namespace) : undefined;
+  const account = name ? await read(name, namespace) : undefined;
   if (account) return { account };
   return refused(
     request,

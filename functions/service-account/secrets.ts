@@ -38,7 +38,9 @@ const unlistedIn = (pod: Pod, kind: keyof typeof words, account: ServiceAccount)
   return containersOf(pod, [kind]).flatMap(({ container }) =>
     secretsOf(container)
       .filter(({ name }) => !listed.has(name))
-      .map(({ by, name }) => `${words[kind]} ${container.name} with ${by} referencing ${notAllowed(name, account)}`),
+      .map(
+        ({ by, name }) => `${words[kind]} ${container.name ?? ""} with ${by} referencing ${notAllowed(name, account)}`,
+      ),
   );
 };
 

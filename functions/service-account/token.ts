@@ -13,7 +13,7 @@ export const mountToken = (pod: Pod, uid: string): void => {
   if (!pod.spec || lacking.length === 0) return;
 
   // Whatever has such a name is taken for it.
-  const present = pod.spec.volumes?.find(({ name }) => name.startsWith(prefix));
+  const present = pod.spec.volumes?.find(({ name = "" }) => name.startsWith(prefix));
   const name = present?.name ?? `${prefix}${suffixFor(uid)}`;
   for (const container of lacking)
     container.volumeMounts = [...(container.volumeMounts ?? []), { name, readOnly: true, mountPath }];

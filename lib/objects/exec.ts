@@ -20,7 +20,7 @@ export const keepOut = (
   pod: Pod | undefined,
   settings: { ephemeralContainers: boolean },
 ): Verdict => {
-  if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name}" not found`) };
+  if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
   const found = of.find((one) => (one === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[one] === true));
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };
 };

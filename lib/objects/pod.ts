@@ -33,6 +33,9 @@ export const imageVolumesOf = ({ spec }: Pod) =>
     image ? [{ image, path: `spec.volumes[${index}].image` }] : [],
   );
 
+/** Reports whether a volume has no source; the API server gives it an empty directory. */
+export const isSourceless = (volume: Volume): boolean => Object.keys(volume).every((key) => key === "name");
+
 /** Whether a pod stands for one that the kubelet runs by itself. */
 export const isMirror = ({ metadata }: Pod): boolean =>
   metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;

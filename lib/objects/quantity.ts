@@ -1,3 +1,5 @@
+import { Failure } from "../failure.ts";
+
 /** A Kubernetes quantity such as `500m`, `1Gi` or `1e3`: exactly how much, and in which notation. */
 export interface Quantity {
   /** Billionths; there are no smaller ones. */
@@ -57,7 +59,7 @@ const dividedUp = (dividend: bigint, divisor: bigint): bigint =>
 /** As `parseQuantity`, where the API server has seen to it that it is one. */
 export const quantity = (written: string | number): Quantity => {
   const parsed = parseQuantity(written);
-  if (parsed === undefined) throw new TypeError(`${JSON.stringify(written)} is no quantity`);
+  if (parsed === undefined) throw new Failure(400, `${JSON.stringify(written)} is no quantity such as 500m or 1Gi`);
   return parsed;
 };
 

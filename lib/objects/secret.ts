@@ -24,7 +24,7 @@ const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
 
 /** The secrets that a container takes into its environment, and by what. */
 export const secretsOf = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
-  ...env.flatMap(({ name, valueFrom }) =>
+  ...env.flatMap(({ name = "", valueFrom }) =>
     valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],
   ),
   ...envFrom.flatMap(({ secretRef }) => (secretRef ? [{ by: "envFrom", name: secretRef.name ?? "" }] : [])),

@@ -238,6 +238,15 @@ const knownDifferences: Known[] = [
       /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(messageOf(actual)),
   },
   {
+    reason: "a missing namespace is named before the object is validated, and upstream names it after",
+    rules: ["namespace-exists"],
+    explains: (wanted, actual) => {
+      const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(messageOf(actual));
+      const isInvalid = wanted.code === 422 && Object(wanted.body).reason === "Invalid";
+      return isEarly && actual.warnings.length === 0 && (isInvalid || same({ ...wanted, warnings: [] }, actual));
+    },
+  },
+  {
     reason: "why the backend's answer can't be taken is said in other words",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {

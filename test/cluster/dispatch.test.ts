@@ -331,7 +331,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     // A legal config map; the API server writes each of these as six.
     const large = { text: "<".repeat(1_000_000) };
     const throwing = () => {
-      throw new TypeError("what a rule may not do");
+      throw new Error("what a rule may not do");
     };
     const needs = { node: get("nodes") };
     const reading = rule<object, object, typeof needs>({
@@ -348,7 +348,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       { code: 405, sentence: "GET is not answered here; a review is sent by POST" },
       { code: 413, sentence: "the review is larger than the 6291456 bytes that Lambda takes", data: large },
       { code: 415, sentence: 'the content type is "text/plain"; a review is application/json' },
-      { code: 500, sentence: "the rule failed: TypeError: what a rule may not do", rule: { validate: throwing } },
+      { code: 500, sentence: "the rule failed: Error: what a rule may not do", rule: { validate: throwing } },
       { code: 503, sentence: 'nothing can be read from cluster "local": it has no connection here', rule: reading },
       {
         code: 504,

@@ -44,7 +44,8 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
   const stage = stages[plugin] ?? {};
   const standard = merge(settings ?? {}, merge(stage.settings ?? {}, stage.judged && (await judged(place))));
   const plugins = await pluginsIn(binaries);
-  const others = plugins.defaultOn.filter((other) => stage.alone && other !== plugin && !callers.includes(other));
+  const staying = [plugin, ...callers, ...(stage.beside ?? [])];
+  const others = plugins.defaultOn.filter((other) => stage.alone && !staying.includes(other));
   const wishes = {
     store: await furnishedStore(binaries),
     flags: [...flags, ...(stage.flags ?? [])],

@@ -298,6 +298,25 @@ describe("a comparison", () => {
     assert.equal(verdict(made("kube-apiserver"), answer(404, {}), rule), "different");
   });
 
+  it("knows that a missing namespace is named before the object is looked at, and nothing else of the answer", () => {
+    const missing = answer(404, { reason: "NotFound", message: 'namespaces "shop" not found' });
+    const warned = { ...missing, warnings: ["a"] };
+    const invalid = answer(422, { reason: "Invalid", message: "name: Required value" }, ["a"]);
+    const rule = "namespace-exists";
+    for (const wanted of [warned, invalid]) {
+      assert.equal(verdict(wanted, missing, rule), "known");
+      assert.equal(verdict(wanted, missing), "different", "of another rule");
+    }
+    for (const [wanted, actual] of [
+      [invalid, warned],
+      [missing, invalid],
+      [answer(201, {}), missing],
+      [answer(500, { reason: "InternalError" }), missing],
+      [invalid, answer(404, { reason: "NotFound", message: 'pods "shop" not found' })],
+    ] as const)
+      assert.equal(verdict(wanted, actual, rule), "different");
+  });
+
   it("knows that a bare 500 of one plugin is 403 here, and of no other", () => {
     const upstream = answer(500, { code: 500, message: "pods is forbidden" });
     const ours = answer(403, { code: 403, reason: "Forbidden", message: "pods is forbidden" });

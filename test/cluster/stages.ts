@@ -15,6 +15,8 @@ export interface Stage {
    * the plugin looks at, or change it, they come after the plugin and before the port, and what differs is their order.
    */
   alone?: true;
+  /** Of a plugin that is alone: those that stay on all the same, on both sides. */
+  beside?: readonly string[];
   /** Further flags of kube-apiserver. */
   flags?: readonly string[];
   /** Whether RBAC says what users may do. */
@@ -45,6 +47,8 @@ export const stages: Record<string, Stage> = {
   },
   NamespaceExists: {
     ...{ alone: true, scenes: ["namespaces", "accessReviews"] },
+    // It fails for a pod whose namespace is missing, and is on in every API server.
+    beside: ["PodSecurity"],
     homes: { own: 1, nowhere: 1, ending: 1 },
   },
 

@@ -40,6 +40,7 @@ const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typ
     const name = object.metadata?.name;
     if (name === "bad") return 'metadata.name must not be "bad"';
     if (name === "broken") throw new RangeError("the rule broke");
+    if (name === "mistyped") Object(object).spec.containers.map(String);
     if (name === "silent") return new Promise(() => {});
     if (name === "curious") return ranges("shop").then(() => undefined);
     return undefined;
@@ -481,6 +482,15 @@ describe("a request that is no review", () => {
       { path: to("validate"), body: named("broken") },
       500,
       "the rule failed: RangeError: the rule broke",
+    ],
+    [
+      "an object with a text where a list belongs",
+      {
+        path: to("validate"),
+        body: withRequest({ object: { metadata: { name: "mistyped" }, spec: { containers: "a" } } }),
+      },
+      500,
+      "the rule failed: a value in the object may have the wrong type, or the rule is at fault",
     ],
     [
       "a rule whose cluster can't be read",

@@ -114,8 +114,9 @@ const sources = [
   ...["flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk"],
   ...["photonPersistentDisk", "portworxVolume", "scaleIO", "storageos"],
 ];
+// The API server leaves no volume without a source.
 const volume = fc
-  .tuple(one("v", "w", 'x"'), fc.subarray(sources, { minLength: 0, maxLength: 2 }))
+  .tuple(one("v", "w", 'x"'), fc.subarray(sources, { minLength: 1, maxLength: 2 }))
   .map(([name, chosen]) => ({ name, ...Object.fromEntries(chosen.map((source) => [source, {}])) }));
 
 const annotations = fc

@@ -36,7 +36,7 @@ export const contextsOf = ({ spec, containers }: Subject): Context[] => [
   ...containers.map(contextOf),
 ];
 
-export const namesOf = (containers: readonly Container[]) => containers.map(({ name }) => name);
+export const namesOf = (containers: readonly Container[]) => containers.map(({ name = "" }) => name);
 
 /** Windows knows none of what the newer of some checks ask for. */
 export const unlessOnWindows =

@@ -2,7 +2,7 @@ import type { Check, Judge } from "./check.ts";
 import { listed } from "./wording.ts";
 
 const judge: Judge = ({ spec }) => {
-  const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name }) => name);
+  const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name = "" }) => name);
   if (names.length > 0) return { reason: "hostPath volumes", detail: listed("volume", names) };
 };
 

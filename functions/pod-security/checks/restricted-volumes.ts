@@ -1,4 +1,4 @@
-import type { ImageVolume } from "#lib/objects/pod.ts";
+import { type ImageVolume, isSourceless } from "#lib/objects/pod.ts";
 import type { Check, Judge } from "./check.ts";
 import { hostPathVolumes } from "./host-path-volumes.ts";
 import { listed, plural, quoted, sorted } from "./wording.ts";
@@ -19,10 +19,10 @@ const forbidden: readonly Source[] = [
 
 const judge: Judge = ({ spec }) => {
   const all: ImageVolume[] = spec.volumes ?? [];
-  const volumes = all.filter((volume) => !allowed.some((source) => volume[source]));
+  const volumes = all.filter((volume) => !isSourceless(volume) && !allowed.some((source) => volume[source]));
   if (volumes.length === 0) return undefined;
 
-  const names = volumes.map(({ name }) => name);
+  const names = volumes.map(({ name = "" }) => name);
   const types = sorted(volumes.map((volume) => forbidden.find((source) => volume[source]) ?? "unknown"));
   const use = plural(volumes.length, "uses", "use");
   return {

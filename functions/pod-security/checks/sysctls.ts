@@ -4,7 +4,7 @@ const judging = (...names: string[]): Judge => {
   const allowed = new Set(names);
   return ({ spec }) => {
     const forbidden = (spec.securityContext?.sysctls ?? [])
-      .map(({ name }) => name)
+      .map(({ name = "" }) => name)
       .filter((name) => !allowed.has(name));
     if (forbidden.length > 0) return { reason: "forbidden sysctls", detail: forbidden.join(", ") };
   };

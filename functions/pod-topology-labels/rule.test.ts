@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { worlds } from "#lib/cluster/live.ts";
+import { decideCase, patched, reviewOf } from "../../infra/cases.ts";
+import { readCatalogue } from "../../infra/registry.ts";
+
+const listed = (await readCatalogue()).find(({ name }) => name === "pod-topology-labels");
+assert.ok(listed);
+
+const [zone, region] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/** Binds a pod to a node twice, in one environment, with the node's labels as they are each time. */
+const bindTwice = async (...labels: [object, object]) => {
+  let present = labels[0];
+  let reads = 0;
+  const send = async () => {
+    reads += 1;
+    const body = JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name: "n", labels: present } });
+    return { status: 200, body, retryAfter: undefined };
+  };
+  const connection = { server: "https://127.0.0.1", credentials: { token: "t" } };
+  const world = worlds({ local: connection }, undefined, undefined, undefined, send);
+  const entry = {
+    name: "binds",
+    resource: "pods/binding",
+    mutate: { metadata: {}, target: { kind: "Node", name: "n" } },
+  };
+  const made: unknown[] = [];
+  for (present of labels) {
+    const { outcome } = await decideCase(listed, entry, reviewOf(listed, entry), world("local", 5000));
+    made.push(Object(patched(entry.mutate, outcome)).metadata.labels);
+  }
+  return { made, reads };
+};
+
+describe("labels of a node that the function has seen", () => {
+  const whole = { [zone]: "z1", [region]: "r1" };
+  it("are remembered where it had both", async () => {
+    assert.deepEqual(await bindTwice(whole, whole), { made: [whole, whole], reads: 1 });
+  });
+  it("are read anew where it lacked one", async () => {
+    for (const before of [{}, { [zone]: "z1" }])
+      assert.deepEqual((await bindTwice(before, whole)).made.at(-1), whole, JSON.stringify(before));
+  });
+});
