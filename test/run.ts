@@ -35,6 +35,8 @@ if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).
 
 // Every process asks the same, so that one number repeats a run.
 process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
+// Hundreds of processes load the same modules.
+process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
 const skipped: Skipped[] = [];
 const events = run({
   cwd,

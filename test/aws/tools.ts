@@ -93,7 +93,7 @@ const installPython = async (): Promise<void> => {
 const installRuntimeClient = async (): Promise<void> => {
   if (missingRuntimeClient() === undefined) return;
   const kept = cacheOf("runtime", "../../package-lock.json", "../runtime/package-lock.json");
-  const modules = dirname(dirname(runtimeClient));
+  const modules = here("../runtime/node_modules");
   if (!existsSync(kept)) {
     const env = { ...process.env, npm_config_nodedir: dirname(dirname(process.execPath)) };
     await run("npm", ["ci", "--ignore-scripts=false"], { cwd: here("../runtime"), env });
