@@ -1,7 +1,6 @@
 import { Failure } from "./failure.ts";
 import { answersFor, reconsidered, type World } from "./needs.ts";
-import { resolveNulls } from "./objects/nulls.ts";
-import { between, draft } from "./patch.ts";
+import { draft } from "./patch.ts";
 import type { KubernetesObject, Outcome, Patch, Request, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
 
@@ -17,8 +16,6 @@ export interface Circumstances {
   now: Date;
   /** Where a rule that declares needs gets its answers. */
   world?: World | undefined;
-  /** True where the text of the review showed that no null in it concerns a rule. */
-  isPlain?: boolean | undefined;
 }
 
 /** An outcome, and what the rule itself would have had in mode enforce. */
@@ -46,12 +43,11 @@ export interface Finding {
 export const decide = (
   rule: Rule,
   phase: Phase,
-  sent: Request,
+  request: Request,
   circumstances: Circumstances,
 ): Decision | Promise<Decision> => {
   const judge = rule[phase];
   if (judge === undefined || circumstances.mode === "off") return nothing;
-  const request = circumstances.isPlain || rule.keepsNulls ? sent : resolveNulls(sent);
 
   // `decode` saw to it that the object is there; that it has the rule's kind follows from `match`.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
@@ -65,15 +61,9 @@ export const decide = (
     now: circumstances.now,
   });
   const conclude = (verdict: Verdict) =>
-    reconsidered(verdict, circumstances, (world) => decide(rule, phase, sent, { ...circumstances, world })) ??
-    conclusion(verdict, () => completePatch(sent, request, changes()), request, circumstances);
+    reconsidered(verdict, circumstances, (world) => decide(rule, phase, request, { ...circumstances, world })) ??
+    conclusion(verdict, changes, request, circumstances);
   return said instanceof Promise ? said.then(conclude) : conclude(said);
-};
-
-/** Returns the patch for what was sent: what changes inside an element that was null there needs the element first. */
-const completePatch = (sent: Request, request: Request, changes: Patch): Patch => {
-  if (changes.length === 0 || request === sent) return changes;
-  return [...between(sent.object, request.object, "").filter(({ op }) => op === "replace"), ...changes];
 };
 
 const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
@@ -88,10 +78,7 @@ const conclusion = (
   const status = typeof refuse === "string" ? sentence(refuse) : refuse;
   const patch = status === undefined ? changes() : [];
   if (patch.length > 0 && request.operation === "DELETE")
-    throw new Failure(
-      500,
-      `the rule edited ${patch[0]?.path} of an object that is being deleted, which nobody could store`,
-    );
+    throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
 
   const decision = { refused: status !== undefined, operations: patch.length };
   if (mode === "enforce") {

@@ -6,7 +6,6 @@ import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
 import { doorkeeper } from "./key.ts";
 import { inTime, timeLeft, unconnected, type World, worldFor } from "./needs.ts";
-import { hasUnusualNull } from "./objects/nulls.ts";
 import { print } from "./print.ts";
 import { recordedFor } from "./recorded.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
@@ -36,7 +35,6 @@ interface Turn extends Report {
   readonly started: number;
   call?: Call;
   review?: Review;
-  isPlain?: boolean;
   settings?: unknown;
   world?: World | undefined;
   now?: Date;
@@ -127,7 +125,6 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     if (Buffer.byteLength(body) > longestBody)
       throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
     turn.review = decode(body);
-    turn.isPlain = !hasUnusualNull(body);
   };
 
   /** The rule decides, in time. */
@@ -143,7 +140,6 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       variant,
       now,
       world,
-      isPlain: turn.isPlain,
     });
     if (!(decision instanceof Promise)) {
       Object.assign(turn, decision);

@@ -26,14 +26,15 @@ export const failureStatus = (code: number, message: string) => {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason: reasons[code], code };
 };
 
-const wrongType = "a value in the object may have the wrong type, or the rule is at fault";
-
 /** What went wrong, whatever was thrown: a Failure as it is, anything else as a 500 that keeps its cause. */
 export const toFailure = (thrown: unknown): Failure => {
   if (thrown instanceof Failure) return thrown;
-  // The engine's words about code tell the sender of an object nothing; the log has them.
-  if (thrown instanceof TypeError) return new Failure(500, `the rule failed: ${wrongType}`, { cause: thrown });
-  const said = typeof thrown === "string" ? thrown : `it threw ${typeof thrown}`;
-  const what = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : said;
-  return new Failure(500, `the rule failed: ${what}`, { cause: thrown });
+  return new Failure(500, `the rule failed: ${describe(thrown)}`, { cause: thrown });
+};
+
+const describe = (thrown: unknown): string => {
+  // Node's words about code tell the sender of an object nothing; the log has them.
+  if (thrown instanceof TypeError) return "a value may have the wrong type";
+  if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;
+  return typeof thrown === "string" ? thrown : `it threw ${typeof thrown}`;
 };

@@ -126,8 +126,6 @@ export interface Definition<Object, Settings extends object, N extends Needs> ex
   variants?: OfSettings<readonly Variant<Settings>[], Settings>;
   /** What the rule may ask of the world; its rights follow from it. */
   needs?: N;
-  /** Of a rule for any kind, where null may differ from nothing; any other rule never sees a null, as Go reads objects. */
-  keepsNulls?: true;
   mutate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
   validate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
   /**

@@ -27,7 +27,6 @@ export default rule({
   guards: true,
   timeoutSeconds: 5,
   settings,
-  keepsNulls: true,
   needs: {
     cue: cue(({ scripts }: typeof settings) => scripts),
     mutating: configurations("mutatingwebhookconfigurations"),

@@ -29,7 +29,6 @@ export default rule({
   manifests: { policies: writtenPolicies("OverridePolicy", "ClusterOverridePolicy") },
   survey: surveyOf(overridePolicies, "CREATE", "UPDATE"),
   checkSettings: unfitSettings,
-  keepsNulls: true,
   needs: policyNeeds(overridePolicies),
 
   async mutate(object: KubernetesObject, around) {

@@ -29,7 +29,6 @@ export default rule({
   manifests: { policies: writtenPolicies("ClusterValidatePolicy") },
   survey: surveyOf(validatePolicies, "CREATE", "UPDATE", "DELETE"),
   checkSettings: unfitSettings,
-  keepsNulls: true,
   needs: policyNeeds(validatePolicies),
 
   async validate(object: KubernetesObject, around) {

@@ -490,7 +490,7 @@ describe("a request that is no review", () => {
         body: withRequest({ object: { metadata: { name: "mistyped" }, spec: { containers: "a" } } }),
       },
       500,
-      "the rule failed: a value in the object may have the wrong type, or the rule is at fault",
+      "the rule failed: a value may have the wrong type",
     ],
     [
       "a rule whose cluster can't be read",
