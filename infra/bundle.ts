@@ -212,7 +212,7 @@ const spared = (listed: Listed, isRecorded: boolean): Plugin => ({
   name: "spared",
   setup({ onLoad }) {
     if (!listed.phases.includes("mutate") && !isRecorded)
-      onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const [draft, between] = [];" }));
+      onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
     if (!listed.rule.variants)
       onLoad({ filter: /[\\/]lib[\\/]variant\.ts$/ }, () => ({ contents: "export function variantOf() {}" }));
     if (!runsScripts(listed))

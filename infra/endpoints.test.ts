@@ -122,6 +122,6 @@ describe("a function that asks a cluster", () => {
   it("tells its role, for those who let it in, and others don't", async () => {
     const { Outputs } = await deployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
-    assert.deepEqual(Object.keys((await deployment()).Outputs), ["BaseUrl"]);
+    assert.deepEqual(Object.keys((await deployment()).Outputs), ["BaseUrl", "LossMetric"]);
   });
 });

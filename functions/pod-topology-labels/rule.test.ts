@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { worlds } from "#lib/cluster/live.ts";
 import { decideCase, patched, reviewOf } from "../../infra/cases.ts";
 import { readCatalogue } from "../../infra/registry.ts";
@@ -27,6 +28,8 @@ const bindTwice = async (...labels: [object, object]) => {
   };
   const made: unknown[] = [];
   for (present of labels) {
+    // What is read in the millisecond in which a review begins is as it is then.
+    for (const before = Date.now(); Date.now() === before; ) await wait(1);
     const { outcome } = await decideCase(listed, entry, reviewOf(listed, entry), world("local", 5000));
     made.push(Object(patched(entry.mutate, outcome)).metadata.labels);
   }

@@ -161,7 +161,7 @@ describe("a newcomer", () => {
     ].join("\n");
     assert.ok(failed.stdout.includes(difference), failed.stdout);
     assert.doesNotMatch(failed.stdout + failed.stderr, /deepStrictEqual|infra\/cases|node:internal/);
-    assert.match(failed.stdout, /\n7 tests: 4 passed, 3 failed\n$/);
+    assert.match(failed.stdout, /\n8 tests: 5 passed, 3 failed\n$/);
     const [json, xml] = [
       await postern("test", "require-newcomers-label", "-o", "json"),
       await postern("test", "require-newcomers-label", "-o", "junit"),
@@ -178,7 +178,7 @@ describe("a newcomer", () => {
     assert.equal(because.length, 5);
     assert.match(
       xml.stdout,
-      /^<\?xml[\s\S]* tests="7" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:4" /,
+      /^<\?xml[\s\S]* tests="8" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:4" /,
     );
     assert.deepEqual([json.code, xml.code], [1, 1]);
     await writeFile(rule, first);
@@ -513,7 +513,7 @@ describe("a newcomer", () => {
         "tests another one",
         ["test", "always-admit"],
         0,
-        /^passed {2}admits what is created$[\s\S]*\n9 tests: 9 passed\n$/m,
+        /^passed {2}admits what is created$[\s\S]*\n10 tests: 10 passed\n$/m,
         "",
       ],
       [
