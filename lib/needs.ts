@@ -359,8 +359,8 @@ export function answersFor({ needs }: Rule, { name, world }: { name: string; wor
 }
 
 /**
- * What a cache said may be of a few seconds ago: enough to admit, as the rule states, but nobody is refused
- * for it. What refuses is asked again with all that it reads read anew.
+ * A cached answer may be a few seconds old: enough to admit, as the rule states, but not to refuse. A rule that refuses
+ * decides once more, on what it reads anew.
  */
 export function reconsidered<T>(
   verdict: Verdict,

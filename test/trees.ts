@@ -16,7 +16,7 @@ export interface Order {
   /** What postern.yaml says of its rule. */
   said: string;
   kubeconfig: string;
-  /** Who signed for the gateway. */
+  /** The CA of the gateway. */
   ca: string;
   /** Makes its versions others than those that were published before. */
   mark: string;

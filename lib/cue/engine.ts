@@ -50,9 +50,9 @@ const longest = 4 * 2 ** 20;
 const patience = 30_000;
 
 /**
- * CUE in a thread of its own, for an evaluation can only be ended together with its thread. One is evaluated at a time;
- * who made the thread end is told so, and those behind it get a new one. A new thread is started as soon as one was
- * ended: to start takes up to two seconds, and the next review may not have them. An idle thread doesn't keep the
+ * CUE in a thread of its own, because an evaluation can only be ended together with its thread. The thread evaluates one
+ * script at a time. When it ends, the script that ended it fails, and those behind it get a new thread. That is started at
+ * once: a start takes up to two seconds, which the next review may not have. An idle thread doesn't keep the
  * process alive.
  */
 export const engine = (megabytes = 512): Engine => {

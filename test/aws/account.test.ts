@@ -546,7 +546,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         () => s3().send(new PutObjectCommand({ ...place, Body: "x", IfMatch: '"a"' })),
       ];
       for (const call of [read, write]) await assert.rejects(call, called("NoSuchKey"));
-      // Whether there is such an object is told to those who may list, and compared for those who may read.
+      // A caller that may list learns whether the object exists; one that may read may compare.
       account.allow = ({ action }) => action !== "s3:ListBucket";
       await assert.rejects(read, called("AccessDenied"));
       account.allow = ({ action }) => action !== "s3:GetObject";

@@ -102,7 +102,7 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, 
   };
 };
 
-/** What doors open on, and who counts what passes. */
+/** What the endpoints call, and where they count requests. */
 interface Behind {
   lambda: Lambda;
   watch: CloudWatch;

@@ -156,7 +156,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     return deployment;
   };
   const clocks = [0, 180_000, -180_000];
-  /** Lets the term of whoever holds the lock go by, on S3's clock alone. */
+  /** Moves S3's clock past the term of the lock, and no other clock. */
   const letTermPass = () => {
     account.s3.ahead += term + 2_000;
   };

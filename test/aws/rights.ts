@@ -140,7 +140,7 @@ export const of = (service: string, resource: string) => `arn:aws:${service}:${r
 export const callsOf = ({ service, action, name, caller }: Heard): Call[] => {
   const context = caller === "cloudformation" ? byCloudFormation : {};
   const about = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
-  // Everybody may ask who he is.
+  // Every caller may ask for its own identity.
   if (action === "sts:GetCallerIdentity") return [];
   if (service === "s3")
     return about(`arn:aws:s3:::${action === "s3:DeleteObject" && !name.includes("/") ? `${name}/any` : name}`);

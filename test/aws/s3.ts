@@ -45,7 +45,7 @@ export const openS3 = (moto: Service, ear: Pick<Ear, "allow">): S3 => {
       const date = modified.get(name);
       return date === undefined ? reply : { ...reply, headers: { ...reply.headers, "last-modified": date } };
     });
-  // Not by Date, which a test may set to what the clock of the one who asks shows.
+  // Not by Date, which a test may set to what the caller's clock shows.
   const now = () => new Date(performance.timeOrigin + performance.now() + s3.ahead).toUTCString();
 
   const s3: S3 = {
