@@ -41,7 +41,8 @@ const skipped: Skipped[] = [];
 const events = run({
   cwd,
   files,
-  concurrency: Math.min(2, availableParallelism()),
+  // One more than there are cores: suites also wait for servers.
+  concurrency: Math.min(3, availableParallelism() + 1),
   execArgv: ["--import", new URL("seed.ts", import.meta.url).href],
 });
 events.on("test:pass", ({ name, skip }) => {
