@@ -6,7 +6,7 @@ import { after, describe, it } from "node:test";
 import type { Bundle } from "./bundle.ts";
 import { writeDeployment } from "./endpoints.ts";
 
-// What a whole package looks like, test/package.test.ts says.
+// What a whole package looks like, test/aws/package.test.ts says.
 
 const sample: Bundle = {
   name: "limit-it",

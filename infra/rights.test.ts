@@ -6,7 +6,7 @@ import { parseConfig } from "./config.ts";
 import type { Listed } from "./registry.ts";
 import { accessEntries, roles } from "./rights.ts";
 
-// What these roles allow in a cluster, test/rights.test.ts says.
+// What these roles allow in a cluster, test/cluster/rights.test.ts says.
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });

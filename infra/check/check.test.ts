@@ -8,7 +8,7 @@ import { chooseCluster, parseConfig } from "../config.ts";
 import { readCatalogue } from "../registry.ts";
 import { openCheck, type Setup } from "./check.ts";
 
-// What check takes for granted of a cluster, and what it says of what it can't know. The command itself: test/check.test.ts.
+// What check takes for granted of a cluster, and what it says of what it can't know. The command itself: test/local/check.test.ts.
 const catalogue = await readCatalogue();
 let folder = "";
 before(async () => {
