@@ -6,7 +6,7 @@ import { lambdasNode, runNode } from "./node.js";
 const { argv, execPath } = process;
 // What was compiled once is loaded from there, which takes half the time; whom it starts finds it, too.
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
-const command = new URL("command.ts", import.meta.url);
+const command = new URL("main.ts", import.meta.url);
 if (lambdasNode() === execPath) {
   module.enableCompileCache?.(process.env.NODE_COMPILE_CACHE);
   const { main } = await import(command.href);

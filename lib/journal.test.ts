@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { signing } from "../test/signing.ts";
+import { signing } from "../infra/parity/signing.ts";
 import { endpoint } from "./endpoint.ts";
 import { line, type Report, verdictOf } from "./journal.ts";
 import { unconnected } from "./needs.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { signing } from "../test/signing.ts";
+import { signing } from "../infra/parity/signing.ts";
 import { claim, doorkeeper } from "./key.ts";
 
 const [one, two, stranger] = [signing(1), signing(2), signing(3)];

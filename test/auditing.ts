@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { Checked } from "../infra/check/checked.ts";
-import type { Summary } from "../infra/check/reports/told.ts";
+import type { Summary } from "../infra/check/reports/details.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 

@@ -3,7 +3,7 @@ import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import type { Cluster } from "./cluster/cluster.ts";
+import type { Cluster } from "../infra/parity/control-plane/cluster.ts";
 
 /** What a program said, and the code it ended with. */
 export interface Said {
@@ -56,7 +56,7 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
       new Promise((resolve) => {
         const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", NODE_COMPILE_CACHE: compiled, ...env };
         const options = { cwd: folder, env: all, maxBuffer: 64 * 1024 * 1024 };
-        execFile(process.execPath, [join(folder, "infra/command.ts"), ...words], options, (error, stdout, stderr) =>
+        execFile(process.execPath, [join(folder, "infra/main.ts"), ...words], options, (error, stdout, stderr) =>
           resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
         );
       }),

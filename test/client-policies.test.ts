@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
-import { guard } from "#lib/client.ts";
+import { guard } from "#lib/client/client.ts";
 import { evaluate } from "#lib/cue/engine.ts";
 import type { HttpsRequest, Served, World } from "#lib/needs.ts";
 import { plural, recorded } from "#lib/recorded.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
+import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
 import { recorder } from "./client/recorder.ts";
-import { normalised, type PolicyCase, policyCases } from "./policies.ts";
 
 // What policies were measured to do to requests, done to a program's own writes.
 const server = "https://cluster.example";

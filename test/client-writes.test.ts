@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { type Guard, guard, guardConfig } from "#lib/client.ts";
+import { type Guard, guard, guardConfig } from "#lib/client/client.ts";
 import { get } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded.ts";
 import type { KubernetesObject } from "#lib/review.ts";

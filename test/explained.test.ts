@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { evaluate } from "#lib/cue/engine.ts";
-import { explainAll, readPolicies } from "../infra/policies/explained.ts";
+import { explainAll, readPolicies } from "../infra/policies/explanation.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const example = (file: string) => join("test/fixtures/kinitiras/examples", file);
+const example = (file: string) => join("infra/bench/kinitiras-examples/examples", file);
 let folder = "";
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "postern-"));

@@ -1,9 +1,9 @@
 import { spawnSync } from "node:child_process";
+import { findGoWebhook } from "../infra/bench/controller-runtime.ts";
+import { findKinitiras } from "../infra/bench/kinitiras.ts";
+import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
+import { findEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findCfnLint, findMoto, missingRuntimeClient, type Tool } from "./aws/tools.ts";
-import { findGoWebhook } from "./bench/controller-runtime.ts";
-import { findKinitiras } from "./bench/kinitiras.ts";
-import { requireBinaries } from "./cluster/binaries.ts";
-import { findEvaluator } from "./pod-security/evaluator.ts";
 
 const missingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
 const unless = async (find: () => Promise<unknown>, sentence: string) =>
@@ -15,7 +15,7 @@ const parts = {
   "cfn-lint": () => missingTool(findCfnLint()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () => unless(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
-  kinitiras: () => unless(findKinitiras, "kinitiras' engine is not here: node test/bench/kinitiras.ts builds it"),
+  kinitiras: () => unless(findKinitiras, "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it"),
   moto: () => missingTool(findMoto()),
   "Pod Security evaluator": () =>
     unless(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { type Case, phaseOf } from "../infra/cases.ts";
+import { type Case, phaseOf } from "../infra/catalogue/cases.ts";
 
 type Path = (string | number)[];
 

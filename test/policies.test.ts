@@ -8,9 +8,9 @@ import { plural, recorded } from "#lib/recorded.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
-import { patched } from "../infra/cases.ts";
-import { catalogueFolder, readRule } from "../infra/registry.ts";
-import { normalised, type PolicyCase, policyCases } from "./policies.ts";
+import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
+import { patched } from "../infra/catalogue/cases.ts";
+import { catalogueFolder, readRule } from "../infra/catalogue/registry.ts";
 
 const [override, validate, admission] = await Promise.all(
   ["policy-override", "policy-validate", "policy-admission"].map((name) => readRule(join(catalogueFolder, name), name)),

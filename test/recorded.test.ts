@@ -20,11 +20,11 @@ import {
   phaseOf,
   readCases,
   reviewOf,
-} from "../infra/cases.ts";
-import { type Listed, readCatalogue } from "../infra/registry.ts";
+} from "../infra/catalogue/cases.ts";
+import { type Listed, readCatalogue } from "../infra/catalogue/registry.ts";
+import { signing } from "../infra/parity/signing.ts";
 import { perturbed } from "./perturbed.ts";
 import { readSecrets, requestWith, secretsIn } from "./secret-corpus.ts";
-import { signing } from "./signing.ts";
 
 // What is recorded of a review is a case that says the same. POSTERN_RULES narrows it to some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];

@@ -15,9 +15,9 @@ import limitRanger from "../functions/limit-ranger/rule.ts";
 import resize from "../functions/pod-resize-validator/rule.ts";
 import podSecurity from "../functions/pod-security/rule.ts";
 import tolerations from "../functions/pod-toleration-restriction/rule.ts";
-import { inWords } from "../infra/check/mending/edits.ts";
-import { suggested } from "../infra/check/mending/suggestions.ts";
-import { pods } from "./pod-security/pods.ts";
+import { inWords } from "../infra/check/fixes/edit-text.ts";
+import { suggested } from "../infra/check/fixes/suggestions.ts";
+import { pods } from "./cluster/pods.ts";
 import { runVerb } from "./verb.ts";
 
 // What somebody could write instead of what is refused; that each rule's suggestions help, catalogue.test.ts sees to.

@@ -1,9 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Progress } from "../infra/progress.ts";
-import type { Job } from "../infra/rollout/ground.ts";
+import type { Progress } from "../infra/cli/progress.ts";
 import type { Package } from "../infra/rollout/package.ts";
+import type { Job } from "../infra/rollout/preparation.ts";
 
 // One catalogue and one postern.yaml of a checkout, deployed to the stage `test`: here, or in a process that a test ends.
 
@@ -37,8 +37,11 @@ export const openStageAs = async (folder: string, caller: string) => {
 
 export const jobOf = async (order: Order, caller: string): Promise<Job> => {
   const { folder, name, said, kubeconfig, ca } = order;
-  const registry = await loadFrom<typeof import("../infra/registry.ts")>(folder, "infra/registry.ts");
-  const { parseConfig } = await loadFrom<typeof import("../infra/config.ts")>(folder, "infra/config.ts");
+  const registry = await loadFrom<typeof import("../infra/catalogue/registry.ts")>(
+    folder,
+    "infra/catalogue/registry.ts",
+  );
+  const { parseConfig } = await loadFrom<typeof import("../infra/config/config.ts")>(folder, "infra/config/config.ts");
   const catalogue = await registry.readCatalogue(join(folder, "trees", name));
   const config = parseConfig(`rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`, catalogue);
   return {

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
-import { Complaint } from "../infra/complaint.ts";
-import { judgesOf, readTrials, tryCase } from "../infra/policies/tried.ts";
-import { readCatalogue } from "../infra/registry.ts";
-import type { TestResult } from "../infra/test-results.ts";
+import { readCatalogue } from "../infra/catalogue/registry.ts";
+import { Complaint } from "../infra/cli/complaint.ts";
+import { judgesOf, readTrials, tryCase } from "../infra/policies/policy-cases.ts";
+import type { TestResult } from "../infra/testing/results.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));

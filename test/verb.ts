@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { run } from "../infra/command.ts";
+import { run } from "../infra/main.ts";
 
 /** How a verb ended, and what it printed. */
 export interface Ended {

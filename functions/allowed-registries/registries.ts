@@ -1,4 +1,4 @@
-import { type Image, parseImage } from "#lib/objects/image.ts";
+import { type Image, parseImage } from "postern/objects/image";
 
 /** Entries are hosts, below which any image may lie: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
 export const allows = (registries: string[], { registry, repository }: Image): boolean =>

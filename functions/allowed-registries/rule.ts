@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { fullName, parseImage } from "#lib/objects/image.ts";
-import { containersIn, containersOf, imageVolumesOf } from "#lib/objects/pod.ts";
-import { rule } from "#lib/rule.ts";
+import { fullName, parseImage } from "postern/objects/image";
+import { containersIn, containersOf, imageVolumesOf } from "postern/objects/pod";
+import { rule } from "postern/rule";
 import { allows, isEntry, plainly } from "./registries.ts";
 
 const settings: { registries: string[] } = { registries: [] };

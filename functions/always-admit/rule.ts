@@ -1,4 +1,4 @@
-import { rule } from "#lib/rule.ts";
+import { rule } from "postern/rule";
 
 export default rule({
   summary: "Admits everything, so that there is something harmless to deploy.",

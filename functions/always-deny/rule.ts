@@ -1,5 +1,5 @@
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Refuses every change, except those without which the cluster would die.",

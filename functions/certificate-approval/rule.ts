@@ -1,7 +1,7 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { mayNot, signerOf } from "#lib/objects/signer.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { mayNot, signerOf } from "postern/objects/signer";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Lets only those approve or deny a certificate signing request who may approve for its signer.",

@@ -1,8 +1,8 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { isSame } from "#lib/objects/same.ts";
-import { mayNot, signerOf } from "#lib/objects/signer.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { isSame } from "postern/objects/same";
+import { mayNot, signerOf } from "postern/objects/signer";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 const changed = (field: string, none: string) =>
   `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;

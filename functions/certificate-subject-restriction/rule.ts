@@ -1,7 +1,7 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { subjectOf } from "#lib/objects/certificate-request.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { subjectOf } from "postern/objects/certificate-request";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 const signer = "kubernetes.io/kube-apiserver-client";
 const masters = "system:masters";

@@ -1,8 +1,8 @@
-import { isSame } from "#lib/objects/same.ts";
-import { mayNot, signerOf } from "#lib/objects/signer.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { isSame } from "postern/objects/same";
+import { mayNot, signerOf } from "postern/objects/signer";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 /** Younger than kubernetes-types. */
 interface ClusterTrustBundle extends KubernetesObject {

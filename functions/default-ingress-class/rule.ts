@@ -1,7 +1,7 @@
 import type { Ingress } from "kubernetes-types/networking/v1.d.ts";
-import { list } from "#lib/needs.ts";
-import { defaultClass } from "#lib/objects/class.ts";
-import { rule } from "#lib/rule.ts";
+import { list } from "postern/needs";
+import { defaultClass } from "postern/objects/class";
+import { rule } from "postern/rule";
 
 /** How an Ingress named its class before there was a field for it; with any value it means that it does. */
 const older = "kubernetes.io/ingress.class";

@@ -1,4 +1,4 @@
-import { compareQuantities, isQuantity } from "#lib/objects/quantity.ts";
+import { compareQuantities, isQuantity } from "postern/objects/quantity";
 
 /** Quantities by resource. */
 export type Amounts = Record<string, string>;

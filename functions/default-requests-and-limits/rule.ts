@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf } from "#lib/objects/pod.ts";
-import { rule } from "#lib/rule.ts";
+import { containersIn, containersOf } from "postern/objects/pod";
+import { rule } from "postern/rule";
 import { lacking, type Resources, type Settings, wrongWith } from "./amounts.ts";
 
 /** With what a pod sets for all its containers together; younger than kubernetes-types. */

@@ -1,7 +1,7 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
-import { list } from "#lib/needs.ts";
-import { defaultClass } from "#lib/objects/class.ts";
-import { rule } from "#lib/rule.ts";
+import { list } from "postern/needs";
+import { defaultClass } from "postern/objects/class";
+import { rule } from "postern/rule";
 
 /** How claims named their class before there was a field for it; with any value it means that they do. */
 const older = "volume.beta.kubernetes.io/storage-class";

@@ -1,5 +1,5 @@
 import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { rule } from "#lib/rule.ts";
+import { rule } from "postern/rule";
 
 export default rule({
   summary: "Lets a pod stay five minutes on a node that is lost, unless the pod says otherwise.",

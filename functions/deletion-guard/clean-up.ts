@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { Failure } from "#lib/failure.ts";
-import type { Ledger } from "#lib/ledger.ts";
-import type { HttpsRequest, HttpsResponse } from "#lib/needs.ts";
+import { Failure } from "postern/failure";
+import type { Ledger } from "postern/ledger";
+import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { Settings } from "./guarded.ts";
 import { addressFor } from "./template.ts";
 

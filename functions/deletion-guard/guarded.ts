@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Request } from "#lib/review.ts";
+import type { Request } from "postern/review";
 
 export interface Settings {
   /** Whose presence guards a pod; an empty key is nobody's. */

@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { get, http, ledger } from "#lib/needs.ts";
-import { rule } from "#lib/rule.ts";
+import { get, http, ledger } from "postern/needs";
+import { rule } from "postern/rule";
 import { parseNetwork } from "./address.ts";
 import { saysSo, start } from "./clean-up.ts";
 import { isAnother, isAtWork, isFinished, isGuarded, mayForce, type Settings, ways } from "./guarded.ts";

@@ -1,6 +1,6 @@
-import { get } from "#lib/needs.ts";
-import { keepOut } from "#lib/objects/exec.ts";
-import { rule } from "#lib/rule.ts";
+import { get } from "postern/needs";
+import { keepOut } from "postern/objects/exec";
+import { rule } from "postern/rule";
 
 export default rule({
   summary: "Lets nobody exec into or attach to a pod that has a privileged container.",

@@ -1,5 +1,5 @@
 import type { Event, EventSource, ObjectReference } from "kubernetes-types/core/v1.d.ts";
-import type { Request } from "#lib/review.ts";
+import type { Request } from "postern/review";
 
 export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
-import { decide } from "#lib/decide.ts";
-import type { World } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded.ts";
-import type { Request } from "#lib/review.ts";
-import { merge } from "#lib/settings.ts";
+import { decide } from "postern/decide";
+import type { World } from "postern/needs";
+import { recorded } from "postern/recorded";
+import type { Request } from "postern/review";
+import { merge } from "postern/settings";
 import eventRateLimit from "./rule.ts";
 
 interface Limit {

@@ -1,6 +1,6 @@
 import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf } from "#lib/objects/pod.ts";
-import { rule } from "#lib/rule.ts";
+import { containersIn, containersOf } from "postern/objects/pod";
+import { rule } from "postern/rule";
 
 const requesting = containersIn("object", ["initContainers", "containers"]);
 

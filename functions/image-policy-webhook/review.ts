@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { Failure } from "#lib/failure.ts";
-import { type HttpsResponse, jsonOf } from "#lib/needs.ts";
-import { containersOf } from "#lib/objects/pod.ts";
-import type { Request } from "#lib/review.ts";
+import { Failure } from "postern/failure";
+import { type HttpsResponse, jsonOf } from "postern/needs";
+import { containersOf } from "postern/objects/pod";
+import type { Request } from "postern/review";
 
 const apiVersion = "imagepolicy.k8s.io/v1alpha1";
 const kind = "ImageReview";

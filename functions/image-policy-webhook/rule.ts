@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { type HttpsResponse, https } from "#lib/needs.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
-import { tokenOf, tokenSettings, unfitToken } from "#lib/token.ts";
+import { type HttpsResponse, https } from "postern/needs";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
+import { tokenOf, tokenSettings, unfitToken } from "postern/token";
 import { readAnswer, unanswered, writeReview } from "./review.ts";
 
 /** Of upstream, but for the backend: there a kubeconfig file says where it is. */

@@ -1,8 +1,8 @@
-import { Failure } from "#lib/failure.ts";
-import { type HttpsRequest, type HttpsResponse, jsonOf } from "#lib/needs.ts";
-import { fullName, parseImage } from "#lib/objects/image.ts";
-import { canonical } from "#lib/objects/quantity.ts";
-import { tokenOf, tokenSettings } from "#lib/token.ts";
+import { Failure } from "postern/failure";
+import { type HttpsRequest, type HttpsResponse, jsonOf } from "postern/needs";
+import { fullName, parseImage } from "postern/objects/image";
+import { canonical } from "postern/objects/quantity";
+import { tokenOf, tokenSettings } from "postern/token";
 
 export const settings = {
   /** Of upstream's flags; the data source is ours. */

@@ -1,10 +1,10 @@
 import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
-import { Failure } from "#lib/failure.ts";
-import { https } from "#lib/needs.ts";
-import { containersIn, containersOf } from "#lib/objects/pod.ts";
-import type { SharingPod } from "#lib/objects/resources.ts";
-import { rule } from "#lib/rule.ts";
-import { tokenOf, unfitToken } from "#lib/token.ts";
+import { Failure } from "postern/failure";
+import { https } from "postern/needs";
+import { containersIn, containersOf } from "postern/objects/pod";
+import type { SharingPod } from "postern/objects/resources";
+import { rule } from "postern/rule";
+import { tokenOf, unfitToken } from "postern/token";
 import { type Resource, type Settings, settings, usageOf } from "./history.ts";
 
 const annotation = "kubernetes.io/initial-resources";

@@ -1,9 +1,9 @@
 import type { Job } from "kubernetes-types/batch/v1.d.ts";
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
-import { discovery, get, list, type Resource } from "#lib/needs.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { discovery, get, list, type Resource } from "postern/needs";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 /** Younger than kubernetes-types. */
 interface PodGroup extends KubernetesObject {

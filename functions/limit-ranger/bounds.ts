@@ -1,7 +1,7 @@
 import type { LimitRangeItem, PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
-import { milliOf, printed, type Quantity, wholeOf, zero } from "#lib/objects/quantity.ts";
-import { type Amounts, amountsInSpec, amountsOf } from "#lib/objects/resources.ts";
+import { containersOf } from "postern/objects/pod";
+import { milliOf, printed, type Quantity, wholeOf, zero } from "postern/objects/quantity";
+import { type Amounts, amountsInSpec, amountsOf } from "postern/objects/resources";
 
 /** How a pod offends against the bounds of a LimitRange, in upstream's words. */
 export const offencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { type Case, decideCase, reviewOf } from "../../infra/cases.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { type Case, decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
 
 const listed = (await readCatalogue()).find(({ name }) => name === "limit-ranger");
 assert.ok(listed);

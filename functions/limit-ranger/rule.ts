@@ -1,8 +1,8 @@
 import type { PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
-import { list } from "#lib/needs.ts";
-import type { Request } from "#lib/review.ts";
-import { type Match, rule } from "#lib/rule.ts";
-import { aggregate, forbidden } from "#lib/status.ts";
+import { list } from "postern/needs";
+import type { Request } from "postern/review";
+import { type Match, rule } from "postern/rule";
+import { aggregate, forbidden } from "postern/status";
 import { offencesOfClaim, offencesOfPod } from "./bounds.ts";
 import { fillIn } from "./defaults.ts";
 import { bringClaim, bringPod } from "./suggestion.ts";

@@ -1,7 +1,7 @@
 import type { LimitRangeItem, PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
-import { canonical, compareQuantities, printed, type Quantity, quantity } from "#lib/objects/quantity.ts";
-import type { SharingPod, Stated } from "#lib/objects/resources.ts";
+import { containersOf } from "postern/objects/pod";
+import { canonical, compareQuantities, printed, type Quantity, quantity } from "postern/objects/quantity";
+import type { SharingPod, Stated } from "postern/objects/resources";
 import { offencesOfPod } from "./bounds.ts";
 
 /** Brings a pod within bounds, or says what no single edit would do. */

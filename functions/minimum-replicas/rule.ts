@@ -1,5 +1,5 @@
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
 
 /** A Deployment, a StatefulSet, or the Scale of one. */
 interface Scaled extends KubernetesObject {

@@ -1,7 +1,7 @@
-import { get } from "#lib/needs.ts";
-import { creationOf, homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
-import { rule } from "#lib/rule.ts";
-import { notFound } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
+import { rule } from "postern/rule";
+import { notFound } from "postern/status";
 
 export default rule({
   summary: "Lets nothing be created, changed or deleted in a namespace that does not exist.",

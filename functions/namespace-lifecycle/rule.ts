@@ -1,8 +1,8 @@
-import { get } from "#lib/needs.ts";
-import { creationOf, homeOf, livesInANamespace } from "#lib/objects/namespace.ts";
-import type { Request, Status } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden, notFound } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
+import type { Request, Status } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden, notFound } from "postern/status";
 
 const lasting = ["default", "kube-system", "kube-public"];
 

@@ -1,6 +1,6 @@
 import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
-import { compareQuantities } from "#lib/objects/quantity.ts";
-import type { SharingPod, Stated } from "#lib/objects/resources.ts";
+import { compareQuantities } from "postern/objects/quantity";
+import type { SharingPod, Stated } from "postern/objects/resources";
 
 /** With what its kubelet can do; younger than kubernetes-types. */
 export type Declaring = Node & { status?: { declaredFeatures?: string[] } };

@@ -1,5 +1,5 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
-import { isSame } from "#lib/objects/same.ts";
+import { isSame } from "postern/objects/same";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
 /** A kubelet that has made a volume larger says so, and nothing else. */

@@ -1,4 +1,4 @@
-import type { Conditions, Match } from "#lib/rule.ts";
+import type { Conditions, Match } from "postern/rule";
 
 const core = { apiGroups: [""], apiVersions: ["v1"] };
 const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };

@@ -1,7 +1,7 @@
 import type { CSIDriver } from "kubernetes-types/storage/v1.d.ts";
-import { type Answers, accessReview, get } from "#lib/needs.ts";
-import { goQuoted } from "#lib/objects/quoted.ts";
-import type { Request, Status, UserInfo } from "#lib/review.ts";
+import { type Answers, accessReview, get } from "postern/needs";
+import { goQuoted } from "postern/objects/quoted";
+import type { Request, Status, UserInfo } from "postern/review";
 
 export const needs = {
   pods: get("pods"),

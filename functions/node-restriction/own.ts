@@ -1,6 +1,6 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { subjectOf } from "#lib/objects/certificate-request.ts";
-import type { KubernetesObject } from "#lib/review.ts";
+import { subjectOf } from "postern/objects/certificate-request";
+import type { KubernetesObject } from "postern/review";
 import { type Around, type Offence, userPrefix } from "./kubelet.ts";
 
 // What is called as a node is called, or says so.

@@ -1,5 +1,5 @@
-import { isMirror } from "#lib/objects/pod.ts";
-import type { KubernetesObject } from "#lib/review.ts";
+import { isMirror } from "postern/objects/pod";
+import type { KubernetesObject } from "postern/review";
 import { type Around, type Offence, plainly, quoted } from "./kubelet.ts";
 
 export interface PodCertificateRequest extends KubernetesObject {

@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { isMirror } from "#lib/objects/pod.ts";
-import { isSame } from "#lib/objects/same.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { notFound } from "#lib/status.ts";
+import { isMirror } from "postern/objects/pod";
+import { isSame } from "postern/objects/same";
+import type { KubernetesObject } from "postern/review";
+import { notFound } from "postern/status";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 import { referenceIn } from "./references.ts";
 

@@ -1,6 +1,6 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf, isSourceless } from "#lib/objects/pod.ts";
-import { secretsIn } from "#lib/objects/secret.ts";
+import { containersOf, isSourceless } from "postern/objects/pod";
+import { secretsIn } from "postern/objects/secret";
 import { quoted } from "./kubelet.ts";
 
 /** What a pod takes from the API first, in upstream's order; or why nobody can say. */

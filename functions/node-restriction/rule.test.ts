@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { decide } from "#lib/decide.ts";
-import { recorded } from "#lib/recorded.ts";
-import type { Operation, Request } from "#lib/review.ts";
-import { parseConfig } from "../../infra/config.ts";
-import { configurations } from "../../infra/webhooks.ts";
-import { condition } from "../../test/cel.ts";
+import { decide } from "postern/decide";
+import { recorded } from "postern/recorded";
+import type { Operation, Request } from "postern/review";
+import { parseConfig } from "../../infra/config/config.ts";
+import { condition } from "../../infra/testing/cel.ts";
+import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { isKubelet, isUnusual } from "./entries.ts";
 import rule from "./rule.ts";
 

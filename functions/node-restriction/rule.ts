@@ -1,6 +1,6 @@
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 import { admitClaim } from "./claims.ts";
 import { heartbeats, isKubelet, isNoEviction, isNoHeartbeat, isUnusual, others, pods } from "./entries.ts";
 import { type Around, gates, needs, nodeOf, type Offence, quoted } from "./kubelet.ts";

@@ -1,8 +1,8 @@
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
-import { type Access, accessReview, discovery, type Permission, type Served } from "#lib/needs.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { type Access, accessReview, discovery, type Permission, type Served } from "postern/needs";
+import type { KubernetesObject, Request } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 /** Any object, with its owners. */
 interface Owned extends KubernetesObject {

@@ -1,5 +1,5 @@
-import { Failure } from "#lib/failure.ts";
-import type { AwsRequest, HttpsResponse } from "#lib/needs.ts";
+import { Failure } from "postern/failure";
+import type { AwsRequest, HttpsResponse } from "postern/needs";
 
 /** Where a volume is, or what its author got wrong, in upstream's words. */
 export type Whereabouts = { zone: string } | { mistake: string };

@@ -1,7 +1,7 @@
 import type { NodeSelectorTerm, PersistentVolume } from "kubernetes-types/core/v1.d.ts";
-import { aws } from "#lib/needs.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { aws } from "postern/needs";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 import { whereaboutsOf } from "./ebs.ts";
 
 const betaLabels = "failure-domain.beta.kubernetes.io";

@@ -1,7 +1,7 @@
-import { get, type Resource } from "#lib/needs.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { get, type Resource } from "postern/needs";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 /** Younger than kubernetes-types. */
 interface PodGroup extends KubernetesObject {

@@ -1,10 +1,10 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
-import { get } from "#lib/needs.ts";
-import { conflictOf, type Labels } from "#lib/objects/label.ts";
-import { creationOf } from "#lib/objects/namespace.ts";
-import type { Request, Status } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden, notFound } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { conflictOf, type Labels } from "postern/objects/label";
+import { creationOf } from "postern/objects/namespace";
+import type { Request, Status } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden, notFound } from "postern/status";
 import { parseSelector } from "./selector.ts";
 
 const annotation = "scheduler.alpha.kubernetes.io/node-selector";

@@ -1,4 +1,4 @@
-import { keyFaults, type Labels, valueFaults } from "#lib/objects/label.ts";
+import { keyFaults, type Labels, valueFaults } from "postern/objects/label";
 
 /** Reads `pool=default,disk=ssd`; a text that is none gives what is wrong with it, in kube-apiserver's words. */
 export const parseSelector = (text: string): Labels | string => {

@@ -1,9 +1,9 @@
 import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
-import { get } from "#lib/needs.ts";
-import { compareQuantities, milliOf, type Quantity, quantity, wholeOf, zero } from "#lib/objects/quantity.ts";
-import { amountsInSpec, amountsOf, together } from "#lib/objects/resources.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { compareQuantities, milliOf, type Quantity, quantity, wholeOf, zero } from "postern/objects/quantity";
+import { amountsInSpec, amountsOf, together } from "postern/objects/resources";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Refuses to resize a running pod beyond what its node can ever give.",

@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Access, Permission } from "#lib/needs.ts";
-import type { Request } from "#lib/review.ts";
+import type { Access, Permission } from "postern/needs";
+import type { Request } from "postern/review";
 import { filled } from "./fill.ts";
 import { grantsFor } from "./grants.ts";
 import { offences } from "./judge.ts";

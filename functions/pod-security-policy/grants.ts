@@ -1,5 +1,5 @@
-import type { Access, Permission } from "#lib/needs.ts";
-import type { Request, UserInfo } from "#lib/review.ts";
+import type { Access, Permission } from "postern/needs";
+import type { Request, UserInfo } from "postern/review";
 import type { Policy, Use } from "./policy.ts";
 
 interface Grants {

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersOf } from "postern/objects/pod";
 import { appArmorOffences } from "./apparmor.ts";
 import { capabilityOffences } from "./capabilities.ts";
 import { groupOffences } from "./groups.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Decision } from "#lib/decide.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { type Case, decideCase, patched, readCases, reviewOf } from "../../infra/cases.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import type { Decision } from "postern/decide";
+import type { KubernetesObject } from "postern/review";
+import { type Case, decideCase, patched, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { faultOf } from "./check.ts";
 import type { Policy } from "./policy.ts";
 import { volumeOffences } from "./volumes.ts";

@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { accessReview } from "#lib/needs.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { accessReview } from "postern/needs";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 import { faultOf } from "./check.ts";
 import { type Around, choose } from "./choose.ts";
 import { isOnlyInNewDebuggers } from "./debug.ts";

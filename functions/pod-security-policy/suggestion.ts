@@ -1,5 +1,5 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersOf } from "postern/objects/pod";
 import { filled } from "./fill.ts";
 import { offences } from "./judge.ts";
 import { isWithin, type Policy } from "./policy.ts";

@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf, isSourceless } from "#lib/objects/pod.ts";
+import { containersOf, isSourceless } from "postern/objects/pod";
 import { invalid, type Offences, quoted } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 

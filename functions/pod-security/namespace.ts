@@ -1,7 +1,7 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Request } from "#lib/review.ts";
-import type { Verdict } from "#lib/rule.ts";
-import { invalid } from "#lib/status.ts";
+import type { Request } from "postern/review";
+import type { Verdict } from "postern/rule";
+import { invalid } from "postern/status";
 import { sorted } from "./checks/wording.ts";
 import { isSparedByClass, subjectOf } from "./pods.ts";
 import {

@@ -1,5 +1,5 @@
 import type { EphemeralContainer, Pod, PodTemplateSpec } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersOf } from "postern/objects/pod";
 import type { Subject } from "./checks/check.ts";
 import type { Settings } from "./settings.ts";
 

@@ -1,4 +1,4 @@
-import type { FieldError } from "#lib/status.ts";
+import type { FieldError } from "postern/status";
 import type { Settings } from "./settings.ts";
 
 export const levels = ["privileged", "baseline", "restricted"] as const;

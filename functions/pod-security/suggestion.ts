@@ -1,5 +1,5 @@
 import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
-import type { ImageVolume } from "#lib/objects/pod.ts";
+import type { ImageVolume } from "postern/objects/pod";
 import { type Context, contextOf, type Offence } from "./checks/check.ts";
 import { subjectOf } from "./pods.ts";
 import { levels, type Policy, policyOf } from "./policy.ts";

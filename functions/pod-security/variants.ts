@@ -1,4 +1,4 @@
-import type { Conditions, Match, Variant } from "#lib/rule.ts";
+import type { Conditions, Match, Variant } from "postern/rule";
 import { defaultPolicy, judgesNothing, keyOf, levels, type Mode, modes, type Policy, policyOf } from "./policy.ts";
 import { type Expression, entryNameOf, labelsOf, nameOf, type States, selectionsBy } from "./selections.ts";
 import type { Settings } from "./settings.ts";

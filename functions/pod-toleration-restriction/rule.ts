@@ -1,13 +1,13 @@
 import type { Namespace, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { get } from "#lib/needs.ts";
-import { creationOf } from "#lib/objects/namespace.ts";
-import { containersOf } from "#lib/objects/pod.ts";
-import { parseQuantity } from "#lib/objects/quantity.ts";
-import type { SharingPod } from "#lib/objects/resources.ts";
-import { allTolerationsAmong, mergeTolerations } from "#lib/objects/toleration.ts";
-import type { Request, Status } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { notFound } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { creationOf } from "postern/objects/namespace";
+import { containersOf } from "postern/objects/pod";
+import { parseQuantity } from "postern/objects/quantity";
+import type { SharingPod } from "postern/objects/resources";
+import { allTolerationsAmong, mergeTolerations } from "postern/objects/toleration";
+import type { Request, Status } from "postern/review";
+import { rule } from "postern/rule";
+import { notFound } from "postern/status";
 import { faultOf, parseTolerations } from "./tolerations.ts";
 
 /** For namespaces that have no annotation. */

@@ -1,5 +1,5 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
-import { keyFaults, valueFaults } from "#lib/objects/label.ts";
+import { keyFaults, valueFaults } from "postern/objects/label";
 
 /** Reads an annotation: a JSON list, where nothing and null are the empty one. Undefined where it is something else. */
 export const parseTolerations = (text: string): Toleration[] | undefined => {

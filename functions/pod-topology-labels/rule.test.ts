@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { worlds } from "#lib/cluster/live.ts";
-import { decideCase, patched, reviewOf } from "../../infra/cases.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { worlds } from "postern/cluster/live";
+import { decideCase, patched, reviewOf } from "../../infra/catalogue/cases.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
 
 const listed = (await readCatalogue()).find(({ name }) => name === "pod-topology-labels");
 assert.ok(listed);

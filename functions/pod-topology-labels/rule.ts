@@ -1,7 +1,7 @@
 import type { Node } from "kubernetes-types/core/v1.d.ts";
-import { get } from "#lib/needs.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
+import { get } from "postern/needs";
+import type { KubernetesObject, Request } from "postern/review";
+import { rule } from "postern/rule";
 
 /** A pod, or the binding of one. */
 interface Bound extends KubernetesObject {

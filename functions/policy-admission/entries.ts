@@ -1,8 +1,8 @@
-import type { Served } from "#lib/needs.ts";
-import { uncovered } from "#lib/policy/interception.ts";
-import type { Policy } from "#lib/policy/kinds.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import type { Match } from "#lib/rule.ts";
+import type { Served } from "postern/needs";
+import { uncovered } from "postern/policy/interception";
+import type { Policy } from "postern/policy/kinds";
+import type { KubernetesObject } from "postern/review";
+import type { Match } from "postern/rule";
 
 /** Warns of requests that a policy concerns and no webhook entry of the rule sends that applies it. */
 export const unsent = async (

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { decide } from "#lib/decide.ts";
-import { recorded } from "#lib/recorded.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
-import type { Phase } from "#lib/rule.ts";
+import { decide } from "postern/decide";
+import { recorded } from "postern/recorded";
+import type { KubernetesObject, Request } from "postern/review";
+import type { Phase } from "postern/rule";
 import rule from "./rule.ts";
 
 const policy = (text: string): KubernetesObject => ({

@@ -1,11 +1,11 @@
-import { cue, discovery, list } from "#lib/needs.ts";
-import { isSame } from "#lib/objects/same.ts";
-import { completed, refusalOf } from "#lib/policy/admission.ts";
-import { warningsOf } from "#lib/policy/checks/warnings.ts";
-import { type Policy, policyGroup } from "#lib/policy/kinds.ts";
-import { renderedCondition } from "#lib/policy/rendering/condition.ts";
-import { renderedOverride } from "#lib/policy/rendering/override.ts";
-import { rule } from "#lib/rule.ts";
+import { cue, discovery, list } from "postern/needs";
+import { isSame } from "postern/objects/same";
+import { completed, refusalOf } from "postern/policy/admission";
+import { warningsOf } from "postern/policy/checks/warnings";
+import { type Policy, policyGroup } from "postern/policy/kinds";
+import { renderedCondition } from "postern/policy/rendering/condition";
+import { renderedOverride } from "postern/policy/rendering/override";
+import { rule } from "postern/rule";
 import { unsent } from "./entries.ts";
 
 const settings = { scripts: true };

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Count } from "#lib/counts.ts";
-import { decide } from "#lib/decide.ts";
-import { Failure } from "#lib/failure.ts";
-import type { World } from "#lib/needs.ts";
-import type { Policy } from "#lib/policy/kinds.ts";
-import { policySettings } from "#lib/policy/webhook.ts";
-import { recorded } from "#lib/recorded.ts";
-import type { Request } from "#lib/review.ts";
+import type { Count } from "postern/counts";
+import { decide } from "postern/decide";
+import { Failure } from "postern/failure";
+import type { World } from "postern/needs";
+import type { Policy } from "postern/policy/kinds";
+import { policySettings } from "postern/policy/webhook";
+import { recorded } from "postern/recorded";
+import type { Request } from "postern/review";
 import rule from "./rule.ts";
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };

@@ -1,7 +1,7 @@
-import { bookOf } from "#lib/policy/book.ts";
-import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "#lib/policy/interception.ts";
-import { nameOf } from "#lib/policy/kinds.ts";
-import { type Applied, override } from "#lib/policy/override.ts";
+import { bookOf } from "postern/policy/book";
+import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
+import { nameOf } from "postern/policy/kinds";
+import { type Applied, override } from "postern/policy/override";
 import {
   isJudged,
   overridePolicies,
@@ -12,9 +12,9 @@ import {
   subjectOf,
   tell,
   telling,
-} from "#lib/policy/webhook.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
+} from "postern/policy/webhook";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
 
 export default rule({
   summary: "Changes objects as the override policies say that are in the cluster or in postern.yaml.",

@@ -1,7 +1,7 @@
-import { bookOf } from "#lib/policy/book.ts";
-import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "#lib/policy/interception.ts";
-import { nameOf } from "#lib/policy/kinds.ts";
-import { type Validation, validate } from "#lib/policy/validate.ts";
+import { bookOf } from "postern/policy/book";
+import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
+import { nameOf } from "postern/policy/kinds";
+import { type Validation, validate } from "postern/policy/validate";
 import {
   isJudged,
   policiesOf,
@@ -13,9 +13,9 @@ import {
   tell,
   telling,
   validatePolicies,
-} from "#lib/policy/webhook.ts";
-import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
+} from "postern/policy/webhook";
+import type { KubernetesObject } from "postern/review";
+import { rule } from "postern/rule";
 
 export default rule({
   summary: "Refuses what the validate policies refuse that are in the cluster or in postern.yaml.",

@@ -1,11 +1,11 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { get } from "#lib/needs.ts";
-import { conflictOf } from "#lib/objects/label.ts";
-import { compareQuantities, isQuantity } from "#lib/objects/quantity.ts";
-import { mergeTolerations } from "#lib/objects/toleration.ts";
-import type { Request } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { conflictOf } from "postern/objects/label";
+import { compareQuantities, isQuantity } from "postern/objects/quantity";
+import { mergeTolerations } from "postern/objects/toleration";
+import type { Request } from "postern/review";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 const namesClass = "object.?spec.?runtimeClassName.hasValue()";
 

@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf } from "#lib/objects/pod.ts";
-import { rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { containersIn, containersOf } from "postern/objects/pod";
+import { rule } from "postern/rule";
+import { forbidden } from "postern/status";
 
 /** The fields that are refused, and what upstream calls them, in its order. */
 const ofContainers = { seLinuxOptions: "SELinuxOptions", runAsUser: "RunAsUser" };

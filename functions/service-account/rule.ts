@@ -1,10 +1,10 @@
 import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
-import { get } from "#lib/needs.ts";
-import { isMirror } from "#lib/objects/pod.ts";
-import { secretsIn } from "#lib/objects/secret.ts";
-import type { Request, Status } from "#lib/review.ts";
-import { type Match, rule } from "#lib/rule.ts";
-import { forbidden } from "#lib/status.ts";
+import { get } from "postern/needs";
+import { isMirror } from "postern/objects/pod";
+import { secretsIn } from "postern/objects/secret";
+import type { Request, Status } from "postern/review";
+import { type Match, rule } from "postern/rule";
+import { forbidden } from "postern/status";
 import { secretOfEphemeral, unlistedSecret } from "./secrets.ts";
 import { mountToken } from "./token.ts";
 

@@ -1,6 +1,6 @@
 import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
-import { secretsOf } from "#lib/objects/secret.ts";
+import { containersOf } from "postern/objects/pod";
+import { secretsOf } from "postern/objects/secret";
 
 /** What is wrong with the first secret that a pod uses and its account doesn't list. Upstream looks into no projection. */
 export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {

@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
+import { containersOf } from "postern/objects/pod";
 
 const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 const prefix = "kube-api-access-";

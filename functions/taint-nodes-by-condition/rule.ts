@@ -1,5 +1,5 @@
 import type { Node } from "kubernetes-types/core/v1.d.ts";
-import { rule } from "#lib/rule.ts";
+import { rule } from "postern/rule";
 
 const notReady = { key: "node.kubernetes.io/not-ready", effect: "NoSchedule" };
 

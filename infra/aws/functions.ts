@@ -18,7 +18,7 @@ import {
   waitUntilFunctionUpdatedV2,
   waitUntilPublishedVersionActive,
 } from "@aws-sdk/client-lambda";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
 
 /** Where a function's alias `live` points. */
 export interface Live {

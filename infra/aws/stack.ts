@@ -16,7 +16,7 @@ import {
   waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
 } from "@aws-sdk/client-cloudformation";
-import { Complaint } from "../complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
 import type { Guard } from "./guard.ts";
 
 /** What CloudFormation makes, as far as we look at it. */

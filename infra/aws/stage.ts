@@ -3,14 +3,14 @@ import { LambdaClient } from "@aws-sdk/client-lambda";
 import { S3Client } from "@aws-sdk/client-s3";
 import { SSMClient } from "@aws-sdk/client-ssm";
 import type { Identity } from "#lib/cluster/signature.ts";
-import type { Options } from "../command.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import type { Options } from "../cli/command.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { type Functions, openFunctions } from "./functions.ts";
 import { type Guard, guardClient } from "./guard.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { openParameters, type Parameters } from "./parameters.ts";
-import { emptyBucket, openRecords, type Records } from "./records.ts";
 import { openStack, type Stack } from "./stack.ts";
+import { emptyBucket, openRecords, type Records } from "./stage-records.ts";
 
 /** All that a stage is made of in AWS. */
 export interface Stage {

@@ -6,8 +6,8 @@ import { fileURLToPath } from "node:url";
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import type { Signer } from "../keys.ts";
-import type { Listed } from "../registry.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Signer } from "../keys/keys.ts";
 
 /** One thing to measure. It runs in a process of its own, as one Lambda runs one rule. */
 export interface Case {

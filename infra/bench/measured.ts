@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { endpoint } from "#lib/endpoint.ts";
 import { unconnected } from "#lib/needs.ts";
-import { catalogueFolder, readRule } from "../registry.ts";
+import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { type Assignment, shareOf } from "./handler.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
 

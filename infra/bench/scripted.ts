@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ValidatePolicy } from "#lib/policy/kinds.ts";
-import { bundle } from "../bundle.ts";
-import type { Signer } from "../keys.ts";
-import { catalogueFolder, readRule } from "../registry.ts";
+import { bundle } from "../build/bundle.ts";
+import { catalogueFolder, readRule } from "../catalogue/registry.ts";
+import type { Signer } from "../keys/keys.ts";
 import { firstAnswer, handler } from "./cold.ts";
 import { cluster, shareOf } from "./handler.ts";
 import { inTurn } from "./ratios.ts";

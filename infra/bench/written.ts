@@ -4,9 +4,9 @@ import type { AddressInfo } from "node:net";
 import { type Access, asksCluster, type World } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
-import { type Case, decideCase, readCases, reviewOf } from "../cases.ts";
-import type { ServerCertificate } from "../keys.ts";
-import type { Listed } from "../registry.ts";
+import { type Case, decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { ServerCertificate } from "../keys/keys.ts";
 
 /** A case of a rule, as the API server sends it. */
 export interface Asking {

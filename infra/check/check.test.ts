@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
-import { chooseCluster, parseConfig } from "../config.ts";
-import { readCatalogue } from "../registry.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { chooseCluster, parseConfig } from "../config/config.ts";
 import { openCheck, type Setup } from "./check.ts";
 
 // What check takes for granted of a cluster, and what it says of what it can't know. The command itself: test/local/check.test.ts.

@@ -1,20 +1,20 @@
 import type { Resource } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import { born } from "../born.ts";
-import { Complaint } from "../complaint.ts";
-import type { Cluster } from "../config.ts";
-import { type Kinds, kindsOf } from "../kinds/kinds.ts";
-import type { Listed } from "../registry.ts";
-import { fill } from "./defaults/filled.ts";
-import { type Existing, openExisting } from "./judging/existing.ts";
-import { hooked } from "./judging/hooked.ts";
-import { type Judged, judgeAll, keyOf } from "./judging/judge.ts";
-import { missingNamespaces, remarksOn } from "./judging/remarks.ts";
-import { type Asking, isReview, received } from "./judging/requests.ts";
-import { openRules, type Rules } from "./judging/rules.ts";
-import { isUnevaluated, openUnevaluated } from "./judging/unevaluated.ts";
-import { type Fault, faultText, type Manifest, nameOf } from "./reading/documents.ts";
-import { readInput } from "./reading/input.ts";
+import { fill } from "../apiserver/defaults/filled.ts";
+import { born } from "../apiserver/initial-objects.ts";
+import { type Kinds, kindsOf } from "../apiserver/kinds/kinds.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import type { Cluster } from "../config/config.ts";
+import { type Judged, judgeAll, keyOf } from "./evaluation/evaluate.ts";
+import { type Existing, openExisting } from "./evaluation/existing-objects.ts";
+import { hooked } from "./evaluation/hooked.ts";
+import { missingNamespaces, remarksOn } from "./evaluation/remarks.ts";
+import { type Asking, isReview, received } from "./evaluation/requests.ts";
+import { openRules, type Rules } from "./evaluation/rules.ts";
+import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
+import { type Fault, faultText, type Manifest, nameOf } from "./manifests/documents.ts";
+import { readInput } from "./manifests/input.ts";
 import { own } from "./values.ts";
 
 /** What is checked, against what. */

@@ -1,18 +1,18 @@
 import { dirname } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Operation } from "#lib/review.ts";
-import type { Options } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import type { Cluster } from "../config.ts";
-import { placeOf } from "../connections.ts";
-import { among, deployerIn } from "../options.ts";
-import { openProgress } from "../progress.ts";
-import type { Listed } from "../registry.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Options } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { openProgress } from "../cli/progress.ts";
+import { among, deployerIn } from "../commands/shared/options.ts";
+import type { Cluster } from "../config/config.ts";
+import { placeOf } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
 import type { Checked } from "./checked.ts";
-import type { Judged } from "./judging/judge.ts";
+import type { Judged } from "./evaluation/evaluate.ts";
 import { openAudit } from "./live/audit.ts";
-import { type Fault, faultText } from "./reading/documents.ts";
+import { type Fault, faultText } from "./manifests/documents.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";
 

@@ -3,8 +3,8 @@ import { exchange, unanswered } from "#lib/cluster/exchange.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import type { Guard } from "../aws/guard.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { type Connect, pem, placeOf, readKubeconfig } from "../connections.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { type Connect, pem, placeOf, readKubeconfig } from "../config/connections.ts";
 import { type ClusterApi, openApi, type Way } from "./api.ts";
 
 /** Who deploys, as far as that was said. */

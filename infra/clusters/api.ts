@@ -2,8 +2,8 @@ import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
 import type { Guard } from "../aws/guard.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { discreet } from "./discreet.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { discreet } from "./redaction.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";

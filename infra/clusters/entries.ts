@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Phase } from "#lib/rule.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref, refOf } from "./api.ts";
-import { type Difference, differencesBetween, entriesIn, missing, unwanted } from "./differences.ts";
-import { discreet } from "./discreet.ts";
+import { type Difference, differencesBetween, entriesIn, missing, unwanted } from "./drift.ts";
+import { discreet } from "./redaction.ts";
 
 /** What was done to an object of a cluster, and why. */
 export interface Change {

@@ -3,9 +3,9 @@ import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
 import type { Operation } from "#lib/review.ts";
 import type { Match } from "#lib/rule.ts";
-import { sentenceOf } from "../complaint.ts";
-import type { Webhook } from "../webhooks.ts";
-import { discreet } from "./discreet.ts";
+import { sentenceOf } from "../cli/complaint.ts";
+import type { Webhook } from "../webhooks/webhooks.ts";
+import { discreet } from "./redaction.ts";
 
 /** How an endpoint does, as an API server would see it. */
 export interface Health {

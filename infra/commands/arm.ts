@@ -1,8 +1,8 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { ruleOfStage, stageOption } from "../options.ts";
-import { arm } from "../rollout/emergency.ts";
+import { type Command, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { arm } from "../rollout/disarm.ts";
+import { ruleOfStage, stageOption } from "./shared/options.ts";
 
 export default {
   summary: "Ends what postern disarm began: the rule decides again, at once.",

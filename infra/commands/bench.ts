@@ -2,16 +2,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asksCluster } from "#lib/needs.ts";
-import type { CheckedMany } from "../../test/bench/checked.ts";
-import type { Comparison, Measured } from "../../test/bench/creates.ts";
-import type { Reads } from "../../test/bench/reads.ts";
+import type { CheckedMany } from "../bench/checked.ts";
 import { coldStarts } from "../bench/cold.ts";
+import type { Comparison, Measured } from "../bench/creates.ts";
 import { type Case, handlerRatios } from "../bench/handler.ts";
 import { type Ratio, ratioOf } from "../bench/ratios.ts";
-import { type Command, common, print, table } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { openSigner, type Signer } from "../keys.ts";
-import { readCatalogue } from "../registry.ts";
+import type { Reads } from "../bench/reads.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { type Command, common, print, table } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { openSigner, type Signer } from "../keys/keys.ts";
 
 /** What was measured; nothing where it was not to be, or could not. */
 interface Results {
@@ -71,14 +71,14 @@ export default {
     const chosen = sections.filter((name) => only === undefined || only === name);
 
     // Loaded here, for the overview of verbs does without what tests are made of.
-    const { requireBinaries } = await import("../../test/cluster/binaries.ts");
-    const { findGoWebhook } = await import("../../test/bench/controller-runtime.ts");
-    const { findKinitiras } = await import("../../test/bench/kinitiras.ts");
-    const { addedLatency } = await import("../../test/bench/added.ts");
-    const { chainLatency } = await import("../../test/bench/chains.ts");
-    const { checkRatios } = await import("../../test/bench/checked.ts");
-    const { policyRatios } = await import("../../test/bench/policies.ts");
-    const { readLatency } = await import("../../test/bench/reads.ts");
+    const { requireBinaries } = await import("../parity/control-plane/binaries.ts");
+    const { findGoWebhook } = await import("../bench/controller-runtime.ts");
+    const { findKinitiras } = await import("../bench/kinitiras.ts");
+    const { addedLatency } = await import("../bench/added.ts");
+    const { chainLatency } = await import("../bench/chains.ts");
+    const { checkRatios } = await import("../bench/checked.ts");
+    const { policyRatios } = await import("../bench/policies.ts");
+    const { readLatency } = await import("../bench/reads.ts");
     const goWebhook = await findGoWebhook();
     const binaries = await requireBinaries().catch((error: Error) => {
       if (withServer.includes(only ?? "")) throw error;
@@ -106,7 +106,7 @@ export default {
         } else if (name === "policies") {
           const program = await findKinitiras();
           if (!program)
-            leaveOut("kinitiras is left out, for its engine is not here: node test/bench/kinitiras.ts builds it");
+            leaveOut("kinitiras is left out, for its engine is not here: node infra/bench/kinitiras.ts builds it");
           results.policies = await policyRatios(signer, folder, program, times);
           say(intoTable("POLICIES", results.policies));
         } else if (name === "check") {

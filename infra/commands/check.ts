@@ -1,20 +1,20 @@
-import type { Judged } from "../check/judging/judge.ts";
-import { withOnly } from "../check/judging/rules.ts";
-import { type Edit, editOf } from "../check/mending/fix.ts";
-import { mend } from "../check/mending/mended.ts";
+import type { Broken } from "../catalogue/registry.ts";
+import type { Judged } from "../check/evaluation/evaluate.ts";
+import { withOnly } from "../check/evaluation/rules.ts";
+import { type Edit, editOf } from "../check/fixes/fix.ts";
+import { mend } from "../check/fixes/write.ts";
+import { summaryOf, summed } from "../check/reports/details.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
 import { openOutlets, outputsOf } from "../check/reports/outputs.ts";
 import { reportSources } from "../check/reports/policyreport.ts";
-import { summaryOf, summed } from "../check/reports/told.ts";
 import { inCluster, inFiles, usualPage } from "../check/sources.ts";
-import { type Command, common, type Options } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { type Cluster, chooseCluster, configFile } from "../config.ts";
-import { among, isNoFile, rulesOption } from "../options.ts";
-import { clearLine, counted } from "../progress.ts";
-import { isOn, readProject, reportBroken } from "../project.ts";
-import type { Broken } from "../registry.ts";
-import { oneLine } from "../shown.ts";
+import { type Command, common, type Options } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { clearLine, counted } from "../cli/progress.ts";
+import { oneLine } from "../cli/terminal.ts";
+import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
+import { isOn, readProject, reportBroken } from "../config/project.ts";
+import { among, isNoFile, rulesOption } from "./shared/options.ts";
 
 export default {
   summary:

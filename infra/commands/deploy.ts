@@ -1,14 +1,14 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, type Options, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { configFile, readConfig } from "../config.ts";
-import { among, chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "../options.ts";
-import { openProgress } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { type Command, common, type Options, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { openProgress } from "../cli/progress.ts";
+import { configFile, readConfig } from "../config/config.ts";
 import type { Watch } from "../rollout/canary.ts";
 import { deploy, planOf } from "../rollout/deploy.ts";
-import type { Job } from "../rollout/ground.ts";
 import { doorIn as doorOf, type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
+import type { Job } from "../rollout/preparation.ts";
+import { among, chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "./shared/options.ts";
 
 export default {
   summary:

@@ -1,11 +1,11 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { configFile } from "../config.ts";
-import { among, chosenClusters, clusterOptions, deployerIn, stageOption } from "../options.ts";
-import { openProgress } from "../progress.ts";
-import { readProject, reportBroken } from "../project.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { openProgress } from "../cli/progress.ts";
+import { configFile } from "../config/config.ts";
+import { readProject, reportBroken } from "../config/project.ts";
 import { destroy } from "../rollout/destroy.ts";
+import { among, chosenClusters, clusterOptions, deployerIn, stageOption } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterOptions;
 

@@ -1,8 +1,8 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { duration, ruleOfStage, stageOption } from "../options.ts";
-import { disarm } from "../rollout/emergency.ts";
+import { type Command, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { disarm } from "../rollout/disarm.ts";
+import { duration, ruleOfStage, stageOption } from "./shared/options.ts";
 
 export default {
   summary:

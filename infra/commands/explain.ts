@@ -1,12 +1,12 @@
 import { stringify } from "yaml";
 import { type Conditions, inPhase } from "#lib/rule.ts";
-import { type Command, common, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { configFile } from "../config.ts";
-import { entriesOf, oneLine } from "../entry.ts";
-import { requireRules } from "../names.ts";
-import { readProject, reportBroken } from "../project.ts";
-import type { Listed } from "../registry.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { requireRules } from "../cli/names.ts";
+import { configFile } from "../config/config.ts";
+import { readProject, reportBroken } from "../config/project.ts";
+import { entriesOf, oneLine } from "../webhooks/entry.ts";
 
 export default {
   summary:
@@ -45,7 +45,7 @@ export default {
 /** Loaded when it is asked for, with all that evaluates scripts. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
   const [{ explainAll, readPolicies, written }, { evaluate }] = await Promise.all([
-    import("../policies/explained.ts"),
+    import("../policies/explanation.ts"),
     import("#lib/cue/engine.ts"),
   ]);
   const all = await explainAll(await readPolicies([file]), (source) => evaluate(source));

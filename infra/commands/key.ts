@@ -1,8 +1,8 @@
-import { type Command, common, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { chooseCluster, configFile } from "../config.ts";
-import { signerOf, stageOption } from "../options.ts";
-import { readProject, reportBroken } from "../project.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { chooseCluster, configFile } from "../config/config.ts";
+import { readProject, reportBroken } from "../config/project.ts";
+import { signerOf, stageOption } from "./shared/options.ts";
 
 export default {
   summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",

@@ -1,17 +1,17 @@
 import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
-import { countAnnotations, mostAnnotations } from "../annotations.ts";
-import { type Command, common, type Options, print } from "../command.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { type Cluster, chooseCluster, configFile } from "../config.ts";
-import { askingRules, withoutConnect } from "../connections.ts";
-import { address, certificate, clusterOptions, content, deployerIn, signerOf, stageOption } from "../options.ts";
-import { isOn, readProject, reportBroken } from "../project.ts";
-import type { Listed } from "../registry.ts";
-import { accessEntries, roles } from "../rights.ts";
-import { openSurvey, surveyed, surveying } from "../surveys.ts";
-import { configurations } from "../webhooks.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { type Command, common, type Options, print } from "../cli/command.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { openSurvey, surveyed, surveying } from "../clusters/inspection.ts";
+import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
+import { askingRules, withoutConnect } from "../config/connections.ts";
+import { isOn, readProject, reportBroken } from "../config/project.ts";
+import { countAnnotations, mostAnnotations } from "../testing/annotations.ts";
+import { accessEntries, roles } from "../webhooks/rights.ts";
+import { configurations } from "../webhooks/webhooks.ts";
+import { address, certificate, clusterOptions, content, deployerIn, signerOf, stageOption } from "./shared/options.ts";
 
 export default {
   summary:

@@ -1,12 +1,12 @@
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { type Command, common, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { configFile } from "../config.ts";
-import { writeListing } from "../listing.ts";
-import { reportBroken } from "../project.ts";
-import { catalogueFolder, mustBeName, readRule, readRules } from "../registry.ts";
+import { writeListing } from "../catalogue/list.ts";
+import { catalogueFolder, mustBeName, readRule, readRules } from "../catalogue/registry.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { configFile } from "../config/config.ts";
+import { reportBroken } from "../config/project.ts";
 
 export default {
   summary: "Makes a rule: a folder that passes all checks, turned on in postern.yaml, to be edited from there.",
@@ -69,7 +69,7 @@ const turnOn = async (file: string, name: string) => {
 };
 
 const imports = `import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { rule } from "#lib/rule.ts";
+import { rule } from "postern/rule";
 `;
 
 const match = `[{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }]`;

@@ -1,15 +1,15 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { RuleHearing } from "../../test/cluster/cases.ts";
-import type { Difference, Parity } from "../../test/cluster/parity.ts";
-import { type Command, common, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { chooseCluster, readConfig } from "../config.ts";
-import { allAsSaid, hearingsSection, hearingsTable } from "../hearings.ts";
-import { requireRules } from "../names.ts";
-import { reportBroken } from "../project.ts";
-import { catalogueFolder, readRules } from "../registry.ts";
+import { catalogueFolder, readRules } from "../catalogue/registry.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { requireRules } from "../cli/names.ts";
+import { chooseCluster, readConfig } from "../config/config.ts";
+import { reportBroken } from "../config/project.ts";
+import { allAsSaid, hearingsSection, hearingsTable } from "../parity/case-table.ts";
+import type { RuleHearing } from "../parity/cases.ts";
+import type { Difference, Parity } from "../parity/parity.ts";
 
 export default {
   summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and every rule its cases.",
@@ -31,9 +31,9 @@ export default {
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // Only this verb needs what tests are made of.
-    const { pluginsIn, requireBinaries } = await import("../../test/cluster/binaries.ts");
-    const { hearCases } = await import("../../test/cluster/cases.ts");
-    const { parityOf, portsAmong } = await import("../../test/cluster/parity.ts");
+    const { pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
+    const { hearCases } = await import("../parity/cases.ts");
+    const { parityOf, portsAmong } = await import("../parity/parity.ts");
     const { rules: catalogue, broken } = await readRules();
     const ports = portsAmong(catalogue);
     const wanted = requireRules(

@@ -1,10 +1,10 @@
 import { recorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/token.ts";
-import { type Command, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../fetched.ts";
-import { openRecordings } from "../recordings.ts";
-import { serve, servingOptions } from "../serving.ts";
+import { type Command, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../recordings/fetch.ts";
+import { openRecordings } from "../recordings/local-store.ts";
+import { serve, servingOptions } from "../serve/serve.ts";
 
 export default {
   summary:
@@ -47,10 +47,7 @@ type Given = Parameters<Command["run"]>[0]["options"];
 
 /** AWS's client is for those alone who fetch. */
 const fetched = async (from: string, folder: string, most: number, options: Given, say: (sentence: string) => void) => {
-  const [{ openBucket }, { passingOn }] = await Promise.all([
-    import("../aws/recordings.ts"),
-    import("../aws/stage.ts"),
-  ]);
+  const [{ openBucket }, { passingOn }] = await Promise.all([import("../aws/bucket.ts"), import("../aws/stage.ts")]);
   const { bucket, prefix } = placeIn(from);
   const region = options.text("region");
   if (region !== undefined && !isRegion(region))

@@ -1,17 +1,17 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
 import { inStage, type Stage } from "../aws/stage.ts";
-import { isColoured, painter } from "../check/reports/told.ts";
-import { type Command, common, type Options } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { didYouMean, findRule } from "../names.ts";
-import { among, rulesOption, stageOption } from "../options.ts";
-import { isName, readNames } from "../registry.ts";
-import { recordingsAt } from "../replay/recordings.ts";
+import { isName, readNames } from "../catalogue/registry.ts";
+import { isColoured, painter } from "../check/reports/details.ts";
+import { type Command, common, type Options } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { didYouMean, findRule } from "../cli/names.ts";
+import { recordingsAt } from "../replay/recorded-reviews.ts";
 import { type Result, replayed } from "../replay/replay.ts";
+import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/report.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";
-import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/told.ts";
 import { openSide } from "../replay/versions.ts";
+import { among, rulesOption, stageOption } from "./shared/options.ts";
 
 export default {
   summary: "Sends recorded reviews to two versions of the rules, and lists what they answer differently.",

@@ -1,11 +1,11 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, ruleOfStage, stageOption } from "../options.ts";
-import { openProgress } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { openProgress } from "../cli/progress.ts";
+import { configFile, readConfig } from "../config/config.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
+import { chosenClusters, clusterOptions, deployerIn, ruleOfStage, stageOption } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 

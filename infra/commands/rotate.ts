@@ -1,10 +1,10 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, print } from "../command.ts";
-import { configFile, readConfig } from "../config.ts";
-import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "../options.ts";
-import { openProgress } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { type Command, common, print } from "../cli/command.ts";
+import { openProgress } from "../cli/progress.ts";
+import { configFile, readConfig } from "../config/config.ts";
 import { rotate, rotateCluster } from "../rollout/rotate.ts";
+import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "./shared/options.ts";
 
 const { kubeconfig, context, url, ca } = clusterOptions;
 

@@ -1,9 +1,9 @@
-import { type Command, common, print, table } from "../command.ts";
-import { configFile } from "../config.ts";
-import { writeListing } from "../listing.ts";
-import { readProject } from "../project.ts";
-import { readCatalogue } from "../registry.ts";
-import { oneLine } from "../shown.ts";
+import { writeListing } from "../catalogue/list.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { type Command, common, print, table } from "../cli/command.ts";
+import { oneLine } from "../cli/terminal.ts";
+import { configFile } from "../config/config.ts";
+import { readProject } from "../config/project.ts";
 
 export default {
   summary: "Lists the catalogue, and where each rule is on.",

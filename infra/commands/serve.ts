@@ -1,5 +1,5 @@
-import type { Command } from "../command.ts";
-import { serve, servingOptions } from "../serving.ts";
+import type { Command } from "../cli/command.ts";
+import { serve, servingOptions } from "../serve/serve.ts";
 
 export default {
   summary: "Serves the rules of postern.yaml over HTTPS on this machine, as Lambda would.",

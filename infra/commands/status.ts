@@ -1,14 +1,14 @@
 import { inStage, type Stage } from "../aws/stage.ts";
-import { type Command, common, print, table } from "../command.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { configFile, readConfig } from "../config.ts";
-import { clusterOptions, deployerIn, stageOption } from "../options.ts";
-import { inParallel, openProgress } from "../progress.ts";
-import { readCatalogue } from "../registry.ts";
-import { type Standing, standingOf } from "../rollout/emergency.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { type Command, common, print, table } from "../cli/command.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { inParallel, openProgress } from "../cli/progress.ts";
+import { configFile, readConfig } from "../config/config.ts";
+import { type Standing, standingOf } from "../rollout/disarm.ts";
 import { type ClusterHealth, healthOf } from "../rollout/health.ts";
 import { type Release, releasedVersions } from "../rollout/releases.ts";
 import { releasesOf } from "../rollout/rollback.ts";
+import { clusterOptions, deployerIn, stageOption } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 

@@ -1,10 +1,10 @@
-import { type Command, common, type Options, print } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { chooseCluster, configFile, readConfig } from "../config.ts";
-import { requireRules } from "../names.ts";
-import { reportBroken } from "../project.ts";
-import { readRules } from "../registry.ts";
-import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../test-results.ts";
+import { readRules } from "../catalogue/registry.ts";
+import { type Command, common, type Options, print } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { requireRules } from "../cli/names.ts";
+import { chooseCluster, configFile, readConfig } from "../config/config.ts";
+import { reportBroken } from "../config/project.ts";
+import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../testing/results.ts";
 
 export default {
   summary:
@@ -41,7 +41,7 @@ export default {
       words,
       [...catalogue, ...broken].map(({ name }) => name),
     );
-    const { runTests } = await import("../test-runs.ts");
+    const { runTests } = await import("../testing/runs.ts");
     return report(runTests({ catalogue, broken, names }), options, "test");
   },
 } satisfies Command;
@@ -72,8 +72,8 @@ const asResult = ({ policy, faults }: { policy: string; faults: string[] }): Tes
 /** Nobody is asked: what a case says is all there is. */
 const testPolicies = async (places: string[], files: string[], options: Options): Promise<number> => {
   const [{ explainAll, readPolicies, written }, tried, { evaluate }] = await Promise.all([
-    import("../policies/explained.ts"),
-    import("../policies/tried.ts"),
+    import("../policies/explanation.ts"),
+    import("../policies/policy-cases.ts"),
     import("#lib/cue/engine.ts"),
   ]);
   const output = options.text("output");

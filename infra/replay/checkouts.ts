@@ -1,7 +1,7 @@
 import { cp, readFile, rm, stat, symlink } from "node:fs/promises";
 import { basename, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Complaint, sentenceOf } from "../complaint.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { Ended, Scratch } from "./scratch.ts";
 
 /** Where the working tree is. */

@@ -1,6 +1,6 @@
 import { isMap } from "#lib/policy/tree.ts";
-import type { Case } from "../cases.ts";
-import { isName } from "../registry.ts";
+import type { Case } from "../catalogue/cases.ts";
+import { isName } from "../catalogue/registry.ts";
 
 /** What a member must be, and how that is said. */
 type Shape = readonly [expected: string, test: (value: unknown) => boolean];

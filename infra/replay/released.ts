@@ -1,5 +1,5 @@
 import type { Stage } from "../aws/stage.ts";
-import { Complaint } from "../complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
 import { openReleases, type Release, releaseNamed } from "../rollout/releases.ts";
 import { hasMember } from "./shares.ts";
 import type { Part, Version } from "./sides.ts";

@@ -1,10 +1,10 @@
 import { requestOf } from "#lib/recording/recording.ts";
 import { check, type Review } from "#lib/review.ts";
-import { type Case, reviewOf } from "../cases.ts";
-import { sentenceOf } from "../complaint.ts";
-import { type Listed, readCatalogue } from "../registry.ts";
+import { type Case, reviewOf } from "../catalogue/cases.ts";
+import { type Listed, readCatalogue } from "../catalogue/registry.ts";
+import { sentenceOf } from "../cli/complaint.ts";
 import { type Answer, type Aspect, differing } from "./answers.ts";
-import type { Recorded, Unreadable } from "./recordings.ts";
+import type { Recorded, Unreadable } from "./recorded-reviews.ts";
 import type { Played, Side } from "./sides.ts";
 
 /** What became of one recording. */

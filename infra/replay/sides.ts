@@ -1,6 +1,6 @@
 import type { Review } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import { type Case, phaseOf } from "../cases.ts";
+import { type Case, phaseOf } from "../catalogue/cases.ts";
 import { type Answer, madeIn, recordedIn } from "./answers.ts";
 import { hasMember, type Standing, standingIn } from "./shares.ts";
 

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute, resolve } from "node:path";
 import type { Stage } from "../aws/stage.ts";
-import { Complaint } from "../complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
 import { isBuilt, openBundles } from "./bundles.ts";
 import {
   buildCheckout,

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Functions, Live } from "../aws/functions.ts";
 import type { Metrics, Question } from "../aws/metrics.ts";
-import { Complaint } from "../complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
 import { enough, faultOf, type Observed, type Trial, tryOut, type Watch } from "./canary.ts";
 
 const quiet: Observed = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Functions } from "../aws/functions.ts";
 import type { Metrics, Question } from "../aws/metrics.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import type { Tell } from "../progress.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import type { Tell } from "../cli/progress.ts";
 
 /** A version that a share of reviews goes to, beside the one that has the rest. */
 export interface Trial {

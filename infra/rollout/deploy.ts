@@ -1,17 +1,17 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { during, mustBeChangeable, repackage } from "../aws/stack.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { counted, inParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/entries.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { counted, inParallel } from "../progress.ts";
+import { moveAll } from "./alias-moves.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
-import { atOnce, type Ground, type Job, prepare } from "./ground.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { type Lock, lockStage, ourName } from "./lock.ts";
-import { moveAll } from "./moves.ts";
+import { type Orphan, orphansIn, withoutOrphans } from "./orphans.ts";
 import { pack } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
+import { atOnce, type Ground, type Job, prepare } from "./preparation.ts";
 import { type Release, toldIn } from "./releases.ts";
-import { type Orphan, orphansIn, withoutOrphans } from "./served.ts";
 import { accessTo, tellCluster } from "./targets.ts";
 import { publishAndProve } from "./versions.ts";
 

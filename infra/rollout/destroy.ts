@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Stage } from "../aws/stage.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { counted, type Progress } from "../cli/progress.ts";
 import { pointers, removeAll } from "../clusters/entries.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { counted, type Progress } from "../progress.ts";
 import { configurationName } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import { type Lock, lockStage } from "./lock.ts";

@@ -1,8 +1,8 @@
+import type { Listed } from "../catalogue/registry.ts";
 import type { Manifest } from "../clusters/api.ts";
-import type { Cluster } from "../config.ts";
-import type { Listed } from "../registry.ts";
-import { roles } from "../rights.ts";
-import { configurations, ruleOf, type Webhook } from "../webhooks.ts";
+import type { Cluster } from "../config/config.ts";
+import { roles } from "../webhooks/rights.ts";
+import { configurations, ruleOf, type Webhook } from "../webhooks/webhooks.ts";
 
 /** Where a stage's rules are served. */
 export interface Door {

@@ -1,8 +1,8 @@
 import { doorkeeper } from "#lib/key.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
 import { configurationName, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";

@@ -1,6 +1,6 @@
 import type { Parameters } from "../aws/parameters.ts";
-import { Complaint } from "../complaint.ts";
-import { makeSigningKey, type Signer, signerOf } from "../keys.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { makeSigningKey, type Signer, signerOf } from "../keys/keys.ts";
 
 /** What signs a stage's URLs: one key, or two while the first is being replaced. */
 export interface Keyring {

@@ -4,7 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { type LockObject, openLockObject, type Stored } from "../aws/lock-object.ts";
 import { mustBeChangeable } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";
-import { Complaint } from "../complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
 
 /** What the lock's object says. */
 interface Claim {

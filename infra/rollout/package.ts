@@ -3,11 +3,11 @@ import { isDeepStrictEqual } from "node:util";
 import type { Share } from "#lib/endpoint.ts";
 import type { Wanted } from "../aws/functions.ts";
 import { packageStack, type Template } from "../aws/stack.ts";
-import { buildFunctions, distFolder } from "../build.ts";
-import type { Bundle } from "../bundle.ts";
-import { type Config, servedRules, shareOf } from "../config.ts";
-import { idOf, surroundingsOf } from "../endpoints.ts";
-import type { Listed } from "../registry.ts";
+import { buildFunctions, distFolder } from "../build/build.ts";
+import type { Bundle } from "../build/bundle.ts";
+import { idOf, surroundingsOf } from "../build/deployment.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { type Config, servedRules, shareOf } from "../config/config.ts";
 
 /** A rule, or a group, as it shall be. */
 export interface Part {

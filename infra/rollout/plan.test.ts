@@ -4,7 +4,7 @@ import { rule } from "#lib/rule.ts";
 import type { Metrics } from "../aws/metrics.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Manifest } from "../clusters/api.ts";
-import type { Known } from "./emergency.ts";
+import type { Known } from "./disarm.ts";
 import type { Part } from "./package.ts";
 import {
   type Cost,

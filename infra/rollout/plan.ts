@@ -3,11 +3,11 @@ import { isMap } from "#lib/policy/tree.ts";
 import { isAsWanted } from "../aws/functions.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";
-import { table } from "../command.ts";
-import { Complaint } from "../complaint.ts";
-import { inParallel } from "../progress.ts";
+import { table } from "../cli/command.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { inParallel } from "../cli/progress.ts";
 import { costOfMillion } from "./cost.ts";
-import { type Known, known } from "./emergency.ts";
+import { type Known, known } from "./disarm.ts";
 import { rulesNamedIn } from "./entries.ts";
 import {
   changeOf,

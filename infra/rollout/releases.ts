@@ -1,8 +1,8 @@
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Records } from "../aws/records.ts";
+import type { Records } from "../aws/stage-records.ts";
+import { Complaint } from "../cli/complaint.ts";
 import type { Manifest } from "../clusters/api.ts";
-import { Complaint } from "../complaint.ts";
 import type { PublicKeys } from "./keyring.ts";
 
 /** A version that passed its cases and went live. */

@@ -1,13 +1,14 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Stage } from "../aws/stage.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { counted, inParallel, type Progress } from "../cli/progress.ts";
 import { applyAll } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { Complaint, sentenceOf } from "../complaint.ts";
-import { counted, inParallel, type Progress } from "../progress.ts";
-import { checkReturn, type Known, known, rollBack } from "./emergency.ts";
+import { checkReturn, type Known, known, rollBack } from "./disarm.ts";
 import { configurationName, rulesNamedIn, webhooksIn, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockStage, ourName } from "./lock.ts";
+import { orphansIn } from "./orphans.ts";
 import {
   openReleases,
   type Release,
@@ -18,7 +19,6 @@ import {
   releaseNamed,
   toldIn,
 } from "./releases.ts";
-import { orphansIn } from "./served.ts";
 import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
 
 const atOnce = 5;

@@ -2,14 +2,14 @@ import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
 import type { Metrics, Question } from "../aws/metrics.ts";
-import { Complaint } from "../complaint.ts";
-import { readConfig } from "../config.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { readConfig } from "../config/config.ts";
 import { rollOut } from "./deploy.ts";
-import { type Job, prepare } from "./ground.ts";
 import { type Keyring, narrowKeyring, openKeyring, turnKeyring, widenKeyring } from "./keyring.ts";
 import { type Lock, lockStage } from "./lock.ts";
 import { isUnchanged } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
+import { type Job, prepare } from "./preparation.ts";
 
 /** When an old key goes. */
 export interface Retirement {

@@ -1,9 +1,9 @@
 import { isAsWanted } from "../aws/functions.ts";
-import { Complaint } from "../complaint.ts";
-import { counted, inParallel } from "../progress.ts";
-import { atOnce, type Ground } from "./ground.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { counted, inParallel } from "../cli/progress.ts";
 import type { PartPlan } from "./plan.ts";
-import { type Couple, couplesIn, prove, proveTogether } from "./prove.ts";
+import { atOnce, type Ground } from "./preparation.ts";
+import { type Couple, couplesIn, prove, proveTogether } from "./proof.ts";
 import { releasedVersions } from "./releases.ts";
 
 /** Every rule that isn't as wanted gets a version that is, and that passes its cases. Answers the versions of all. */

@@ -45,7 +45,7 @@ const inPackage = async (name: RegExp): Promise<string> => {
   return join(home, found[0]);
 };
 
-/** Unpacks CUE beside its package, once for all; in a bundle its files are at hand (infra/cue.ts). */
+/** Unpacks CUE beside its package, once for all; in a bundle its files are at hand (infra/build/cue.ts). */
 export const place = async (): Promise<Place> => {
   const folder = join(cache, basename(await inPackage(program), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };

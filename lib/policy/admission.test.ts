@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { policyCases } from "../../test/policies.ts";
+import { policyCases } from "../../infra/bench/example-policies.ts";
 import { evaluate } from "../cue/engine.ts";
 import { draft } from "../patch.ts";
 import { completed, refusalOf } from "./admission.ts";

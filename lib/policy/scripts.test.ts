@@ -9,7 +9,7 @@ import type { OverridePolicy, Policy, ProcessingRequest, Reach, Subject, Validat
 import { patchWith } from "./overriders/plaintext.ts";
 import { faultOfScript, hasWrongOutput, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
 
-const fixtures = new URL("../../test/fixtures/", import.meta.url);
+const fixtures = new URL("../../infra/bench/kinitiras-examples/", import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, fixtures), "utf8");
 
 interface Case {
@@ -45,7 +45,7 @@ const scriptsIn = ({ kind, spec }: Policy): string[] =>
     : (spec as OverridePolicy["spec"]).overrideRules.flatMap(({ overriders: { cue } }) => cue ?? []);
 
 /** Of the recorded cases, those of scripts and nothing else. */
-const cases = [JSON.parse(read("kinitiras/cases.json")).cases, JSON.parse(read("kinitiras/examples.json")).cases]
+const cases = [JSON.parse(read("cases.json")).cases, JSON.parse(read("examples.json")).cases]
   .flat()
   .map((one: Case) => ({ ...one, policies: one.policies ?? [parse(read(one.policyFile ?? ""))] }))
   .filter(({ policies, id }) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
-import { policyCases, reachOver, subjectOf } from "../../test/policies.ts";
+import { policyCases, reachOver, subjectOf } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
 import { frozen } from "../settings.ts";
 import { bookOf } from "./book.ts";

@@ -54,12 +54,12 @@ import {
   S3Client,
 } from "@aws-sdk/client-s3";
 import { GetParameterCommand, PutParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
-import { type Bundle, bundle } from "../../infra/bundle.ts";
-import { writeDeployment } from "../../infra/endpoints.ts";
-import { readRule } from "../../infra/registry.ts";
-import { zip } from "../../infra/zip.ts";
+import { type Bundle, bundle } from "../../infra/build/bundle.ts";
+import { writeDeployment } from "../../infra/build/deployment.ts";
+import { zip } from "../../infra/build/zip.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { signing } from "../../infra/parity/signing.ts";
 import { needs } from "../parts.ts";
-import { signing } from "../signing.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // The account that stands in for AWS: what AWS documents, and a deployment relies on.

@@ -11,13 +11,13 @@ import { promisify } from "node:util";
 import { LambdaClient } from "@aws-sdk/client-lambda";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
 import { shareOf } from "../../infra/bench/handler.ts";
-import { bundle } from "../../infra/bundle.ts";
-import { readRule } from "../../infra/registry.ts";
-import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/emergency.ts";
-import { prove } from "../../infra/rollout/prove.ts";
-import { zip } from "../../infra/zip.ts";
+import { bundle } from "../../infra/build/bundle.ts";
+import { zip } from "../../infra/build/zip.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { signing } from "../../infra/parity/signing.ts";
+import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/disarm.ts";
+import { prove } from "../../infra/rollout/proof.ts";
 import { needs } from "../parts.ts";
-import { signing } from "../signing.ts";
 import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
 import { runtimeClient } from "./tools.ts";
 
@@ -352,7 +352,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         AWS_ACCESS_KEY_ID: "a",
         AWS_SECRET_ACCESS_KEY: "b",
       };
-      const file = fileURLToPath(new URL("../../infra/command.ts", import.meta.url));
+      const file = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
       return run(process.execPath, [file, ...words], { env }).then(
         ({ stdout }) => ({ code: 0, said: stdout }),
         ({ code, stdout, stderr }) => ({ code: Number(code), said: `${stdout}${stderr}` }),

@@ -3,13 +3,13 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Progress } from "../../infra/progress.ts";
-import type { Job } from "../../infra/rollout/ground.ts";
+import type { Progress } from "../../infra/cli/progress.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { clientOf } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { until } from "../../infra/parity/postern.ts";
+import type { Job } from "../../infra/rollout/preparation.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
-import { requireBinaries } from "../cluster/binaries.ts";
-import { clientOf } from "../cluster/client.ts";
-import { bootCluster, type Cluster } from "../cluster/cluster.ts";
-import { until } from "../cluster/postern.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -98,8 +98,9 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   };
   const jobHere = async () => {
     const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
-    const { readCatalogue } = await checkout.load<typeof import("../../infra/registry.ts")>("infra/registry.ts");
-    const { readConfig } = await checkout.load<typeof import("../../infra/config.ts")>("infra/config.ts");
+    const { readCatalogue } =
+      await checkout.load<typeof import("../../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
+    const { readConfig } = await checkout.load<typeof import("../../infra/config/config.ts")>("infra/config/config.ts");
     const said: string[] = [];
     const file = join(checkout.folder, "postern.yaml");
     const catalogue = await readCatalogue(join(checkout.folder, "catalogues", String(catalogues)));

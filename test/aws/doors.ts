@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Gateway, type Handler, openGateway } from "../../infra/gateway.ts";
-import type { ServerCertificate } from "../../infra/keys.ts";
+import type { ServerCertificate } from "../../infra/keys/keys.ts";
+import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { Refusal } from "./exchange.ts";
 import { functionIn, type Lambda } from "./lambda.ts";

@@ -3,16 +3,16 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { PutObjectCommand, S3Client } from "@aws-sdk/client-s3";
+import type { Progress } from "../../infra/cli/progress.ts";
 import { probeAll } from "../../infra/clusters/probe.ts";
-import type { Progress } from "../../infra/progress.ts";
-import type { Job } from "../../infra/rollout/ground.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { until } from "../../infra/parity/postern.ts";
 import { term } from "../../infra/rollout/lock.ts";
 import type { Plan } from "../../infra/rollout/plan.ts";
-import type { Webhook } from "../../infra/webhooks.ts";
+import type { Job } from "../../infra/rollout/preparation.ts";
+import type { Webhook } from "../../infra/webhooks/webhooks.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
-import { requireBinaries } from "../cluster/binaries.ts";
-import { bootCluster, type Cluster } from "../cluster/cluster.ts";
-import { until } from "../cluster/postern.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -128,8 +128,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   const jobOf = async (said: Said, how: Partial<Job> = {}) => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
     const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
-    const { readCatalogue } = await checkout.load<typeof import("../../infra/registry.ts")>("infra/registry.ts");
-    const { parseConfig } = await checkout.load<typeof import("../../infra/config.ts")>("infra/config.ts");
+    const { readCatalogue } =
+      await checkout.load<typeof import("../../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
+    const { parseConfig } =
+      await checkout.load<typeof import("../../infra/config/config.ts")>("infra/config/config.ts");
     const listed = await readCatalogue(join(checkout.folder, tree));
     const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
     const config = parseConfig(`rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`, listed);

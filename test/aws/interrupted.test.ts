@@ -6,11 +6,11 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { term } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
-import { requireBinaries } from "../cluster/binaries.ts";
-import { bootCluster, type Cluster } from "../cluster/cluster.ts";
 import { needs } from "../parts.ts";
 import { deployTree, jobOf, type Order, openStageAs, programOf } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -72,7 +72,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   /** By the role that deploys, as it is shipped. */
   let isAllowed: (heard: Heard) => boolean;
   const load = {
-    prove: () => checkout.load<typeof import("../../infra/rollout/prove.ts")>("infra/rollout/prove.ts"),
+    prove: () => checkout.load<typeof import("../../infra/rollout/proof.ts")>("infra/rollout/proof.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
   };
   const treeOf = async (name: string, stamp: string, said: string, cases = casesOf(stamp)): Promise<Order> => {

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { unzip } from "../../infra/zip.ts";
+import { unzip } from "../../infra/build/zip.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { type Asked, type Ear, Refusal, type Reply, refuseInRest, type Service, serve } from "./exchange.ts";
 import { openProcesses } from "./processes.ts";

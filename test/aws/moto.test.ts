@@ -10,15 +10,15 @@ import { ListObjectsV2Command, S3Client } from "@aws-sdk/client-s3";
 import { GetParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
 import { openParameters } from "../../infra/aws/parameters.ts";
-import { emptyBucket, openRecords, type Records } from "../../infra/aws/records.ts";
 import type { Stack, Template } from "../../infra/aws/stack.ts";
-import { parseConfig } from "../../infra/config.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
-import { rollBack, standingOf } from "../../infra/rollout/emergency.ts";
+import { emptyBucket, openRecords, type Records } from "../../infra/aws/stage-records.ts";
+import { zip } from "../../infra/build/zip.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { parseConfig } from "../../infra/config/config.ts";
+import { signing } from "../../infra/parity/signing.ts";
+import { rollBack, standingOf } from "../../infra/rollout/disarm.ts";
 import type { Package } from "../../infra/rollout/package.ts";
-import { zip } from "../../infra/zip.ts";
 import { needs } from "../parts.ts";
-import { signing } from "../signing.ts";
 import { launchMoto, type Moto } from "./moto.ts";
 
 // What we ask of AWS, asked of an implementation of it that isn't ours. The account that stands in for AWS is asked what

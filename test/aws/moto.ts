@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { freePort, run } from "../cluster/process.ts";
+import { freePort, run } from "../../infra/parity/control-plane/process.ts";
 import { findMoto } from "./tools.ts";
 
 /** AWS's APIs on this machine, without accounts or bills: where they are, and how that ends. */

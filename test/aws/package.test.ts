@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { type Bundle, bundle } from "../../infra/bundle.ts";
-import { writeDeployment } from "../../infra/endpoints.ts";
-import { openSigner } from "../../infra/keys.ts";
-import { readRule } from "../../infra/registry.ts";
+import { type Bundle, bundle } from "../../infra/build/bundle.ts";
+import { writeDeployment } from "../../infra/build/deployment.ts";
+import { readRule } from "../../infra/catalogue/registry.ts";
+import { openSigner } from "../../infra/keys/keys.ts";
 import { needs } from "../parts.ts";
 import { matches } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
@@ -153,7 +153,7 @@ describe("a package of 55 rules", () => {
 
   it("is for the region of a profile where the environment names none, as all else that postern does there", async () => {
     const [folder = ""] = folders;
-    for (const file of ["infra/aws/stack.ts", "infra/complaint.ts"]) await cp(join(root, file), join(folder, file));
+    for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts"]) await cp(join(root, file), join(folder, file));
     const config = join(folder, "config");
     await writeFile(config, "[default]\nregion = eu-north-1\n");
     const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_CONFIG_FILE: config };

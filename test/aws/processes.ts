@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { contentsOf, unzip } from "../../infra/zip.ts";
+import { contentsOf, unzip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 
 // Where versions of functions run: each has a few environments, and those that nobody has used for long end first.

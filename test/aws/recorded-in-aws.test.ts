@@ -8,13 +8,13 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { bundle } from "../../infra/bundle.ts";
-import { type Case, casesIn, decideCase, differences, reviewOf } from "../../infra/cases.ts";
-import { type Config, parseConfig, servedRules, shareOf } from "../../infra/config.ts";
-import { placesOf } from "../../infra/record.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { bundle } from "../../infra/build/bundle.ts";
+import { type Case, casesIn, decideCase, differences, reviewOf } from "../../infra/catalogue/cases.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type Config, parseConfig, servedRules, shareOf } from "../../infra/config/config.ts";
+import { placesOf } from "../../infra/config/recording.ts";
+import { signing } from "../../infra/parity/signing.ts";
 import { needs } from "../parts.ts";
-import { signing } from "../signing.ts";
 import { launchMoto, type Moto, openStorage } from "./moto.ts";
 
 // Functions that record what they answer into a bucket, and what comes out of it again.

@@ -10,11 +10,11 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { lineOf } from "#lib/recording/made.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
-import { type Case, decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/cases.ts";
-import type { Options } from "../../infra/command.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { type Case, decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import type { Options } from "../../infra/cli/command.ts";
+import { until } from "../../infra/parity/postern.ts";
 import { type Checkout, openCheckout, type Said } from "../checkout.ts";
-import { until } from "../cluster/postern.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -171,7 +171,7 @@ const isAlive = (pid: number) => {
 /** In this working tree. */
 const postern = (...words: string[]): Promise<Said> =>
   new Promise((resolve) => {
-    const program = fileURLToPath(new URL("../../infra/command.ts", import.meta.url));
+    const program = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporary };
     execFile(process.execPath, [program, ...words], { env }, (error, stdout, stderr) =>
       resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
@@ -434,7 +434,7 @@ warn-notes
   });
 
   it("leaves nothing behind when it is interrupted, not even a rule that never ends", async () => {
-    const words = [join(checkout.folder, "infra/command.ts"), "replay", "-", "--rules", "spin-notes"];
+    const words = [join(checkout.folder, "infra/main.ts"), "replay", "-", "--rules", "spin-notes"];
     const child = spawn(process.execPath, words, {
       cwd: checkout.folder,
       env: { PATH: process.env.PATH, TMPDIR: temporary },
@@ -457,7 +457,7 @@ warn-notes
 
   it("leaves nothing behind and gives no all-clear where nobody listens any more", async () => {
     const file = await recorded(recording("require-owner", "a", { labels: { owner: "jane" } }));
-    const child = spawn(process.execPath, [join(checkout.folder, "infra/command.ts"), "replay", file, "-o", "json"], {
+    const child = spawn(process.execPath, [join(checkout.folder, "infra/main.ts"), "replay", file, "-o", "json"], {
       cwd: checkout.folder,
       env: { PATH: process.env.PATH, TMPDIR: temporary },
       stdio: ["ignore", "pipe", "inherit"],

@@ -5,11 +5,11 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Template } from "../../infra/aws/stack.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { term } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
-import { requireBinaries } from "../cluster/binaries.ts";
-import { bootCluster, type Cluster } from "../cluster/cluster.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 import { allowing, byCloudFormation, type Call, callsOf, file, of, owner, readAccess, region } from "./rights.ts";
@@ -410,7 +410,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   for (const [action, name] of lastSteps)
     it(`goes on after a deployment that was killed at ${action} of ${name.source}`, async () => {
       current = "DeployRole";
-      const words = [join(checkout.folder, "infra/command.ts"), "deploy", ...way, "--stage", stage];
+      const words = [join(checkout.folder, "infra/main.ts"), "deploy", ...way, "--stage", stage];
       const { PATH = "" } = process.env;
       const child = spawn(process.execPath, words, {
         cwd: checkout.folder,

@@ -5,10 +5,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { claim } from "#lib/key.ts";
-import { bundle } from "../../infra/bundle.ts";
-import { type Case, decisionIn, differences, eventOf, phaseOf, readCases, reviewOf } from "../../infra/cases.ts";
-import { writeDeployment } from "../../infra/endpoints.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { bundle } from "../../infra/build/bundle.ts";
+import { writeDeployment } from "../../infra/build/deployment.ts";
+import {
+  type Case,
+  decisionIn,
+  differences,
+  eventOf,
+  phaseOf,
+  readCases,
+  reviewOf,
+} from "../../infra/catalogue/cases.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
 import { type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import type { SecretPlace } from "#lib/needs.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 

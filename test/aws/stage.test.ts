@@ -6,9 +6,10 @@ import fc from "fast-check";
 import { doorkeeper } from "#lib/key.ts";
 import { type LockObject, openLockObject } from "../../infra/aws/lock-object.ts";
 import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
-import { openRecords, type Records } from "../../infra/aws/records.ts";
 import { openStage, passingOn } from "../../infra/aws/stage.ts";
-import { Complaint } from "../../infra/complaint.ts";
+import { openRecords, type Records } from "../../infra/aws/stage-records.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { until } from "../../infra/parity/postern.ts";
 import { healthOf } from "../../infra/rollout/health.ts";
 import {
   type Keyring,
@@ -26,7 +27,6 @@ import {
   releasedVersions,
   releaseNamed,
 } from "../../infra/rollout/releases.ts";
-import { until } from "../cluster/postern.ts";
 import { needs } from "../parts.ts";
 import { behind } from "./account.ts";
 import { type Ear, serve } from "./exchange.ts";

@@ -10,6 +10,8 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { worlds } from "#lib/cluster/live.ts";
 import { check } from "#lib/review.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
 import { type Deployer, describeEks, openCluster } from "../../infra/clusters/access.ts";
 import type { ClusterApi, Kind, Manifest, Ref } from "../../infra/clusters/api.ts";
 import {
@@ -22,20 +24,18 @@ import {
   removeAll,
 } from "../../infra/clusters/entries.ts";
 import { probe, probeAll, reviewOf } from "../../infra/clusters/probe.ts";
-import { Complaint } from "../../infra/complaint.ts";
-import { parseConfig } from "../../infra/config.ts";
-import type { Connect } from "../../infra/connections.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
-import { readCatalogue } from "../../infra/registry.ts";
-import { roles } from "../../infra/rights.ts";
-import { configurations } from "../../infra/webhooks.ts";
+import { parseConfig } from "../../infra/config/config.ts";
+import type { Connect } from "../../infra/config/connections.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { freePort } from "../../infra/parity/control-plane/process.ts";
+import { servePostern, until } from "../../infra/parity/postern.ts";
+import { roles } from "../../infra/webhooks/rights.ts";
+import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { startMoto } from "../aws/moto.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 import { openFaulty } from "./faults.ts";
-import { servePostern, until } from "./postern.ts";
-import { freePort } from "./process.ts";
 
 // What a deployment has in a real cluster, whoever else writes there: made, compared, put right and taken away.
 

@@ -5,18 +5,18 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import { memoryLedger } from "#lib/ledger.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discovered } from "../../infra/check/live/discovery.ts";
 import { openReader, type Read } from "../../infra/check/live/reader.ts";
-import { openCertificate } from "../../infra/keys.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Client } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { noticed, patient, register, serveRules } from "../../infra/parity/postern.ts";
+import { answering, openScripted } from "../../infra/parity/scripted.ts";
 import { audit, json, postern } from "../auditing.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import type { Client } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { noticed, patient, register, serveRules } from "./postern.ts";
-import { answering, openScripted } from "./scripted.ts";
 
 // `npx postern check --live`: what it says of everything in a cluster is what that cluster would say.
 /** What JSON holds. */

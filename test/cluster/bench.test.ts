@@ -3,17 +3,17 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { addedLatency } from "../bench/added.ts";
-import { chainLatency } from "../bench/chains.ts";
-import { checkRatios } from "../bench/checked.ts";
-import { findGoWebhook } from "../bench/controller-runtime.ts";
-import type { Comparison, Measured } from "../bench/creates.ts";
-import { engineRatios } from "../bench/engines.ts";
-import { policyGrowth } from "../bench/growth.ts";
-import { findKinitiras } from "../bench/kinitiras.ts";
-import { readLatency } from "../bench/reads.ts";
+import { addedLatency } from "../../infra/bench/added.ts";
+import { chainLatency } from "../../infra/bench/chains.ts";
+import { checkRatios } from "../../infra/bench/checked.ts";
+import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
+import type { Comparison, Measured } from "../../infra/bench/creates.ts";
+import { engineRatios } from "../../infra/bench/engines.ts";
+import { policyGrowth } from "../../infra/bench/growth.ts";
+import { findKinitiras } from "../../infra/bench/kinitiras.ts";
+import { readLatency } from "../../infra/bench/reads.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
 
 // What postern bench measures through an API server, with too few rounds to say anything of time.
 

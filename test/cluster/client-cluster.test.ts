@@ -23,12 +23,12 @@ import {
 } from "@kubernetes/client-node";
 import { build } from "esbuild";
 import { parseAllDocuments } from "yaml";
-import type * as client from "#lib/client.ts";
+import type * as client from "#lib/client/client.ts";
 import type { Rule } from "#lib/rule.ts";
-import { buildClient } from "../../infra/client.ts";
+import { buildClient } from "../../infra/build/client.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 
 // The package as somebody installs it, in a project that has nothing else of ours, and against a real API server.
 const run = promisify(execFile);

@@ -7,20 +7,28 @@ import { setTimeout as wait } from "node:timers/promises";
 import { worlds } from "#lib/cluster/live.ts";
 import { memoryOf } from "#lib/cluster/memory.ts";
 import type { UserInfo } from "#lib/review.ts";
-import { type Case, readCases } from "../../infra/cases.ts";
-import { openCertificate } from "../../infra/keys.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { type Case, readCases } from "../../infra/catalogue/cases.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
+import { calledAs, calling } from "../../infra/parity/asking.ts";
+import {
+  aloneBecause,
+  asksServices,
+  benchOf,
+  type Court,
+  flagsFor,
+  openCourt,
+  remembers,
+} from "../../infra/parity/cases.ts";
+import { comparable, compare, diffOf } from "../../infra/parity/compare.ts";
+import { pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Call } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { spoil } from "../../infra/parity/generator.ts";
+import { outcomes } from "../../infra/parity/outcomes.ts";
+import { portsAmong, spoiler } from "../../infra/parity/parity.ts";
+import { noticed, patient, register, servePostern, serveRules } from "../../infra/parity/postern.ts";
 import { needs } from "../parts.ts";
-import { calledAs, calling } from "./asking.ts";
-import { pluginsIn, requireBinaries } from "./binaries.ts";
-import { aloneBecause, asksServices, benchOf, type Court, flagsFor, openCourt, remembers } from "./cases.ts";
-import type { Call } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { comparable, compare, diffOf } from "./compare.ts";
-import { spoil } from "./generator.ts";
-import { outcomes } from "./outcomes.ts";
-import { portsAmong, spoiler } from "./parity.ts";
-import { noticed, patient, register, servePostern, serveRules } from "./postern.ts";
 import { scenarios } from "./scenarios.ts";
 
 // The real API server judges: the same requests to one with the plugins compiled in, and to one without them that

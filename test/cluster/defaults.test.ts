@@ -6,17 +6,17 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc, { type Arbitrary } from "fast-check";
-import { fill } from "../../infra/check/defaults/filled.ts";
-import table from "../../infra/check/defaults/types.json" with { type: "json" };
-import { openCertificate } from "../../infra/keys.ts";
+import { fill } from "../../infra/apiserver/defaults/filled.ts";
+import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
+import { openCertificate } from "../../infra/keys/keys.ts";
+import { diffOf } from "../../infra/parity/compare.ts";
+import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { vocabulary } from "../../infra/parity/generator.ts";
+import { noticed } from "../../infra/parity/postern.ts";
+import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
 import { needs } from "../parts.ts";
-import { callers, pluginsIn, requireBinaries } from "./binaries.ts";
-import type { Answer, Client } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { diffOf } from "./compare.ts";
-import { vocabulary } from "./generator.ts";
-import { noticed } from "./postern.ts";
-import { answering, openScripted, type Script } from "./scripted.ts";
 
 // What is filled in offline is what a mutating webhook sees of the same object on a real API server.
 type Fields = Record<string, unknown>;

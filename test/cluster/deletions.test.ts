@@ -5,11 +5,11 @@ import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import { memoryOf } from "#lib/cluster/memory.ts";
 import { memoryLedger } from "#lib/ledger.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Call } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { noticed, patient, register, servePostern } from "../../infra/parity/postern.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import type { Call } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { noticed, patient, register, servePostern } from "./postern.ts";
 
 // How a real API server goes about deleting pods, one after the other, which no table of single requests can say.
 describe("pods that have to clean up, on a real API server", await needs("API server"), () => {

@@ -7,16 +7,13 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Report } from "#lib/journal.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
-import { parseConfig } from "../../infra/config.ts";
-import type { Handler } from "../../infra/gateway.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
-import { configurations } from "../../infra/webhooks.ts";
-import { needs } from "../parts.ts";
-import { signing } from "../signing.ts";
-import { requireBinaries } from "./binaries.ts";
-import type { Answer, Client } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { parseConfig } from "../../infra/config/config.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { freePort } from "../../infra/parity/control-plane/process.ts";
 import {
   apply,
   type Caller,
@@ -29,9 +26,12 @@ import {
   remove,
   serveRules,
   until,
-} from "./postern.ts";
-import { freePort } from "./process.ts";
-import { answering, openScripted, type Script } from "./scripted.ts";
+} from "../../infra/parity/postern.ts";
+import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
+import { signing } from "../../infra/parity/signing.ts";
+import type { Handler } from "../../infra/serve/gateway.ts";
+import { configurations } from "../../infra/webhooks/webhooks.ts";
+import { needs } from "../parts.ts";
 
 // How a real API server calls, and what it makes of the answers, with Postern's gateway in between.
 const catalogue = await readCatalogue();

@@ -4,16 +4,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Request } from "#lib/review.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { apply, type Herald, herald, remove, until } from "../../infra/parity/postern.ts";
+import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
 import { needs } from "../parts.ts";
-import { callers, pluginsIn, requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 import { type Call, differences, firstOf, type Happened, keyOf, predict } from "./dispatcher/prediction.ts";
 import { randomOf } from "./dispatcher/random.ts";
 import { makeSet, type Setup } from "./dispatcher/sets.ts";
 import { furniture, objects, writeOf } from "./dispatcher/writes.ts";
-import { apply, type Herald, herald, remove, until } from "./postern.ts";
-import { answering, openScripted, type Script } from "./scripted.ts";
 
 // Generated webhook configurations and writes: who is called by a real API server, in what order, with what, and what the
 // client hears, against what the chain says. So few are always the same, among which everything happens; more, and from

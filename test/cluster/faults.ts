@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { createServer, request } from "node:https";
 import type { AddressInfo } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
-import type { ServerCertificate } from "../../infra/keys.ts";
-import type { Cluster } from "./cluster.ts";
+import type { ServerCertificate } from "../../infra/keys/keys.ts";
+import type { Cluster } from "../../infra/parity/control-plane/cluster.ts";
 
 /** What befalls the next requests, one after the other; then all goes well. */
 export type Fault =

@@ -8,17 +8,17 @@ import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Report } from "#lib/journal.ts";
 import { inPhase, rule } from "#lib/rule.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { comparable, diffOf } from "../../infra/parity/compare.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Client } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { sequencesFor } from "../../infra/parity/generator.ts";
+import { clear, play } from "../../infra/parity/player.ts";
+import { apply, type Herald, herald, listed, patient, remove, serveRules } from "../../infra/parity/postern.ts";
+import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import type { Client } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { comparable, diffOf } from "./compare.ts";
-import { sequencesFor } from "./generator.ts";
-import { clear, play } from "./player.ts";
-import { apply, type Herald, herald, listed, patient, remove, serveRules } from "./postern.ts";
-import { answering, openScripted, type Script } from "./scripted.ts";
 
 // Several mutators behind one entry do what they do one by one, on a real API server.
 // What rules read of a cluster makes no difference to a group, and one that judges everything can be in none.

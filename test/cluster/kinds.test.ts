@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
-import { kindsOf } from "../../infra/kinds/kinds.ts";
+import { kindsOf } from "../../infra/apiserver/kinds/kinds.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster } from "./cluster.ts";
 
 describe("the built-in kinds", await needs("API server"), () => {
   it("are those that a real API server serves", async () => {

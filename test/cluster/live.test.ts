@@ -9,10 +9,10 @@ import { type Connection, worlds } from "#lib/cluster/live.ts";
 import { memoryOf } from "#lib/cluster/memory.ts";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 import { openFaulty } from "./faults.ts";
 
 // What reaches a rule when the way to a real API server is slow, breaks, or leads to another cluster's server.

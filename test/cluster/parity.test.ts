@@ -7,16 +7,16 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import fc from "fast-check";
+import { listing } from "../../infra/catalogue/list.ts";
+import { catalogueFolder, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { section, withSection } from "../../infra/commands/parity.ts";
-import { listing } from "../../infra/listing.ts";
-import { catalogueFolder, readCatalogue } from "../../infra/registry.ts";
+import { comparable, compare, diffOf } from "../../infra/parity/compare.ts";
+import { pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { sequencesFor } from "../../infra/parity/generator.ts";
+import { type Parity, parityOf, portsAmong } from "../../infra/parity/parity.ts";
+import { scenes } from "../../infra/parity/scenes.ts";
+import { stages } from "../../infra/parity/stages.ts";
 import { needs } from "../parts.ts";
-import { pluginsIn, requireBinaries } from "./binaries.ts";
-import { comparable, compare, diffOf } from "./compare.ts";
-import { sequencesFor } from "./generator.ts";
-import { type Parity, parityOf, portsAmong } from "./parity.ts";
-import { scenes } from "./scenes.ts";
-import { stages } from "./stages.ts";
 
 // That ports answer as the plugins they are ports of, by requests that nobody thought of.
 const binaries = await requireBinaries().catch(() => undefined);

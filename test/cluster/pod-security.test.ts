@@ -5,9 +5,9 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { subjectOf } from "../../functions/pod-security/pods.ts";
 import type { Level, Version } from "../../functions/pod-security/policy.ts";
 import { offencesOf } from "../../functions/pod-security/standards.ts";
+import { evaluate, findEvaluator, readCorpus, type Verdict } from "../../infra/parity/pod-security/evaluator.ts";
 import { needs } from "../parts.ts";
-import { evaluate, findEvaluator, readCorpus, type Verdict } from "../pod-security/evaluator.ts";
-import { pods as generated } from "../pod-security/pods.ts";
+import { pods as generated } from "./pods.ts";
 
 // Upstream's own evaluator judges: the pods on which upstream tests it, and others, word by word at every version.
 const evaluator = await findEvaluator();

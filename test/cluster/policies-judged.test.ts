@@ -8,13 +8,24 @@ import { worlds } from "#lib/cluster/live.ts";
 import { memoryOf } from "#lib/cluster/memory.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
+import { exampleCases, normalised } from "../../infra/bench/example-policies.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Answer } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import {
+  applyAs,
+  collectionOf,
+  type Manifest,
+  of,
+  pathOf,
+  pod,
+  pods,
+  said,
+  serveKinds,
+  writes,
+} from "../../infra/parity/policies.ts";
+import { noticed, patient, register, servePostern } from "../../infra/parity/postern.ts";
 import { needs } from "../parts.ts";
-import { exampleCases, normalised } from "../policies.ts";
-import { requireBinaries } from "./binaries.ts";
-import type { Answer } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { applyAs, collectionOf, type Manifest, of, pathOf, pod, pods, said, serveKinds, writes } from "./policies.ts";
-import { noticed, patient, register, servePostern } from "./postern.ts";
 
 // What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.
 const overriding = (name: string, overriders: object) =>

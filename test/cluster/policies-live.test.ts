@@ -9,12 +9,22 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseAllDocuments, stringify } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import {
+  applyAs,
+  collectionOf,
+  type Manifest,
+  of,
+  pathOf,
+  pod,
+  said,
+  serveKinds,
+  writes,
+} from "../../infra/parity/policies.ts";
+import { until } from "../../infra/parity/postern.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import type { Answer, Client } from "./client.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { applyAs, collectionOf, type Manifest, of, pathOf, pod, said, serveKinds, writes } from "./policies.ts";
-import { until } from "./postern.ts";
 
 // Policies in a real cluster, set up by the commands that the READMEs give: the kinds as they are, Postern served with
 // the rights that its manifests give it and no others, and the entries that these policies need.

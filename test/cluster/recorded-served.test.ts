@@ -8,11 +8,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
-import { casesIn, decideCase, differences, reviewOf } from "../../infra/cases.ts";
-import { readCatalogue } from "../../infra/registry.ts";
+import { casesIn, decideCase, differences, reviewOf } from "../../infra/catalogue/cases.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 
 // What `postern record` writes of a real API server's reviews, by rules that read that cluster.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
-import { parseConfig } from "../../infra/config.ts";
-import { type Listed, readCatalogue } from "../../infra/registry.ts";
-import { groupOf, roles } from "../../infra/rights.ts";
+import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { parseConfig } from "../../infra/config/config.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { groupOf, roles } from "../../infra/webhooks/rights.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 
 // What the printed roles allow, on a real API server that asks RBAC: all that each rule needs, and nothing else.
 const asking = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));

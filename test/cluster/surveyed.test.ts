@@ -6,15 +6,15 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { parse, stringify } from "yaml";
 import { worlds } from "#lib/cluster/live.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCluster } from "../../infra/clusters/access.ts";
-import { parseConfig } from "../../infra/config.ts";
-import { readCatalogue } from "../../infra/registry.ts";
-import { surveyBy, surveyed } from "../../infra/surveys.ts";
-import { configurations } from "../../infra/webhooks.ts";
+import { surveyBy, surveyed } from "../../infra/clusters/inspection.ts";
+import { parseConfig } from "../../infra/config/config.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { patient, register, servePostern } from "../../infra/parity/postern.ts";
+import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
-import { patient, register, servePostern } from "./postern.ts";
 
 // Policies in a real cluster: written, checked, found by those who make entries, and applied to what its users write.
 const catalogue = await readCatalogue();

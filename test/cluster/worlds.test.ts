@@ -9,13 +9,13 @@ import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import { plural, type Recorded, recorded } from "#lib/recorded.ts";
 import type { LabelSelector } from "#lib/rule.ts";
-import { born } from "../../infra/born.ts";
-import { Complaint } from "../../infra/complaint.ts";
-import { servedAmong } from "../../infra/kinds/served.ts";
-import { readManifests, type Written, writtenCluster } from "../../infra/written.ts";
+import { born } from "../../infra/apiserver/initial-objects.ts";
+import { servedAmong } from "../../infra/apiserver/kinds/served.ts";
+import { readManifests, type Written, writtenCluster } from "../../infra/apiserver/manifest-cluster.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
-import { requireBinaries } from "./binaries.ts";
-import { bootCluster, type Cluster } from "./cluster.ts";
 
 // What a rule is told is the same whether it comes from manifests that are written down or from a real API server.
 const named = (

@@ -8,10 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { gzipSync } from "node:zlib";
-import type { Options } from "../../infra/command.ts";
+import type { Options } from "../../infra/cli/command.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
 import check from "../../infra/commands/check.ts";
-import { Complaint } from "../../infra/complaint.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { audit, json, postern } from "../auditing.ts";
 import { kubeconfigOf } from "../checkout.ts";
 

@@ -10,7 +10,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { parse, stringify } from "yaml";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 import { type Ended, runVerb } from "../verb.ts";
 
 // `npx postern check`, as somebody calls it in a folder of his own.
@@ -170,7 +170,7 @@ describe("postern check", () => {
   });
 
   it("shows of a Secret only that it changes", async () => {
-    const { difference } = await import("../../infra/differences/difference.ts");
+    const { difference } = await import("../../infra/diff/difference.ts");
     const secret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
     const [hunk] = difference(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]);
     const text = (hunk?.lines ?? []).map((line) => line.text).join("\n");

@@ -8,7 +8,7 @@ import { line, type Report } from "#lib/journal.ts";
 import { list, unconnected } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
-import { signing } from "../signing.ts";
+import { signing } from "../../infra/parity/signing.ts";
 
 // Lambda event in, Lambda response out, bytes compared.
 

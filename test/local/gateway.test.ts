@@ -13,10 +13,10 @@ import { endpoint } from "#lib/endpoint.ts";
 import { doorkeeper } from "#lib/key.ts";
 import { unconnected } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
-import { Complaint } from "../../infra/complaint.ts";
-import { type Gateway, type Handler, openGateway } from "../../infra/gateway.ts";
-import { openCertificate, type ServerCertificate } from "../../infra/keys.ts";
-import { signing } from "../signing.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { signing } from "../../infra/parity/signing.ts";
+import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
 
 // Over real TLS, on a port that is free.
 

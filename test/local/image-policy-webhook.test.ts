@@ -11,7 +11,7 @@ import { decide } from "#lib/decide.ts";
 import type { Request } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 
 describe("an image policy backend", () => {
   const folders: string[] = [];

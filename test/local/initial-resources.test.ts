@@ -13,8 +13,8 @@ import type { Request } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
 import { readAnswer } from "../../functions/initial-resources/history.ts";
 import initialResources from "../../functions/initial-resources/rule.ts";
-import { patched } from "../../infra/cases.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { patched } from "../../infra/catalogue/cases.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 
 /** What a query asks for, as far as a Prometheus of five lines tells. */
 interface Question {

@@ -11,9 +11,9 @@ import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { doorkeeper } from "#lib/key.ts";
-import { Complaint } from "../../infra/complaint.ts";
-import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys.ts";
-import { certificate } from "../../infra/options.ts";
+import { Complaint } from "../../infra/cli/complaint.ts";
+import { certificate } from "../../infra/commands/shared/options.ts";
+import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
 
 const day = 86_400_000;
 
@@ -255,7 +255,7 @@ describe("a CA that --ca names", () => {
 
 describe("several processes at once", () => {
   it("agree on the signing key and the CA, and leave a certificate that works", async () => {
-    const keys = JSON.stringify(new URL("../../infra/keys.ts", import.meta.url).href);
+    const keys = JSON.stringify(new URL("../../infra/keys/keys.ts", import.meta.url).href);
     const script = `
       const { openSigner, openCertificate } = await import(${keys});
       const folder = ${JSON.stringify(folder)};

@@ -8,8 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { World } from "#lib/needs.ts";
-import { auditedWorld } from "../../infra/check/live/world.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { auditedWorld } from "../../infra/check/live/capabilities.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 
 const asked: string[] = [];
 const answers: Record<string, object> = {

@@ -10,7 +10,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 
 // What the README tells a newcomer to do, done in a copy of the project, by its own command line.
 const here = fileURLToPath(new URL("../..", import.meta.url));
@@ -128,7 +128,7 @@ describe("a newcomer", () => {
   it("needs no Node but one that can find the other", async () => {
     const run = promisify(execFile);
     // What infra/postern.js starts where it runs on an older Node.
-    const { stdout } = await run(process.execPath, ["infra/command.ts", "key", "local"], {
+    const { stdout } = await run(process.execPath, ["infra/main.ts", "key", "local"], {
       cwd: copy,
       timeout: 120_000,
     });

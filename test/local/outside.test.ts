@@ -12,7 +12,7 @@ import { decide } from "#lib/decide.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
 import type { Request } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 
 describe("a service outside the cluster", () => {
   let folder: string;

@@ -14,7 +14,7 @@ import { gzipSync } from "node:zlib";
 import { worlds } from "#lib/cluster/live.ts";
 import type { HttpReference, ProcessingRequest } from "#lib/policy/kinds.ts";
 import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
-import { openCertificate } from "../../infra/keys.ts";
+import { openCertificate } from "../../infra/keys/keys.ts";
 
 interface Heard {
   method: string | undefined;

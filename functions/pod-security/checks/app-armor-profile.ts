@@ -1,4 +1,4 @@
-import { goQuoted } from "#lib/objects/quoted.ts";
+import { goQuoted } from "postern/objects/quoted";
 import { type Check, type Context, contextsOf, type Judge } from "./check.ts";
 import { plural, quoted, settersOf, sorted } from "./wording.ts";
 

@@ -1,4 +1,4 @@
-import { type ImageVolume, isSourceless } from "#lib/objects/pod.ts";
+import { type ImageVolume, isSourceless } from "postern/objects/pod";
 import type { Check, Judge } from "./check.ts";
 import { hostPathVolumes } from "./host-path-volumes.ts";
 import { listed, plural, quoted, sorted } from "./wording.ts";

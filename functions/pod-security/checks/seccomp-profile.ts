@@ -1,4 +1,4 @@
-import { goQuoted } from "#lib/objects/quoted.ts";
+import { goQuoted } from "postern/objects/quoted";
 import { type Check, type Context, contextOf, contextsOf, type Judge, namesOf, unlessOnWindows } from "./check.ts";
 import { listed, plural, quoted, settersOf, sorted } from "./wording.ts";
 

@@ -1,26 +1,26 @@
 import type { Operation, UserInfo } from "#lib/review.ts";
+import { apiVersionOf } from "../../apiserver/kinds/kinds.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { counted, type Progress, type Tell } from "../../cli/progress.ts";
 import { type Deployer, wayTo } from "../../clusters/access.ts";
-import { Complaint } from "../../complaint.ts";
-import type { Cluster } from "../../config.ts";
-import { apiVersionOf } from "../../kinds/kinds.ts";
-import { counted, type Progress, type Tell } from "../../progress.ts";
-import type { Listed } from "../../registry.ts";
+import type { Cluster } from "../../config/config.ts";
 import { readAll } from "../check.ts";
-import { hooked } from "../judging/hooked.ts";
-import type { Court, Judged } from "../judging/judge.ts";
-import { openRules } from "../judging/rules.ts";
-import { hasWorkloads } from "../judging/templates.ts";
+import type { Court, Judged } from "../evaluation/evaluate.ts";
+import { hooked } from "../evaluation/hooked.ts";
+import { hasWorkloads } from "../evaluation/pod-templates.ts";
+import { openRules } from "../evaluation/rules.ts";
 import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
 import type { Unread } from "../reports/report.ts";
-import { called, chosenOf, isAbout, kindsIn } from "./chosen.ts";
+import { auditedWorld } from "./capabilities.ts";
 import { alikeIn } from "./conversions.ts";
 import { discovered, type Resource, rootOf } from "./discovery.ts";
-import { openJury } from "./jury.ts";
+import { openJury } from "./evaluators.ts";
 import { openNamespaces } from "./namespaces.ts";
 import { pagesOf } from "./pages.ts";
 import { openReader, type Read, refusalIn, type Why } from "./reader.ts";
+import { called, chosenOf, isAbout, kindsIn } from "./selected-kinds.ts";
 import { readUnevaluated } from "./unevaluated.ts";
-import { auditedWorld } from "./world.ts";
 
 /** What is audited, and how. */
 export interface Setup {

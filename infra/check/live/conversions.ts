@@ -1,4 +1,4 @@
-import type { Hook } from "#lib/chain/hooks.ts";
+import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { own } from "../values.ts";
 import type { Discovered } from "./discovery.ts";
 import { pagesOf } from "./pages.ts";

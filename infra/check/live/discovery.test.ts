@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Answer } from "#lib/cluster/exchange.ts";
-import { Complaint } from "../../complaint.ts";
+import { Complaint } from "../../cli/complaint.ts";
 import { discovered } from "./discovery.ts";
 import { openNamespaces } from "./namespaces.ts";
 import type { Read } from "./reader.ts";

@@ -1,6 +1,6 @@
 import { Unanswered } from "#lib/cluster/exchange.ts";
-import { Complaint } from "../../complaint.ts";
-import { groupVersionOf, type Kind } from "../../kinds/kinds.ts";
+import { groupVersionOf, type Kind } from "../../apiserver/kinds/kinds.ts";
+import { Complaint } from "../../cli/complaint.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
 
 /** A resource as discovery has it. */

@@ -1,7 +1,7 @@
 import { Unanswered } from "#lib/cluster/exchange.ts";
 import { isMap } from "#lib/policy/tree.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Existing } from "../judging/existing.ts";
+import type { Existing } from "../evaluation/existing-objects.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
 
 /** A cluster's namespaces, as those are asked for that objects are in. */

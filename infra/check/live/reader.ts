@@ -1,8 +1,8 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { clean } from "../../cli/terminal.ts";
 import type { Way } from "../../clusters/api.ts";
-import { clean } from "../../shown.ts";
 
 /** Asks the API server for what is under a path, again where that may help; what it says in the end, or why it says nothing. */
 export type Read = (path: string, accept?: string) => Promise<Answer | Unanswered>;

@@ -1,8 +1,8 @@
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import type { Kind } from "../../kinds/kinds.ts";
-import { fill } from "../defaults/filled.ts";
-import { received, requestOf, type Subject } from "../judging/requests.ts";
-import type { Manifest } from "../reading/documents.ts";
+import { fill } from "../../apiserver/defaults/filled.ts";
+import type { Kind } from "../../apiserver/kinds/kinds.ts";
+import { received, requestOf, type Subject } from "../evaluation/requests.ts";
+import type { Manifest } from "../manifests/documents.ts";
 
 /** An object as an API server lists it. */
 export type Stored = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };

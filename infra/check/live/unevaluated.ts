@@ -1,10 +1,10 @@
 import type { KubernetesObject } from "#lib/review.ts";
-import { apiVersionOf } from "../../kinds/kinds.ts";
-import { isUnevaluated, openUnevaluated, type Unevaluated } from "../judging/unevaluated.ts";
-import { called } from "./chosen.ts";
+import { apiVersionOf } from "../../apiserver/kinds/kinds.ts";
+import { isUnevaluated, openUnevaluated, type Unevaluated } from "../evaluation/unevaluated.ts";
 import type { Discovered, Resource } from "./discovery.ts";
 import { pagesOf } from "./pages.ts";
 import type { Read, Why } from "./reader.ts";
+import { called } from "./selected-kinds.ts";
 
 /** Reads the admission policies and quotas of a cluster. `note` hears why something can't be read. */
 export const readUnevaluated = async (

@@ -1,4 +1,5 @@
-import type { Listed } from "../../registry.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import { isColoured, painter } from "./details.ts";
 import { github } from "./github.ts";
 import { json } from "./json.ts";
 import { junit } from "./junit.ts";
@@ -7,7 +8,6 @@ import { policyReport, type ReportVersion } from "./policyreport.ts";
 import type { Report } from "./report.ts";
 import { sarif } from "./sarif.ts";
 import { text } from "./text.ts";
-import { isColoured, painter } from "./told.ts";
 
 /** What a report is made for. */
 interface Purpose {

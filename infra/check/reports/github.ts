@@ -1,4 +1,4 @@
-import { clean } from "../../shown.ts";
+import { clean } from "../../cli/terminal.ts";
 import { type Checked, called } from "../checked.ts";
 import { lineOf, pathIn, sayingOf } from "./places.ts";
 import type { Plain } from "./report.ts";

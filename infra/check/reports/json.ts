@@ -1,7 +1,7 @@
-import type { Judged } from "../judging/judge.ts";
+import type { Judged } from "../evaluation/evaluate.ts";
+import { differenceIn } from "./details.ts";
 import { jsonAt, openList } from "./list.ts";
 import type { Report } from "./report.ts";
-import { differenceIn } from "./told.ts";
 
 /** What became of each object, for programs; the summary comes last, for it is known last. */
 export const json = (): Report => {

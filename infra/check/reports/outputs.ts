@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import { Complaint, sentenceOf } from "../../complaint.ts";
-import type { Judged } from "../judging/judge.ts";
+import { Complaint, sentenceOf } from "../../cli/complaint.ts";
+import type { Judged } from "../evaluation/evaluate.ts";
 import type { Closing, Report } from "./report.ts";
 
 /** A form in which findings are told, and the file that it goes to; standard output where there is none. */

@@ -1,4 +1,4 @@
-import { shortened } from "../../shown.ts";
+import { shortened } from "../../cli/terminal.ts";
 import { type Checked, getTarget } from "../checked.ts";
 import { openList } from "./list.ts";
 import { sayingOf } from "./places.ts";

@@ -1,6 +1,6 @@
 import type { Checked } from "../checked.ts";
-import type { Judged } from "../judging/judge.ts";
-import type { Summary } from "./told.ts";
+import type { Judged } from "../evaluation/evaluate.ts";
+import type { Summary } from "./details.ts";
 
 /** Something that could not be read, and so was not judged. */
 export interface Unread {

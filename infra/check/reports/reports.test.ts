@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
-import { clean } from "../../shown.ts";
+import { clean } from "../../cli/terminal.ts";
 import type { Checked } from "../checked.ts";
 import { github } from "./github.ts";
 import { junit } from "./junit.ts";

@@ -1,6 +1,6 @@
-import type { Judged } from "../judging/judge.ts";
+import type { Judged } from "../evaluation/evaluate.ts";
+import { auditOf, type Paint, summaryLine, told } from "./details.ts";
 import type { Report } from "./report.ts";
-import { auditOf, type Paint, summaryLine, told } from "./told.ts";
 
 /** The findings as somebody reads them; those of objects of which there is nothing to say, only where `isWhole`. */
 export const text = (paint: Paint, isWhole: boolean): Report => ({

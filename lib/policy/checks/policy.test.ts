@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import { faultsOf } from "./policy.ts";
 import { warningsOf } from "./warnings.ts";
 
-const fixtures = new URL("../../../test/fixtures/", import.meta.url);
+const fixtures = new URL("../../../infra/bench/kinitiras-examples/", import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, fixtures), "utf8");
 
 interface Case {
@@ -15,8 +15,8 @@ interface Case {
   policyFile: string;
   expect: { policy?: string };
 }
-const measured: Case[] = JSON.parse(read("kinitiras/cases.json")).cases;
-const examples: Case[] = JSON.parse(read("kinitiras/examples.json")).cases;
+const measured: Case[] = JSON.parse(read("cases.json")).cases;
+const examples: Case[] = JSON.parse(read("examples.json")).cases;
 /** Refused because a script doesn't compile, which is not looked at here. */
 const byScript = (policy: { spec: unknown }) => /"(cue|renderedCue)":/.test(JSON.stringify(policy.spec));
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { policyCases } from "../../../test/policies.ts";
+import { policyCases } from "../../../infra/bench/example-policies.ts";
 import { warningsOf } from "./warnings.ts";
 
 const pod = { apiVersion: "v1", kind: "Pod" };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import { tables } from "../../../test/policies.ts";
+import { tables } from "../../../infra/bench/example-policies.ts";
 import { parsePath } from "./paths.ts";
 
 suite("a path", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import { policyCases, reachOver, subjectOf } from "../../../test/policies.ts";
+import { policyCases, reachOver, subjectOf } from "../../../infra/bench/example-policies.ts";
 import { draft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { normalised, policyCases, reachOver, subjectOf } from "../../../test/policies.ts";
+import { normalised, policyCases, reachOver, subjectOf } from "../../../infra/bench/example-policies.ts";
 import { applyPolicies } from "../applied.ts";
 import { bookOf } from "../book.ts";
 import { affinityLists } from "../checks/pods.ts";

@@ -1,5 +1,5 @@
-import type { Call } from "../client.ts";
-import type { Fields } from "../requests.ts";
+import type { Call } from "../../../infra/parity/control-plane/client.ts";
+import type { Fields } from "../../../infra/parity/requests.ts";
 import type { Random } from "./random.ts";
 
 /** Namespaces that are there, and their labels. */

@@ -1,4 +1,4 @@
-import type { Fields } from "../requests.ts";
+import type { Fields } from "../../../infra/parity/requests.ts";
 import {
   annotate,
   api,
@@ -12,7 +12,7 @@ import {
   remove,
   type Scenario,
   sized,
-} from "./steps.ts";
+} from "../../../infra/parity/steps.ts";
 
 const priorityClasses = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const storageClasses = "/apis/storage.k8s.io/v1/storageclasses";

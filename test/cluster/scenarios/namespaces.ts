@@ -1,4 +1,4 @@
-import type { Fields } from "../requests.ts";
+import type { Fields } from "../../../infra/parity/requests.ts";
 import {
   annotate,
   as,
@@ -19,7 +19,7 @@ import {
   sized,
   tolerations,
   within,
-} from "./steps.ts";
+} from "../../../infra/parity/steps.ts";
 
 const configMap = (name: string) => ({ kind: "ConfigMap", metadata: { name } });
 const question = (namespace: string) =>

@@ -1,5 +1,5 @@
-import { spoil } from "../generator.ts";
-import type { Fields } from "../requests.ts";
+import { spoil } from "../../../infra/parity/generator.ts";
+import type { Fields } from "../../../infra/parity/requests.ts";
 import {
   claim,
   claims,
@@ -20,7 +20,7 @@ import {
   service,
   services,
   tolerating,
-} from "./steps.ts";
+} from "../../../infra/parity/steps.ts";
 
 let count = 0;
 /** A pod that is tried out, created, labelled and deleted. */

@@ -1,4 +1,4 @@
-import type { Fields } from "../requests.ts";
+import type { Fields } from "../../../infra/parity/requests.ts";
 import {
   api,
   create,
@@ -14,7 +14,7 @@ import {
   resize,
   type Scenario,
   see,
-} from "./steps.ts";
+} from "../../../infra/parity/steps.ts";
 
 const podGroups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
 const podGroup = (name: string, finalizers: string[]) => {

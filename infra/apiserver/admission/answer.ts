@@ -1,0 +1,170 @@
+import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import type { Phase } from "../../../lib/rule.ts";
+
+/** A response that an API server accepts. */
+export interface Answer {
+  allowed: boolean;
+  status?: Json;
+  /** The text of a patch, which may still be none. */
+  patch?: string;
+  patchType?: string;
+  warnings: string[];
+  audit: Record<string, string>;
+}
+
+/** What is wrong with a response, as the API server says it. */
+export interface Fault {
+  fault: string;
+}
+
+const group = "admission.k8s.io";
+
+/** The version of reviews that a hook is called with. */
+export const versionFor = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
+  versions.find((one) => one === "v1" || one === "v1beta1");
+
+/** What an API server reads in a hook's answer, looking at it in its order; failures of a call begin with what failed. */
+export const answerIn = (phase: Phase, version: "v1" | "v1beta1", uid: string, body: unknown): Answer | Fault => {
+  const undecoded = undecodable(version, body);
+  if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
+  const { response } = body as Json;
+  const invalid = isMap(response)
+    ? version === "v1"
+      ? wrongIn(phase, uid, body as Json, response)
+      : undefined
+    : "webhook response was absent";
+  if (invalid !== undefined) return { fault: `received invalid webhook response: ${invalid}` };
+
+  const { allowed, status, patch, patchType, warnings, auditAnnotations } = response as Json;
+  const text = typeof patch === "string" ? Buffer.from(patch, "base64").toString("utf8") : "";
+  return {
+    allowed: allowed === true,
+    ...(isMap(status) && { status }),
+    ...(phase === "mutate" && text !== "" && { patch: text }),
+    // It was always this one before there was another version to say so.
+    ...(phase === "mutate" && text !== "" && { patchType: version === "v1" ? String(patchType) : "JSONPatch" }),
+    warnings: ((warnings as string[] | null) ?? []).map((one) => one ?? ""),
+    audit: Object.fromEntries(
+      Object.entries((auditAnnotations as Record<string, string> | null) ?? {}).map(([key, one]) => [key, one ?? ""]),
+    ),
+  };
+};
+
+const undecodable = (version: string, body: unknown): string | undefined => {
+  if (!isMap(body)) return `couldn't get version/kind; json parse error: ${mismatch(body, "", typeless)}`;
+  const { apiVersion = "", kind = "" } = body;
+  for (const [key, value] of Object.entries({ apiVersion, kind }))
+    if (value !== null && typeof value !== "string")
+      return `couldn't get version/kind; json parse error: ${mismatch(value, `struct field .${key}`, "string")}`;
+  const [given, named] = [apiVersion ?? "", kind ?? ""].map(String);
+  const full = given === "" ? `${group}/${version}` : given;
+  const known = [`${group}/v1`, `${group}/v1beta1`].includes(full ?? "");
+  if (!known || (named !== "" && named !== "AdmissionReview"))
+    return `no kind "${named || "AdmissionReview"}" is registered for version "${full}" in scheme "pkg/runtime/scheme.go:110"`;
+  if (full !== `${group}/${version}`) {
+    const [own, other] = version === "v1" ? ["v1", "v1beta1"] : ["v1beta1", "v1"];
+    return `converting (${other}.AdmissionReview) to (${own}.AdmissionReview): unknown conversion`;
+  }
+  return typeFault(body);
+};
+
+const typeless =
+  'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
+
+/** The fields that are read, and the types that they must have; whatever is null isn't there. */
+const fields: Record<string, string> = {
+  uid: "types.UID",
+  allowed: "bool",
+  patchType: "v1.PatchType",
+  patch: "[]uint8",
+  status: "v1.Status",
+  warnings: "[]string",
+  auditAnnotations: "map[string]string",
+};
+const statusFields: Record<string, string> = {
+  status: "string",
+  message: "string",
+  reason: "v1.StatusReason",
+  code: "int32",
+  details: "v1.StatusDetails",
+};
+
+const typeFault = ({ response }: Json): string | undefined => {
+  const place = "AdmissionReview.response";
+  if (response == null) return undefined;
+  if (!isMap(response)) return mismatch(response, `struct field ${place}`, "v1.AdmissionResponse");
+  for (const [key, value] of Object.entries(response)) {
+    if (!Object.hasOwn(fields, key) || value === null) continue;
+    const type = fields[key] ?? "";
+    const fault = ofType(value, type, `AdmissionResponse.response.${key}`);
+    if (fault !== undefined) return fault;
+    if (key !== "status") continue;
+    for (const [name, inner] of Object.entries(value as Json)) {
+      const wrong =
+        Object.hasOwn(statusFields, name) &&
+        inner !== null &&
+        ofType(inner, statusFields[name] ?? "", `Status.response.status.${name}`);
+      if (wrong) return wrong;
+    }
+  }
+  return undefined;
+};
+
+const ofType = (value: unknown, type: string, place: string): string | undefined => {
+  const wrong = (what: unknown, wanted: string) => mismatch(what, `struct field ${place}`, wanted);
+  if (type === "bool") return typeof value === "boolean" ? undefined : wrong(value, type);
+  if (type === "int32")
+    return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? undefined : wrong(value, type);
+  if (type === "[]string" || type === "map[string]string") {
+    if (type === "[]string" ? !Array.isArray(value) : !isMap(value)) return wrong(value, type);
+    const bad = Object.values(value as object).find((one) => one !== null && typeof one !== "string");
+    return bad === undefined ? undefined : wrong(bad, "string");
+  }
+  if (type === "v1.Status" || type === "v1.StatusDetails") return isMap(value) ? undefined : wrong(value, type);
+  if (typeof value !== "string") return wrong(value, type);
+  return type === "[]uint8" ? base64Fault(value) : undefined;
+};
+
+const mismatch = (value: unknown, place: string, type: string): string =>
+  `json: cannot unmarshal ${typeName(value)} into Go ${place ? `${place} of type` : "value of type"} ${type}`;
+
+const typeName = (value: unknown): string => {
+  if (Array.isArray(value)) return "array";
+  if (typeof value === "boolean") return "bool";
+  return typeof value === "number" && !Number.isSafeInteger(value) ? `number ${value}` : typeof value;
+};
+
+/** As Go's decoder counts: line ends are none of it, and the end must be filled up. */
+const base64Fault = (text: string): string | undefined => {
+  const at = (index: number) => `illegal base64 data at input byte ${index}`;
+  let count = 0;
+  for (let index = 0; index < text.length; index++) {
+    const one = text.charAt(index);
+    if (one === "\n" || one === "\r") continue;
+    if (/[A-Za-z0-9+/]/.test(one)) {
+      count++;
+      continue;
+    }
+    if (one !== "=" || count % 4 < 2) return at(index);
+    const rest = text.slice(index + 1).replace(/[\r\n]/g, "");
+    if (count % 4 === 3) return rest === "" ? undefined : at(index + 1);
+    return rest === "=" ? undefined : at(rest.startsWith("=") ? index + 2 : Math.min(index + 1, text.length));
+  }
+  return count % 4 === 0 ? undefined : at(text.length - (count % 4));
+};
+
+const wrongIn = (phase: Phase, uid: string, body: Json, response: Json): string | undefined => {
+  if (response.uid !== uid) return `expected response.uid="${uid}", got ${JSON.stringify(response.uid ?? "")}`;
+  const { apiVersion, kind } = body;
+  if (!apiVersion || !kind)
+    return `expected webhook response of ${group}/v1, Kind=AdmissionReview, got ${apiVersion || "/"}, Kind=${kind ?? ""}`;
+  const { patch, patchType } = response;
+  const [hasPatch, hasType] = [patch != null && patch !== "", patchType != null];
+  if (phase === "validate") {
+    if (hasPatch) return "validating webhook may not return response.patch";
+    return hasType ? "validating webhook may not return response.patchType" : undefined;
+  }
+  if (hasPatch && !hasType) return "webhook returned response.patch but not response.patchType";
+  if (!hasPatch && hasType) return "webhook returned response.patchType but not response.patch";
+  return hasType && patchType === "" ? 'webhook returned invalid response.patchType of ""' : undefined;
+};

@@ -1,0 +1,183 @@
+import { isLabelSelector } from "../../../lib/policy/selectors.ts";
+import { isMap, type Json } from "../../../lib/policy/tree.ts";
+
+type Fault = string | undefined;
+
+/** What an API server has against a configuration of webhooks, in its words. */
+export const faultsIn = (manifest: unknown): string[] => {
+  if (!isMap(manifest)) return ["must be an object"];
+  const { apiVersion, kind, metadata, webhooks } = manifest;
+  if (apiVersion !== "admissionregistration.k8s.io/v1") return ["apiVersion must be admissionregistration.k8s.io/v1"];
+  const { name } = isMap(metadata) ? metadata : {};
+  if (typeof name !== "string" || name === "")
+    return ["metadata.name: Required value: name or generateName is required"];
+  if (!subdomain.test(name) || name.length > 253)
+    return [`metadata.name: Invalid value: ${JSON.stringify(name)}: must be a lowercase RFC 1123 subdomain`];
+  if (webhooks == null) return [];
+  if (!Array.isArray(webhooks)) return ["webhooks must be a list"];
+  const names = new Set<unknown>();
+  return webhooks.flatMap((entry: unknown, index) => {
+    const place = `webhooks[${index}]`;
+    if (!isMap(entry)) return [`${place} must be an object`];
+    const isTwice = names.has(entry.name);
+    names.add(entry.name);
+    const faults = [
+      ...named(entry.name),
+      isTwice && `.name: Duplicate value: ${JSON.stringify(entry.name)}`,
+      ...versions(entry.admissionReviewVersions),
+      sideEffects(entry.sideEffects),
+      seconds(entry.timeoutSeconds),
+      oneOf(entry.failurePolicy, ".failurePolicy", ["Fail", "Ignore"]),
+      oneOf(entry.matchPolicy, ".matchPolicy", ["Equivalent", "Exact"]),
+      kind === "MutatingWebhookConfiguration" &&
+        oneOf(entry.reinvocationPolicy, ".reinvocationPolicy", ["IfNeeded", "Never"]),
+      selector(entry.namespaceSelector, ".namespaceSelector"),
+      selector(entry.objectSelector, ".objectSelector"),
+      client(entry.clientConfig),
+      ...rules(entry.rules),
+      ...conditions(entry.matchConditions),
+    ];
+    return faults.filter((fault) => typeof fault === "string").map((fault) => `${place}${fault}`);
+  });
+};
+
+const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const qualified = /^([^/]+\/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
+const label = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
+
+const named = (name: unknown): Fault[] => {
+  if (typeof name !== "string" || name === "") return [".name: Required value"];
+  const value = `.name: Invalid value: ${JSON.stringify(name)}`;
+  if (!subdomain.test(name) || name.length > 253) return [`${value}: must be a lowercase RFC 1123 subdomain`];
+  return name.split(".").length < 3
+    ? [`${value}: should be a domain with at least three segments separated by dots`]
+    : [];
+};
+
+const versions = (given: unknown): Fault[] => {
+  const place = ".admissionReviewVersions";
+  if (!isTexts(given) || given.length === 0) return [`${place}: Required value: must specify one of v1, v1beta1`];
+  const bad = given.find((one) => !label.test(one) || one.length > 63);
+  if (bad !== undefined) return [`${place}: Invalid value: ${JSON.stringify(bad)}: must be a DNS-1035 label`];
+  if (new Set(given).size < given.length) return [`${place}: Invalid value: duplicate version`];
+  return given.some((one) => one === "v1" || one === "v1beta1")
+    ? []
+    : [`${place}: Invalid value: must include at least one of v1, v1beta1`];
+};
+
+/** Those that are stored may have what none may be created with. */
+const sideEffects = (given: unknown): Fault => {
+  if (given == null) return ".sideEffects: Required value: must specify one of None, NoneOnDryRun";
+  return oneOf(given, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);
+};
+
+const seconds = (given: unknown): Fault =>
+  given == null || (Number.isInteger(given) && Number(given) >= 1 && Number(given) <= 30)
+    ? undefined
+    : ".timeoutSeconds: Invalid value: the timeout value must be between 1 and 30 seconds";
+
+const oneOf = (given: unknown, place: string, allowed: string[]): Fault =>
+  given == null || allowed.includes(String(given))
+    ? undefined
+    : `${place}: Unsupported value: ${JSON.stringify(given)}: supported values: ${allowed.map((one) => `"${one}"`).join(", ")}`;
+
+const selector = (given: unknown, place: string): Fault =>
+  given == null || isLabelSelector(given) ? undefined : `${place}: Invalid value: must be a label selector`;
+
+const client = (given: unknown): Fault => {
+  const { url, service, caBundle } = isMap(given) ? given : {};
+  if ((url == null) === (service == null))
+    return ".clientConfig: Required value: exactly one of url or service is required";
+  if (caBundle != null && typeof caBundle !== "string") return ".clientConfig.caBundle must be a text";
+  if (service != null) {
+    const { name, namespace } = isMap(service) ? service : {};
+    if (!name) return ".clientConfig.service.name: Required value: service name is required";
+    return namespace ? undefined : ".clientConfig.service.namespace: Required value: service namespace is required";
+  }
+  const fault = typeof url === "string" ? urlFault(url) : "must be a text";
+  return fault && `.clientConfig.url: Invalid value: ${JSON.stringify(url)}: ${fault}`;
+};
+
+const desired = "desired format: https://host[/path]";
+
+const urlFault = (text: string): Fault => {
+  if (!URL.canParse(text)) return `url must be a valid URL; ${desired}`;
+  const { protocol, hostname, username, password } = new URL(text);
+  if (protocol !== "https:") return `'https' is the only allowed URL scheme; ${desired}`;
+  if (hostname === "") return `host must be specified; ${desired}`;
+  if (username || password) return "user information is not permitted in the URL";
+  if (text.includes("#")) return "fragments are not permitted in the URL";
+  return text.includes("?") ? "query parameters are not permitted in the URL" : undefined;
+};
+
+const rules = (given: unknown): Fault[] => {
+  if (given == null) return [];
+  if (!Array.isArray(given)) return [".rules must be a list"];
+  return given.flatMap((rule: unknown, index) =>
+    isMap(rule) ? ruleFaults(rule).map((fault) => `.rules[${index}]${fault}`) : [`.rules[${index}] must be an object`],
+  );
+};
+
+const alone: Record<string, string> = {
+  operations: "operations",
+  apiGroups: "API groups",
+  apiVersions: "API versions",
+};
+
+const ruleFaults = (rule: Json): string[] => {
+  const faults: string[] = [];
+  for (const key of [...Object.keys(alone), "resources"]) {
+    const { [key]: given } = rule;
+    if (!isTexts(given) || given.length === 0) faults.push(`.${key}: Required value`);
+    else if (Object.hasOwn(alone, key) && given.length > 1 && given.includes("*"))
+      faults.push(`.${key}: Invalid value: if '*' is present, must not specify other ${alone[key]}`);
+  }
+  const { operations, resources, apiVersions } = rule;
+  if (isTexts(apiVersions) && apiVersions.includes("")) faults.push(".apiVersions: Required value");
+  for (const one of isTexts(operations) ? operations : []) {
+    const fault = oneOf(one, ".operations", ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
+    if (fault) faults.push(fault);
+  }
+  const clash = isTexts(resources) && clashIn(resources);
+  if (clash) faults.push(`.resources: Invalid value: ${clash}`);
+  const scope = oneOf(rule.scope, ".scope", ["*", "Cluster", "Namespaced"]);
+  return scope ? [...faults, scope] : faults;
+};
+
+const clashIn = (resources: string[]): Fault => {
+  if (resources.includes("")) return "must not be empty";
+  if (resources.length > 1 && resources.includes("*/*")) return "if '*/*' is present, must not specify other resources";
+  if (resources.includes("*") && resources.some((one) => one !== "*" && !one.includes("/")))
+    return "if '*' is present, must not specify other resources without subresources";
+  for (const [index, one] of resources.entries()) {
+    const [resource = "", sub] = one.split("/", 2);
+    if (sub === undefined) continue;
+    const earlier = resources.slice(0, index);
+    if (sub !== "*" && earlier.includes(`${resource}/*`))
+      return `if '${resource}/*' is present, must not specify ${one}`;
+    if (resource !== "*" && earlier.includes(`*/${sub}`)) return `if '*/${sub}' is present, must not specify ${one}`;
+  }
+  return undefined;
+};
+
+const conditions = (given: unknown): Fault[] => {
+  if (given == null) return [];
+  if (!Array.isArray(given)) return [".matchConditions must be a list"];
+  if (given.length > 64) return [`.matchConditions: Too many: ${given.length}: must have at most 64 items`];
+  const names = new Set<unknown>();
+  return given.map((one: unknown, index) => {
+    const place = `.matchConditions[${index}]`;
+    const { name, expression } = isMap(one) ? one : {};
+    const isTwice = names.has(name);
+    names.add(name);
+    if (typeof name !== "string" || name === "") return `${place}.name: Required value`;
+    if (!qualified.test(name)) return `${place}.name: Invalid value: ${JSON.stringify(name)}: must be a qualified name`;
+    if (isTwice) return `${place}.name: Duplicate value: ${JSON.stringify(name)}`;
+    return typeof expression === "string" && expression.trim() !== ""
+      ? undefined
+      : `${place}.expression: Required value`;
+  });
+};
+
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === "string");

@@ -1,0 +1,67 @@
+import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import type { Hook } from "./hooks.ts";
+import type { Called } from "./trace.ts";
+
+/** Where a hook is called: the API server tidies paths up, and takes what is encoded in them for what it stands for. */
+export const addressOf = ({ url, service }: Hook["clientConfig"]): string => {
+  if (url !== undefined && URL.canParse(url)) {
+    const { host, hostname, port, pathname } = new URL(url);
+    return `https://${port === "" && url.includes(`${hostname}:443`) ? `${hostname}:443` : host}${tidy(pathname)}`;
+  }
+  const { name, namespace, port, path }: Json = isMap(service) ? service : {};
+  return `https://${String(name)}.${String(namespace)}.svc:${String(port ?? 443)}${tidy(typeof path === "string" ? path : "/")}`;
+};
+
+const tidy = (path: string): string => {
+  let decoded = path;
+  try {
+    decoded = decodeURIComponent(path);
+  } catch {
+    // It stays as it is.
+  }
+  const steps: string[] = [];
+  for (const step of decoded.split("/")) {
+    if (step === "..") steps.pop();
+    else if (step !== "" && step !== ".") steps.push(step);
+  }
+  return `/${steps.map((step) => encodeURIComponent(step).replaceAll("%3A", ":")).join("/")}`;
+};
+
+/** What an API server makes of an HTTP answer. */
+export const calledBy = (answer: { code: number; type: string; text: string }): Called => {
+  const { code, type, text } = answer;
+  const body = parsed(text);
+  if (code >= 200 && code <= 206) {
+    if (text === "") return { failure: `0-length response with status code: ${code} and content type: ${type}` };
+    return body === undefined
+      ? { failure: "couldn't get version/kind; json parse error: the body is neither JSON nor YAML" }
+      : { body: body.value };
+  }
+  const status = body?.value;
+  if (isMap(status) && status.kind === "Status" && status.apiVersion === "v1" && typeof status.message === "string")
+    return { failure: status.message };
+  return { failure: texts[code] ?? (/^text\//.test(type) ? quoted(code, text) : quoted(code, "unknown")) };
+};
+
+const texts: Record<number, string> = {
+  404: "the server could not find the requested resource",
+  429: "the server has received too many requests and has asked us to try again later",
+};
+
+/** As much of an answer as the API server repeats. */
+const mostQuoted = 2048;
+
+const quoted = (code: number, text: string): string => {
+  const said = text.slice(0, mostQuoted);
+  return code >= 500
+    ? `an error on the server (${JSON.stringify(said)}) has prevented the request from succeeding`
+    : said;
+};
+
+const parsed = (text: string): { value: unknown } | undefined => {
+  try {
+    return { value: JSON.parse(text) };
+  } catch {
+    return undefined;
+  }
+};

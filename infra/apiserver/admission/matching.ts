@@ -1,0 +1,161 @@
+import { matches } from "../../../lib/match.ts";
+import { isSame } from "../../../lib/objects/same.ts";
+import { isSelected } from "../../../lib/objects/selection.ts";
+import { isMap } from "../../../lib/policy/tree.ts";
+import type { GroupVersionKind, GroupVersionResource, Request, Status } from "../../../lib/review.ts";
+import type { LabelSelector } from "../../../lib/rule.ts";
+import { aggregate, forbidden, notFound } from "../../../lib/status.ts";
+import type { Hook } from "./hooks.ts";
+import type { Around, Attributes, Cel } from "./trace.ts";
+import type { View } from "./view.ts";
+
+/** How a hook is called: as what, and with objects of which version. */
+export interface Invocation {
+  resource: GroupVersionResource;
+  kind: GroupVersionKind;
+}
+
+/** Whether a hook is called, and if not, why. */
+export type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsaid: string };
+
+/** Whether a hook is called for a request as it is now, decided as an API server does and in its order. */
+export const takes = (hook: Hook, attributes: Attributes, view: View, around: Around, cel: Cel): Taken => {
+  const home = inNamespace(hook.namespaceSelector, attributes, view, around);
+  if (home === false) return { skipped: "its namespaceSelector takes other namespaces" };
+  if (!ofObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
+  const invocation = invocationOf(hook, attributes, around);
+  if (invocation === undefined) return { skipped: "none of its rules is about such a request" };
+  // Whether the namespace is there matters only to what would be called.
+  if (home !== true) return { refusal: home };
+  return hook.matchConditions.length > 0 ? underConditions(hook, attributes, view, invocation, cel) : { invocation };
+};
+
+const isEmpty = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
+  matchExpressions.length === 0 && Object.keys(matchLabels).length === 0;
+
+const inNamespace = (
+  selector: LabelSelector,
+  { namespace = "", resource: { resource }, subResource = "", operation }: Attributes,
+  view: View,
+  { namespaceOf }: Around,
+): boolean | Status => {
+  // What is in no namespace can't be kept from a hook by one.
+  if (namespace === "" && resource !== "namespaces") return true;
+  if (isEmpty(selector)) return true;
+  const isWritten = resource === "namespaces" && subResource === "" && /^(CREATE|UPDATE)$/.test(operation);
+  if (isWritten) return isSelected(selector, labelsOf(view.latest.object) ?? {});
+  const found = namespaceOf(namespace);
+  if (found === undefined) return notFound({ group: "", resource: "namespaces" }, namespace);
+  return isSelected(selector, { "kubernetes.io/metadata.name": namespace, ...labelsOf(found) });
+};
+
+const ofObject = (selector: LabelSelector, { latest: { object, oldObject } }: View): boolean =>
+  isEmpty(selector) ||
+  [object, oldObject].some((one) => {
+    const labels = labelsOf(one);
+    return labels !== undefined && isSelected(selector, labels);
+  });
+
+/** Undefined for what has no metadata by its kind: the options of a connection. */
+const labelsOf = (object: unknown): Record<string, string> | undefined => {
+  if (!isMap(object) || connections.has(String(object.kind))) return undefined;
+  const { labels } = isMap(object.metadata) ? object.metadata : {};
+  return isMap(labels) ? (labels as Record<string, string>) : {};
+};
+
+const connections = new Set(
+  ["PodExecOptions", "PodAttachOptions", "PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions"].concat(
+    "NodeProxyOptions",
+  ),
+);
+
+const invocationOf = (hook: Hook, attributes: Attributes, { equivalents }: Around): Invocation | undefined => {
+  const { resource, kind } = attributes;
+  // What differs from call to call, no rule is about.
+  if (hook.rules.some((rule) => matches(rule, attributes as Request))) return { resource, kind };
+  if (hook.matchPolicy === "Exact") return undefined;
+  const others = remembered(attributes, "others", () =>
+    equivalents(resource)
+      .filter((one) => !isSame({ ...one }, { ...resource }))
+      .map((one) => ({ ...attributes, resource: one }) as Request),
+  );
+  for (const rule of hook.rules)
+    for (const other of others)
+      if (matches(rule, other)) return { resource: other.resource, kind: kindFor(other.resource, attributes) };
+  return undefined;
+};
+
+/** What is the same for every hook of a request. */
+interface Known {
+  others?: Request[];
+  request?: Record<string, unknown>;
+}
+
+const known = new WeakMap<Attributes, Known>();
+
+const remembered = <Name extends keyof Known>(
+  attributes: Attributes,
+  name: Name,
+  make: () => NonNullable<Known[Name]>,
+): NonNullable<Known[Name]> => {
+  const found = known.get(attributes) ?? {};
+  known.set(attributes, found);
+  const value = found[name] ?? make();
+  found[name] = value;
+  return value;
+};
+
+/** Scales and the like have a kind of their own, in whatever version their owners are. */
+const kindFor = ({ group, version }: GroupVersionResource, { kind, resource }: Attributes): GroupVersionKind =>
+  kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
+
+const underConditions = (hook: Hook, attributes: Attributes, view: View, invocation: Invocation, cel: Cel): Taken => {
+  const seen = view.as(invocation.kind);
+  if (seen === undefined) return { unsaid: notConverted(attributes, invocation.kind) };
+  const { object = null, oldObject = null } = seen;
+  const isAsAsked = seen.kind === attributes.kind;
+  const request = isAsAsked
+    ? remembered(attributes, "request", () => requestFor(attributes, seen.kind))
+    : requestFor(attributes, seen.kind);
+  const errors: string[] = [];
+  let unsaid: string | undefined;
+  for (const { name, expression } of hook.matchConditions) {
+    const said = cel.compile(expression)({ object, oldObject, request });
+    if ("unsaid" in said) unsaid ??= `whether its condition ${JSON.stringify(name)} holds: ${said.unsaid}`;
+    else if ("error" in said) errors.push(`expression '${expression}' resulted in error: ${said.error}`);
+    // Whatever the others say.
+    else if (!said.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
+  }
+  if (unsaid !== undefined) return { unsaid };
+  if (errors.length === 0) return { invocation };
+  if (hook.failurePolicy === "Ignore")
+    return { skipped: `its conditions fail and it is left out then: ${aggregate(errors)}` };
+  return { refusal: forbidden(attributes as Request, aggregate(errors), attributes.name ?? "") };
+};
+
+/** Why nothing can be said where an object would have to be converted. */
+export const notConverted = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
+  `how a ${kind.kind} of ${versionText(kind)} is converted to ${versionText(to)}`;
+
+const versionText = ({ group, version }: GroupVersionKind) => (group === "" ? version : `${group}/${version}`);
+
+/** The request as conditions see it: the kind is that of the objects beside it, the resource the one that was asked for. */
+const requestFor = (attributes: Attributes, kind: GroupVersionKind): Record<string, unknown> => {
+  const { resource, subResource, name, namespace, operation, userInfo, dryRun, options } = attributes;
+  const members = {
+    ...{ kind, resource, subResource },
+    ...{ requestKind: attributes.kind, requestResource: resource, requestSubResource: subResource },
+    ...{ name, namespace, operation, userInfo: filled(userInfo), dryRun: dryRun === true, options: options ?? null },
+  };
+  return filled(members);
+};
+
+/** Without what is empty: CEL doesn't see that either. */
+const filled = (members: object): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(members).filter(
+      ([, value]) => value !== "" && value !== undefined && !(typeof value === "object" && isHollow(value)),
+    ),
+  );
+
+const isHollow = (value: object | null): boolean => value !== null && Object.keys(value).length === 0;

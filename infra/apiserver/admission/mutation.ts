@@ -1,0 +1,150 @@
+import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import type { Status } from "../../../lib/review.ts";
+import type { Answer } from "./answer.ts";
+import { mutationNote, patchNote } from "./audit.ts";
+import { decoded } from "./decoding.ts";
+import type { Hook } from "./hooks.ts";
+import { notConverted, takes } from "./matching.ts";
+import { operationsIn, patched, shownOperations } from "./patching.ts";
+import { internalError, outOfTime, refusalOf } from "./refusals.ts";
+import { ask, fail, giveUp, type Run, refused, stepFor } from "./run.ts";
+import { isSameToServer } from "./same.ts";
+import { isStamped } from "./stamps.ts";
+import type { Step } from "./trace.ts";
+import type { View } from "./view.ts";
+
+/** What hooks that mutate leave of a request. */
+export interface Mutated {
+  refusal?: Status;
+  object: unknown;
+}
+
+/**
+ * Calls hooks one after the other, each for what the last one left. Where any changed the object, those that were called
+ * before a change and want to know of it are asked once more; a change they make then is news to those after them.
+ */
+export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Promise<Mutated> => {
+  const rounds: Rounds = { asked: new Set(), again: new Set(), isChanged: false, isStamped: isStamped(run.attributes) };
+  for (const round of [0, 1] as const) {
+    if (round === 1 && !rounds.isChanged) break;
+    for (const [index, hook] of hooks.entries()) {
+      const refusal = await turn(run, hook, view, stepFor(hook, round, index), rounds);
+      if (refusal) return { refusal, object: view.latest.object };
+    }
+    // Between rounds the object is in no version of its own.
+    if (view.as(run.attributes.kind) === undefined) {
+      run.undecided.push(`it can't be said ${notConverted(run.attributes, run.attributes.kind)}`);
+      return { object: view.latest.object };
+    }
+  }
+  return { object: view.latest.object };
+};
+
+interface Rounds {
+  /** Those that would be asked again if the object changed now. */
+  asked: Set<string>;
+  /** Those that are asked again. */
+  again: Set<string>;
+  isChanged: boolean;
+  /** Whether there is something in the object that no patch leaves as it is. */
+  isStamped: boolean;
+}
+
+const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds): Promise<Status | undefined> => {
+  const taken = takes(hook, run.attributes, view, run.around, run.cel);
+  // Whether it is called at all is found out for each hook, even where none would be called.
+  if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
+  run.steps.push(step);
+  if ("skipped" in taken) {
+    step.why = taken.skipped;
+    return undefined;
+  }
+  if ("unsaid" in taken) {
+    giveUp(run, step, taken.unsaid);
+    return undefined;
+  }
+  if ("refusal" in taken) return refused(step, taken.refusal);
+  const seen = view.as(taken.invocation.kind);
+  if (seen === undefined) {
+    giveUp(run, step, notConverted(run.attributes, taken.invocation.kind));
+    return undefined;
+  }
+
+  const { answer, refusal } = await ask(run, hook, taken.invocation, seen, step);
+  const changed = answer?.allowed ? change(run, hook, view, step, answer, rounds.isStamped) : unchanged;
+  const { configuration, name } = hook;
+  if (step.outcome === "called" || refusal)
+    run.audit.add(...mutationNote(step.round, step.index, configuration, name, changed.isChanged));
+  if (changed.isChanged || changed.isApplied) rounds.isStamped = false;
+  if (changed.isChanged) {
+    for (const one of rounds.asked) rounds.again.add(one);
+    rounds.asked.clear();
+    rounds.isChanged = true;
+  }
+  if (hook.reinvocationPolicy === "IfNeeded") rounds.asked.add(hook.identity);
+
+  const end = refusal ?? changed.refusal;
+  if (end) return end;
+  if (answer && !answer.allowed) return refused(step, refusalOf(hook.name, answer.status));
+  return step.ignored && performance.now() >= run.end ? refused(step, outOfTime()) : undefined;
+};
+
+interface Change {
+  isChanged: boolean;
+  isApplied?: boolean;
+  refusal?: Status | undefined;
+}
+
+const unchanged: Change = { isChanged: false };
+
+/** What can't be applied is the end of the request, whatever the hook's policy: only what can't be read is a failure. */
+const change = (
+  run: Run,
+  hook: Hook,
+  view: View,
+  step: Step,
+  { patch, patchType }: Answer,
+  isStamped: boolean,
+): Change => {
+  if (patch === undefined) return unchanged;
+  const ended = (text: string): Change => {
+    return { isChanged: false, refusal: refused(step, internalError(text)) };
+  };
+  const failed = (text: string): Change => {
+    return { isChanged: false, refusal: fail(run, hook, step, text).refusal };
+  };
+  let operations: Json[];
+  try {
+    operations = operationsIn(patch);
+  } catch (error) {
+    return failed(`received undecodable patch in webhook response: ${messageOf(error)}`);
+  }
+  if (operations.length === 0) return unchanged;
+  const { object: before } = view.latest;
+  if (!isMap(before))
+    return ended(
+      `admission webhook "${hook.name}" attempted to modify the object, which is not supported for this operation`,
+    );
+  if (patchType !== "JSONPatch") return failed(`unsupported patch type ${JSON.stringify(patchType)}`);
+
+  const { decode = decoded, fill } = run.around;
+  try {
+    const raw = patched(before, operations);
+    const isOther = !isMap(raw) || raw.apiVersion !== before.apiVersion || raw.kind !== before.kind;
+    step.patch = shownOperations(operations);
+    step.before = before;
+    if (isOther) {
+      giveUp(run, step, "its patch makes the object another kind");
+      return unchanged;
+    }
+    const read = decode(raw);
+    step.after = fill(read);
+    run.audit.add(...patchNote(step.round, step.index, hook.configuration, hook.name, step.patch));
+    view.put(step.after);
+    return { isChanged: isStamped || !isSameToServer(before, read), isApplied: true };
+  } catch (error) {
+    return ended(messageOf(error));
+  }
+};
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

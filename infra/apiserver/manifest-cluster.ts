@@ -1,0 +1,109 @@
+import { readdir, readFile, stat } from "node:fs/promises";
+import { basename, join, relative } from "node:path";
+import { LineCounter, parseAllDocuments } from "yaml";
+import { Failure } from "#lib/failure.ts";
+import type { World } from "#lib/needs.ts";
+import type { Recorded } from "#lib/recorded.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { born, bornIn } from "./initial-objects.ts";
+import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";
+
+type Objects = NonNullable<Recorded["objects"]>;
+
+/** What manifests can say of a cluster; whatever else it is asked, they don't know. */
+export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover">;
+
+/** A cluster as manifests have it: all there is in a folder, and what no cluster and no namespace is without. */
+export const writtenCluster = (objects: Objects): Written => {
+  const namespaces = [...born, ...objects].filter(
+    ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
+  );
+  const within = namespaces.flatMap(({ metadata }) => bornIn(metadata.name));
+  const { get, list, create, discover } = describedWorld({ objects: [...born, ...within, ...objects] });
+  const may = async () => {
+    throw new Failure(503, "manifests don't say who may do what; only a cluster does");
+  };
+  return { get, list, create, discover, may };
+};
+
+/** Every object in the YAML and JSON files below a folder. What says no namespace and needs one is in `default`. */
+export const readManifests = async (folder: string): Promise<Objects> =>
+  atHome((await filesIn(folder)).flatMap(objectsIn));
+
+/** Values as the objects that they must be, each in its namespace; `place` is where they stand. */
+export const objectsAmong = (values: readonly unknown[], place: string): Objects =>
+  atHome(values.map((value, index) => objectOf(value, `${place}[${index}]`)));
+
+/** A file of YAML or JSON, and what its documents hold; one that is empty holds null. */
+export interface File {
+  name: string;
+  text: string;
+  documents: unknown[];
+}
+
+/** A file, or all the YAML and JSON files below a folder, each with the name that `nameOf` gives to its path. */
+export const readFiles = async (
+  place: string,
+  nameOf = (file: string) => relative(place, file) || basename(file),
+): Promise<File[]> => {
+  const isFile = await stat(place).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+  return isFile ? [await readOne(place, nameOf(place))] : filesIn(place, nameOf);
+};
+
+const filesIn = async (folder: string, nameOf = (file: string) => relative(folder, file)): Promise<File[]> => {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((error) => {
+    throw new Complaint(`${folder} can't be read: ${sentenceOf(error)}`);
+  });
+  const files = entries
+    .filter((entry) => entry.isFile() && /\.(ya?ml|json)$/.test(entry.name))
+    .map(({ parentPath, name }) => join(parentPath, name))
+    .sort();
+  return Promise.all(files.map((file) => readOne(file, nameOf(file))));
+};
+
+const readOne = async (file: string, name: string): Promise<File> => {
+  const text = await readFile(file, "utf8");
+  const lineCounter = new LineCounter();
+  const documents = [...parseAllDocuments(text, { prettyErrors: false, lineCounter })];
+  const values = documents.map((document): unknown => {
+    const broken = (offset: number, why: string) =>
+      new Complaint(`${name}:${lineCounter.linePos(offset).line} is no YAML: ${why}`);
+    const [fault] = document.errors;
+    if (fault) throw broken(fault.pos[0], fault.message);
+    try {
+      return document.toJS();
+    } catch (error) {
+      // Aliases to nowhere, or without end.
+      throw broken(document.contents?.range[0] ?? document.range[0], sentenceOf(error));
+    }
+  });
+  return { name, text, documents: values };
+};
+
+const objectsIn = ({ name, documents }: File): Objects =>
+  documents.flatMap((value, index) => {
+    if (value === null) return [];
+    const { kind, items } = Object(value);
+    const place = `${name}, document ${index + 1},`;
+    return (/List$/.test(kind) && Array.isArray(items) ? items : [value]).map((one) => objectOf(one, place));
+  });
+
+const objectOf = (value: unknown, place: string): Objects[number] => {
+  const { apiVersion, kind, metadata } = Object(value);
+  if (typeof apiVersion !== "string" || typeof kind !== "string" || typeof Object(metadata).name !== "string")
+    throw new Complaint(`${place} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
+  // Checked above.
+  return value as Objects[number];
+};
+
+const atHome = (objects: Objects): Objects => {
+  const served = servedAmong(objects);
+  return objects.map((object) =>
+    object.metadata.namespace === undefined && servedAs(served, object)?.namespaced
+      ? { ...object, metadata: { ...object.metadata, namespace: "default" } }
+      : object,
+  );
+};

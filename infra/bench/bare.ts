@@ -1,0 +1,56 @@
+import { createServer } from "node:https";
+import { openCertificate } from "../keys/keys.ts";
+import { ready } from "./child.ts";
+
+// The least that a webhook in Node can do: default-toleration-seconds' mutation by hand, with one parse, one stringify
+// and no check of anything. What Postern adds to it is what rules, keys, drafts and limits cost.
+
+interface Toleration {
+  key?: string;
+  operator?: string;
+  effect?: string;
+  tolerationSeconds?: number;
+}
+
+const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+const patchOf = (present: Toleration[] | undefined) => {
+  const missing = lost
+    .filter(
+      (key) => !present?.some((one) => (!one.key || one.key === key) && (!one.effect || one.effect === noExecute)),
+    )
+    .map((key) => ({ key, operator: "Exists", effect: noExecute, tolerationSeconds: 300 }));
+  if (missing.length === 0) return undefined;
+  return present
+    ? missing.map((value) => ({ op: "add", path: "/spec/tolerations/-", value }))
+    : [{ op: "add", path: "/spec/tolerations", value: missing }];
+};
+
+const noExecute = "NoExecute";
+
+const answer = (text: string): string => {
+  const { apiVersion, request } = JSON.parse(text);
+  const patch = patchOf(request.object.spec.tolerations);
+  const response = {
+    uid: request.uid,
+    allowed: true,
+    ...(patch && { patchType: "JSONPatch", patch: btoa(JSON.stringify(patch)) }),
+  };
+  return JSON.stringify({ kind: "AdmissionReview", apiVersion, response });
+};
+
+const [folder = ""] = process.argv.slice(2);
+const { cert, key } = await openCertificate(folder, "127.0.0.1");
+const server = createServer({ cert, key, keepAliveTimeout: 100_000 }, (request, response) => {
+  const chunks: Buffer[] = [];
+  request.on("data", (chunk) => chunks.push(chunk));
+  request.on("end", () => {
+    const body = answer(Buffer.concat(chunks).toString());
+    response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(body) });
+    response.end(body);
+  });
+});
+server.listen(0, "127.0.0.1", () => {
+  const address = server.address();
+  if (address && typeof address === "object") ready(`https://127.0.0.1:${address.port}/mutate`);
+});

@@ -1,0 +1,160 @@
+import { readFileSync } from "node:fs";
+import { isDeepStrictEqual } from "node:util";
+import { parse } from "yaml";
+import { evaluate } from "#lib/cue/engine.ts";
+import { isQuantity, parseQuantity } from "#lib/objects/quantity.ts";
+import type { Policy, Reach, Subject } from "#lib/policy/kinds.ts";
+import { labelsMatch } from "#lib/policy/selectors.ts";
+import type { KubernetesObject, Operation } from "#lib/review.ts";
+import { kindsOf } from "../apiserver/kinds/kinds.ts";
+
+/** What a policy does to an object, as it was measured or decided. */
+export interface PolicyCase {
+  id: string;
+  operation: Operation;
+  policies: Policy[];
+  object?: KubernetesObject;
+  oldObject?: KubernetesObject;
+  requestNamespace?: string;
+  cluster?: KubernetesObject[];
+  http?: Answer[];
+  /** Where upstream does otherwise. */
+  deviation?: string;
+  expect: {
+    /** Whether the policies themselves are let in. */
+    policy?: "accepted" | "rejected";
+    object?: KubernetesObject;
+    allowed?: boolean;
+    reason?: string;
+    error?: true;
+  };
+}
+
+/** What the host `mock` answers on a path. */
+export interface Answer {
+  path: string;
+  status?: number;
+  body?: unknown;
+  /** In place of a body. */
+  raw?: string;
+}
+
+interface ExampleCase extends Omit<PolicyCase, "policies"> {
+  policyFile: string;
+  onlyRule?: number;
+}
+
+interface Tables {
+  selectorObject: KubernetesObject;
+  selectors: { id: string; selector: unknown; match: boolean }[];
+  placeholders: {
+    id: string;
+    template: string;
+    object: KubernetesObject;
+    expect: { value?: string; unresolved?: true; error?: true };
+  }[];
+  paths: { id: string; path: string; segments: (string | number)[] }[];
+  cases: PolicyCase[];
+}
+
+const folder = new URL("kinitiras-examples/", import.meta.url);
+const text = (file: string) => readFileSync(new URL(file, folder), "utf8");
+
+/** What was measured of selectors, placeholders and paths. */
+export const tables: Tables = JSON.parse(text("cases.json"));
+
+const example = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
+  const policy: Policy = parse(text(policyFile.replace("kinitiras/", "")));
+  if (onlyRule === undefined || policy.kind !== "ClusterValidatePolicy") return { ...rest, policies: [policy] };
+  const validateRules = policy.spec.validateRules.slice(onlyRule, onlyRule + 1);
+  const http = validateRules[0]?.template?.condition.dataRef?.http;
+  if (http !== undefined) http.url = "http://mock/";
+  return { ...rest, policies: [{ ...policy, spec: { ...policy.spec, validateRules } }] };
+};
+
+const examples: ExampleCase[] = JSON.parse(text("examples.json")).cases;
+
+/** The cases of the shipped examples. */
+export const exampleCases: readonly PolicyCase[] = examples.map(example);
+
+/** Every measured case. */
+export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCases];
+
+/** Whether a case can only be told by evaluating CUE. */
+export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
+
+/** The request of a case. */
+export const subjectOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): Subject => {
+  const subject = operation === "DELETE" ? oldObject : object;
+  if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");
+  return {
+    operation,
+    object: structuredClone(subject),
+    ...(operation === "UPDATE" && oldObject && { oldObject: structuredClone(oldObject) }),
+    ...(requestNamespace !== undefined && { namespace: requestNamespace }),
+  };
+};
+
+/** The world that a case has written down, and CUE itself. */
+export const reachOver = ({ cluster = [], http = [] }: Pick<PolicyCase, "cluster" | "http"> = {}): Reach => {
+  const among = (apiVersion: string, kind: string, namespace: string | undefined) =>
+    cluster.filter(
+      (object) =>
+        object.apiVersion === apiVersion &&
+        object.kind === kind &&
+        (namespace === undefined || object.metadata?.namespace === namespace),
+    );
+  const answer = (address: string): Record<string, unknown> => {
+    const { host, pathname } = new URL(address);
+    if (host !== "mock") throw new Error(`${host} does not answer`);
+    const { status = 200, body, raw } = http.find(({ path }) => path === pathname) ?? { status: 404 };
+    if (status < 200 || status > 299) throw new Error(`${address} answered with status ${status}`);
+    const value: unknown = raw === undefined ? structuredClone(body) : JSON.parse(raw);
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      throw new Error(`${address} answered with no JSON object`);
+    return { ...value };
+  };
+  return {
+    serves: async (apiVersion, kind) => {
+      if (among(apiVersion, kind, undefined).length > 0 || builtIn.of(apiVersion, kind)) return;
+      throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
+    },
+    get: async (apiVersion, kind, name, namespace) =>
+      among(apiVersion, kind, namespace).find(({ metadata }) => metadata?.name === name),
+    first: async (apiVersion, kind, labels, namespace) =>
+      among(apiVersion, kind, namespace)
+        .toSorted((one, other) => (place(one) < place(other) ? -1 : 1))
+        .find(({ metadata }) => labelsMatch(labels, metadata?.labels)),
+    fetch: async ({ url }) => ({
+      body: answer(url),
+      header: { "Content-Type": ["text/plain; charset=utf-8"] },
+      trailer: {},
+    }),
+    process: async ({ url }) => answer(url),
+    cue: evaluate,
+  };
+};
+
+/** What every cluster serves. */
+const builtIn = kindsOf([]);
+
+const place = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
+
+const dropped = new Set([
+  ...["annotations", "labels", "nodeSelector", "resources", "requests", "limits", "tolerations"],
+  ...["affinity", "nodeAffinity", "podAffinity", "podAntiAffinity"],
+]);
+
+/** An object as results are compared: without nulls and empty maps that mean nothing, quantities by what they say. */
+export const normalised = (value: unknown, isQuantities = false): unknown => {
+  if (isQuantities && (typeof value === "string" || typeof value === "number"))
+    return isQuantity(String(value)) ? { nanos: parseQuantity(value)?.nanos } : value;
+  if (Array.isArray(value)) return value.map((inner) => normalised(inner));
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).flatMap(([key, inner]): [string, unknown][] => {
+    const result = normalised(inner, key === "requests" || key === "limits" || isQuantities);
+    const isEmpty = isDeepStrictEqual(result, {}) || isDeepStrictEqual(result, []);
+    return inner === null || (isEmpty && dropped.has(key)) ? [] : [[key, result]];
+  });
+  return Object.fromEntries(entries);
+};

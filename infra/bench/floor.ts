@@ -1,0 +1,77 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseAllDocuments } from "yaml";
+import { decide } from "#lib/decide.ts";
+import type { Phase } from "#lib/rule.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { openCheck } from "../check/check.ts";
+import { readInput } from "../check/manifests/input.ts";
+import { chooseCluster, readConfig } from "../config/config.ts";
+import { say } from "./meter.ts";
+
+/** What checking manifests can't do without, in seconds of CPU time. */
+export interface Floor {
+  /** Of their files, with a parser of YAML alone. */
+  reading: number;
+  /** Of their files, as check reads them. */
+  ownReading: number;
+  /** Inside the rules, for all calls that check makes. */
+  rules: number;
+}
+
+const [config = "", folder = ""] = process.argv.slice(2);
+
+const secondsOf = async (act: () => unknown): Promise<number> => {
+  const before = process.cpuUsage();
+  await act();
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1e6;
+};
+
+/** The cheapest whole reading: every file, every document, and what it holds. */
+const readAll = () => {
+  for (const { parentPath, name } of readdirSync(folder, { recursive: true, withFileTypes: true }).filter((one) =>
+    one.isFile(),
+  ))
+    for (const document of parseAllDocuments(readFileSync(join(parentPath, name), "utf8"), {
+      version: "1.1",
+      prettyErrors: false,
+    }))
+      if (!("toJS" in document) || document.toJS() === null) throw new Error(`${name} holds nothing`);
+};
+
+/** Every call that is made of a rule is made once more, of the rule alone. */
+const inRules = async (): Promise<number> => {
+  const catalogue = await readCatalogue();
+  const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);
+  const { judged } = await openCheck({
+    ...{ catalogue, cluster: [name, cluster], harden: false, paths: [folder], reviews: [], state: [], old: [] },
+    ...{
+      webhooks: [],
+      hosts: [],
+      operation: undefined,
+      user: { username: "jane" },
+      namespace: "default",
+      alsoPods: true,
+    },
+  });
+  const rules = new Map(catalogue.map((listed) => [listed.name, listed.rule]));
+  const now = new Date();
+  let seconds = 0;
+  for await (const { steps } of judged) {
+    const calls = steps.flatMap(({ hook, phase, outcome, request }) => {
+      const rule = rules.get(hook.replace(/\.postern\.dev$/, ""));
+      const { mode = "enforce", settings = {} } = cluster.rules.get(hook.replace(/\.postern\.dev$/, "")) ?? {};
+      if (rule === undefined || request === undefined || outcome !== "called") return [];
+      return [{ rule, phase: phase satisfies Phase, request, around: { name: hook, mode, settings, now } }];
+    });
+    seconds += await secondsOf(async () => {
+      for (const { rule, phase, request, around } of calls) await decide(rule, phase, request, around);
+    });
+  }
+  return seconds;
+};
+
+const ownReading = await secondsOf(() => readInput([folder]));
+const reading = await secondsOf(readAll);
+say({ reading, ownReading, rules: await inRules() } satisfies Floor);

@@ -1,0 +1,31 @@
+import { unconnected } from "#lib/needs.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { chooseCluster, readConfig, servedRules } from "../config/config.ts";
+import { openCertificate, openSigner } from "../keys/keys.ts";
+import { openGateway } from "../serve/gateway.ts";
+import { handlerOf } from "../serve/handlers.ts";
+import { configurations } from "../webhooks/webhooks.ts";
+import { ready } from "./child.ts";
+import { chains } from "./mutators.ts";
+
+// Postern as `postern serve` runs it, but for the line that it prints for each review; nobody else here prints one. It
+// says its webhook configurations by the rule's or the group's name: each is one, for some chains are longer than one
+// configuration may have them.
+
+const [folder = "", file = ""] = process.argv.slice(2);
+const catalogue = [...(await readCatalogue()), ...chains.flatMap(({ mutators }) => mutators)];
+const config = await readConfig(file, catalogue);
+const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
+const host = { publicKeys: signer.publicKey, world: unconnected, journal: () => {} };
+const gateway = await openGateway(certificate, "127.0.0.1", 0);
+const served = servedRules(config, catalogue);
+gateway.serve(new Map(served.map((listed) => [listed.name, handlerOf(config, listed, host)])));
+
+const [clusterName, cluster] = chooseCluster(config, undefined);
+const segment = signer.segment(clusterName, 1);
+const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
+const manifests = served.map(({ name, ...listed }) => {
+  const behind = listed.members ?? [{ name, ...listed }];
+  return [name, configurations(behind, cluster, { name, address, ca: certificate.ca, harden: false })] as const;
+});
+ready(Object.fromEntries(manifests));

@@ -1,0 +1,99 @@
+import { readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { type Config, servedRules, shareOf } from "../config/config.ts";
+import { askingRules, readConnections } from "../config/connections.ts";
+import { placesOf } from "../config/recording.ts";
+import { longestTimeoutOf } from "../webhooks/entry.ts";
+import { type Bundle, bundle } from "./bundle.ts";
+import { cueFiles } from "./cue.ts";
+import { writeDeployment } from "./deployment.ts";
+import { contentsOf } from "./zip.ts";
+
+/** Where functions are built, and serverless.yml looks for them. */
+export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
+
+/** What is built, and what is meant to be so but worth saying. */
+export interface Built {
+  bundles: Bundle[];
+  notes: string[];
+}
+
+/** Bundles every rule that is on into dist/, and writes what serverless.yml includes. `file` is where `config` was read. */
+export const buildFunctions = async (
+  config: Config,
+  catalogue: Listed[],
+  file: string,
+  publicKeys: string,
+): Promise<Built> => {
+  const served = servedRules(config, catalogue);
+  if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
+  const isOn = ({ name }: Listed) =>
+    [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
+  // The longest that any cluster waits for a rule is the least that its function must have.
+  const waits = ({ members, ...listed }: Listed) =>
+    [...config.clusters.values()].flatMap(({ rules }) =>
+      (members ?? [listed]).map(({ name, rule }) => longestTimeoutOf(rule, rules.get(name))),
+    );
+  const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
+  if (faults.length > 0) throw new Complaint(faults.join("\n"));
+  const forgetful = served.filter((listed) => keepsLedger(listed) && isOn(listed));
+  if (forgetful.length > 0)
+    throw new Complaint(
+      `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
+    );
+  // Each has the way, and the right to the token, where it asks and nowhere else.
+  const waysOf = ({ members, ...listed }: Listed) =>
+    [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
+  const bundles = await Promise.all(
+    served.map(async (listed) => {
+      const timeoutSeconds = Math.max(...waits(listed));
+      const own = Object.fromEntries(waysOf(listed));
+      const share = shareOf(config, listed);
+      const made = await bundle(listed, share, distFolder, undefined, own, placesOf(config, listed));
+      return { ...made, timeoutSeconds };
+    }),
+  );
+  await sweep(bundles.map(({ name }) => name));
+  await writeDeployment(bundles, publicKeys, distFolder);
+  return { bundles, notes };
+};
+
+/**
+ * Bundles alone, in another folder: who asks them by direct invocation brings the world along, so that they need no way to
+ * a cluster and no ledger, and settings under which they may run scripts. Of rules that are named, also those that are off.
+ */
+export const buildBundles = async (
+  config: Config,
+  catalogue: Listed[],
+  outDir: string,
+  names: readonly string[],
+): Promise<Bundle[]> => {
+  const served = servedRules(config, catalogue);
+  const isWanted = ({ name, members }: Listed) =>
+    names.includes(name) || members?.some((one) => names.includes(one.name));
+  const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));
+  const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
+  return Promise.all(
+    wanted.map(async (listed) => {
+      const built = await bundle(listed, shareOf(config, listed), outDir, Number.POSITIVE_INFINITY);
+      if (has(listed, "cue"))
+        for (const [file, one] of Object.entries(await cueFiles()))
+          await writeFile(join(outDir, listed.name, file), contentsOf(one));
+      return built;
+    }),
+  );
+};
+
+const has = ({ rule }: Listed, wanted: string) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
+const keepsLedger = (listed: Listed) => has(listed, "ledger");
+
+/** What was built for rules that are off now goes. */
+const sweep = async (names: string[]) => {
+  const kept = [...names, "client"];
+  for (const entry of await readdir(distFolder, { withFileTypes: true }))
+    if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !kept.includes(entry.name.replace(/\.zip$/, "")))
+      await rm(`${distFolder}${entry.name}`, { recursive: true });
+};

@@ -1,0 +1,90 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Complaint } from "../cli/complaint.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/**
+ * The types of what the client's package offers: as tsc writes them, with those of Kubernetes' kinds beside them, for whoever
+ * uses the package has nothing else of ours. `entries` are the modules offered, by name.
+ */
+export const writeTypes = async (folder: string, entries: Record<string, string>): Promise<void> => {
+  const own = await mkdtemp(join(tmpdir(), "postern-types-"));
+  try {
+    const config = join(own, "tsconfig.json");
+    const options = {
+      ...{
+        declaration: true,
+        emitDeclarationOnly: true,
+        strict: true,
+        skipLibCheck: true,
+        noUncheckedIndexedAccess: true,
+      },
+      ...{ target: "esnext", lib: ["esnext"], module: "nodenext", moduleDetection: "force", types: ["node"] },
+      ...{ allowImportingTsExtensions: true, resolveJsonModule: true },
+      ...{ rootDir: root, outDir: join(own, "out"), typeRoots: [join(root, "node_modules/@types")] },
+    };
+    const files = Object.values(entries).flatMap((text) =>
+      [...text.matchAll(/"#lib\/(.*?)"/g)].map(([, file]) => file),
+    );
+    const tsconfig = {
+      compilerOptions: options,
+      files: files.map((file) => join(root, "lib", String(file))),
+    };
+    await writeFile(config, JSON.stringify(tsconfig));
+    const compiler = createRequire(import.meta.url).resolve("typescript/package.json");
+    const tsc = join(dirname(compiler), "bin/tsc");
+    // What is wrong with types, `npm run check` says; they are written all the same.
+    const said = await new Promise<string>((resolve) =>
+      execFile(process.execPath, [tsc, "-p", config], (_, stdout) => resolve(stdout)),
+    );
+    const types = await collected(join(own, "out"), Object.values(entries));
+    if (types.size === 0) throw new Complaint(`the client's types can't be written: ${said.split("\n")[0]}`);
+    for (const [name, text] of Object.entries(entries))
+      types.set(`${name}.d.ts`, text.replaceAll(/#lib\/(.*?)\.ts/g, "./lib/$1.js"));
+    types.set("rule.d.ts", ruleType);
+    for (const [file, text] of types) {
+      const place = join(folder, file);
+      await mkdir(dirname(place), { recursive: true });
+      await writeFile(place, text);
+    }
+  } finally {
+    await rm(own, { recursive: true, force: true });
+  }
+};
+
+const ruleType = `import type { Rule } from "./lib/rule.js";\ndeclare const rule: Rule;\nexport default rule;\n`;
+
+/** The declarations that others lead to, each with its imports as they are in the package. */
+const collected = async (out: string, texts: string[]): Promise<Map<string, string>> => {
+  const kinds = dirname(createRequire(import.meta.url).resolve("kubernetes-types/package.json"));
+  const placeOf = (file: string) =>
+    file.startsWith("kubernetes/") ? join(kinds, relative("kubernetes", file)) : join(out, file);
+  const types = new Map<string, string>();
+  const queue = texts.flatMap((text) => [...text.matchAll(/"#(lib\/.*?)\.ts"/g)].map(([, file]) => `${file}.d.ts`));
+  for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
+    if (types.has(file)) continue;
+    const from = dirname(file);
+    const text = await readFile(placeOf(file), "utf8");
+    const moved = text.replaceAll(/(from |import\()"([^"]+)"/g, (whole, word, specifier: string) => {
+      const target = specifier.startsWith("kubernetes-types/")
+        ? `kubernetes/${specifier.slice("kubernetes-types/".length)}`
+        : specifier.startsWith("#")
+          ? specifier.slice(1)
+          : specifier.startsWith(".")
+            ? join(from, specifier).replaceAll("\\", "/")
+            : undefined;
+      if (target === undefined) return whole;
+      const plain = target.replace(/(\.d)?\.(ts|js)$/, "");
+      queue.push(`${plain}.d.ts`);
+      const path = relative(from, plain).replaceAll("\\", "/");
+      return `${word}"${path.startsWith(".") ? path : `./${path}`}.js"`;
+    });
+    types.set(file, moved);
+  }
+  return types;
+};

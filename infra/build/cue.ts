@@ -1,0 +1,39 @@
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { packed } from "#lib/cue/place.ts";
+import type { Files } from "./zip.ts";
+
+const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
+
+/** What lib/cue/place.ts is in a bundle. */
+export const placeBeside = `const names = ${JSON.stringify(names)};
+  export const place = async () =>
+    Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;
+
+/**
+ * The files that CUE runs from in Lambda. They are no part of a bundle, for they are loaded only where a script is
+ * evaluated. CUE's program goes into zips as its package has compressed it: the same bytes anywhere, and no work.
+ */
+export const cueFiles = (): Promise<Files> => {
+  made ??= make();
+  return made;
+};
+let made: Promise<Files> | undefined;
+
+const make = async (): Promise<Files> => {
+  const { wasm, glue } = await packed();
+  const { outputFiles } = await build({
+    entryPoints: [fileURLToPath(new URL("../../lib/cue/worker.ts", import.meta.url))],
+    bundle: true,
+    write: false,
+    outfile: names.worker,
+    format: "cjs",
+    platform: "node",
+    target: "node24",
+    minify: true,
+    logLevel: "silent",
+  });
+  const [worker] = outputFiles;
+  if (worker === undefined) throw new Error("esbuild made nothing of lib/cue/worker.ts");
+  return { [names.worker]: worker.contents, [names.glue]: glue, [names.wasm]: wasm };
+};

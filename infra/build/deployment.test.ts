@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { Bundle } from "./bundle.ts";
+import { writeDeployment } from "./deployment.ts";
+
+// What a whole package looks like, test/aws/package.test.ts says.
+
+const sample: Bundle = {
+  name: "limit-it",
+  summary: "Limits it.",
+  phases: ["mutate"],
+  timeoutSeconds: 3,
+  bytes: 9,
+  hash: "aaa",
+  logic: "aaa",
+  codeSha256: "AAA=",
+  asks: false,
+  scripts: false,
+  tokens: [],
+  actions: [],
+  records: [],
+  accepts: ["prod.1", "prod.2"],
+};
+const folders: string[] = [];
+
+const deployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-endpoints-"));
+  folders.push(folder);
+  await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));
+  const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
+  const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
+  const { Resources, Outputs } = await read("http.json");
+  return { lambda, Resources, Outputs };
+};
+
+describe("a function's version", () => {
+  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+
+  it("is the stack's once: neither it nor the alias changes with what a function carries", async () => {
+    const all = await Promise.all([
+      deployment(),
+      deployment({ hash: "bbb", codeSha256: "BBB=" }),
+      deployment({}, "other"),
+      deployment({ timeoutSeconds: 15 }),
+      deployment({ accepts: ["prod.2"] }),
+    ]);
+    const made = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
+    for (const one of made) assert.deepEqual(one, made[0]);
+    assert.deepEqual(made[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
+    assert.deepEqual(made[0]?.[1].Properties.FunctionVersion, { "Fn::GetAtt": ["LimitDashitVersion", "Version"] });
+  });
+
+  it("may take longer than any entry waits, the gateway no longer than it can", async () => {
+    const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => deployment({ timeoutSeconds })));
+    assert.deepEqual(
+      times.map(({ lambda }) => lambda?.timeout),
+      [10, 16, 31],
+    );
+    assert.deepEqual(
+      times.map(({ Resources }) => Resources.LimitDashitIntegration.Properties.TimeoutInMillis),
+      [10_000, 16_000, 30_000],
+    );
+  });
+
+  it("keeps a long summary within what Lambda takes", async () => {
+    const { lambda } = await deployment({ summary: `${"Long ".repeat(100)}.` });
+    assert.ok(String(lambda?.description).length <= 256);
+  });
+});
+
+describe("a function that asks a cluster", () => {
+  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+  const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
+  const tokens = [
+    { secret: arn, region: "eu-west-1" },
+    { secret: "postern", region: "eu-west-2" },
+    { parameter: "/postern/prod", region: "eu-west-3" },
+  ];
+
+  it("may read its tokens, and no others", async () => {
+    const { Resources } = await deployment({ asks: true, tokens });
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const place = (service: string, path: string) => {
+      const [partition, account] = ["Partition", "AccountId"].map((name) => `\${AWS::${name}}`);
+      return { "Fn::Sub": `arn:${partition}:${service}:${account}:${path}` };
+    };
+    assert.deepEqual(policy.PolicyDocument.Statement, [
+      { Effect: "Allow", Action: "secretsmanager:GetSecretValue", Resource: arn },
+      {
+        Effect: "Allow",
+        Action: "secretsmanager:GetSecretValue",
+        Resource: place("secretsmanager:eu-west-2", "secret:postern-??????"),
+      },
+      {
+        Effect: "Allow",
+        Action: "ssm:GetParameter",
+        Resource: place("ssm:eu-west-3", "parameter/postern/prod"),
+      },
+    ]);
+  });
+
+  it("may do in AWS what its rule needs, and no more", async () => {
+    const { Resources } = await deployment({ actions: ["ec2:DescribeVolumes"] });
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
+    assert.deepEqual(policy.PolicyDocument.Statement, [allowed]);
+    assert.equal((await deployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
+  });
+
+  it("may write what it records below its own names, and read nothing there", async () => {
+    const { Resources } = await deployment({ records: ["reviews/a/prod/limit-it/"] });
+    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
+    assert.deepEqual(policy.PolicyDocument.Statement, [
+      { Effect: "Allow", Action: "s3:PutObject", Resource: { "Fn::Sub": place } },
+    ]);
+  });
+
+  it("tells its role, for those who let it in, and others don't", async () => {
+    const { Outputs } = await deployment({ asks: true });
+    assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
+    assert.deepEqual(Object.keys((await deployment()).Outputs), ["BaseUrl", "LossMetric"]);
+  });
+});

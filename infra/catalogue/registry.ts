@@ -1,0 +1,143 @@
+import { readdir, stat } from "node:fs/promises";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { type Phase, phases, type Rule } from "#lib/rule.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+
+/** A rule and where it lives. Its folder is its name, written nowhere else. */
+export interface Listed {
+  name: string;
+  folder: string;
+  phases: Phase[];
+  rule: Rule;
+  /** Of a group: what it is made of. It has no folder. */
+  members?: Listed[];
+}
+
+/** A folder whose rule can't be loaded. */
+export interface Broken {
+  name: string;
+  /** What is wrong, with the file and, where it is known, the line. */
+  sentence: string;
+}
+
+export const catalogueFolder = fileURLToPath(new URL("../../functions/", import.meta.url));
+
+/** Where kube-apiserver itself would call a webhook: the place of every rule that names none. */
+const webhooksPlace = 37;
+
+/** Every folder under functions/, in the order in which the API server would run them. Throws if one can't be loaded. */
+export const readCatalogue = async (catalogue = catalogueFolder): Promise<Listed[]> => {
+  const { rules, broken } = await readRules(catalogue);
+  if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
+  return rules;
+};
+
+/** The same, with those that can't be loaded beside the others. */
+export const readRules = async (catalogue = catalogueFolder): Promise<{ rules: Listed[]; broken: Broken[] }> => {
+  const broken: Broken[] = [];
+  const found = await Promise.all(
+    (await readNames(catalogue)).map((name) =>
+      readRule(join(catalogue, name), name).catch((error) => {
+        if (!(error instanceof Complaint)) throw error;
+        broken.push({ name, sentence: error.message });
+        return [];
+      }),
+    ),
+  );
+  const rules = found.flat();
+  return {
+    rules: rules.sort((one, other) => placeOf(one) - placeOf(other) || (one.name < other.name ? -1 : 1)),
+    broken,
+  };
+};
+
+/** The names of the folders under functions/, whatever is in them. */
+export const readNames = async (catalogue = catalogueFolder): Promise<string[]> => {
+  const entries = await readdir(catalogue, { withFileTypes: true });
+  return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
+};
+
+const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
+
+/** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
+export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
+
+/** A Complaint unless it is one. */
+export const mustBeName = (name: string): void => {
+  if (isName(name)) return;
+  throw new Complaint(
+    `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
+  );
+};
+
+/** One folder as a rule; `version` makes Node load it anew. */
+export const readRule = async (folder: string, name: string): Promise<Listed> => {
+  const here = `functions/${name}`;
+  mustBeName(name);
+  for (const file of ["rule.ts", "cases.yaml", "README.md"])
+    if (!(await exists(join(folder, file)))) throw new Complaint(`${here} has no ${file}`);
+
+  const rule = definition(await load(join(folder, "rule.ts"), here), `${here}/rule.ts`);
+  return { name, folder, phases: phases(rule), rule };
+};
+
+const load = async (file: string, here: string): Promise<unknown> => {
+  try {
+    return (await import(pathToFileURL(file).href)).default;
+  } catch (error) {
+    const line = lineIn(error, dirname(file));
+    const sentence = (await syntaxError(file)) ?? `${sentenceOf(error)}${line && ` (${line})`}`;
+    throw new Complaint(`${here}/rule.ts does not load: ${sentence}`);
+  }
+};
+
+/** Where in a rule's folder an error was thrown: `line 3` of rule.ts, or `helpers.ts line 3`. */
+const lineIn = (error: unknown, folder: string): string => {
+  const stack = error instanceof Error ? (error.stack ?? "") : "";
+  const [, ...frames] = stack.split(`${pathToFileURL(folder).href}/`);
+  const [, file = "", line] = /^([^\s:?]+)(?:\?\d+)?:(\d+)/.exec(frames[0] ?? "") ?? [];
+  return line === undefined ? "" : placeText(file, line);
+};
+
+const placeText = (file: string, line: number | string): string =>
+  `${file === "rule.ts" ? "" : `${file} `}line ${line}`;
+
+/** Node names no line for a file it can't read; esbuild does. */
+const syntaxError = async (file: string): Promise<string | undefined> => {
+  const { build } = await import("esbuild");
+  const result = await build({
+    entryPoints: [file],
+    write: false,
+    logLevel: "silent",
+    bundle: true,
+    platform: "node",
+    packages: "external",
+  }).catch((failure: { errors?: { text: string; location?: { file: string; line: number } | null }[] }) => failure);
+  const [first] = result.errors ?? [];
+  if (first?.location == null) return first?.text;
+  const { file: where, line } = first.location;
+  return `${first.text} (${placeText(relative(dirname(file), resolve(where)), line)})`;
+};
+
+const definition = (value: unknown, file: string): Rule => {
+  if (typeof value !== "object" || value === null || !("summary" in value))
+    throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
+  // rule() has typed it; what types don't hold is checked here.
+  const rule = value as Rule;
+  if (!/^[A-Z].*\.$/s.test(rule.summary))
+    throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);
+  if (rule.mutate === undefined && rule.validate === undefined)
+    throw new Complaint(`${file} has neither mutate nor validate`);
+  if (rule.order !== undefined && !(rule.order >= 1 && rule.order <= 41))
+    throw new Complaint(`${file}: order is a place in the compiled-in chain, from 1 to 41`);
+  if (rule.timeoutSeconds !== undefined && !(rule.timeoutSeconds >= 1 && rule.timeoutSeconds <= 30))
+    throw new Complaint(`${file}: timeoutSeconds must be from 1 to 30`);
+  return rule;
+};
+
+const exists = (path: string) =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );

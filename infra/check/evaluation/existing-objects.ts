@@ -1,0 +1,139 @@
+import { evaluate } from "#lib/cue/engine.ts";
+import { Failure } from "#lib/failure.ts";
+import { memoryLedger, within } from "#lib/ledger.ts";
+import type { Access, Permission, Resource, World } from "#lib/needs.ts";
+import { isSelected } from "#lib/objects/selection.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { frozen } from "#lib/settings.ts";
+import { bornIn } from "../../apiserver/initial-objects.ts";
+import { groupVersionOf, type Kinds } from "../../apiserver/kinds/kinds.ts";
+
+/** What exists while objects are checked: what was there, and what was admitted since. */
+export interface Existing {
+  find(kind: Resource, name: string, namespace?: string): KubernetesObject | undefined;
+  put(kind: Resource, object: KubernetesObject): void;
+  remove(kind: Resource, name: string, namespace?: string): void;
+  /** What rules may ask; each thing that can't be said here is told, in a sentence. */
+  world(tell: (sentence: string) => void): World;
+}
+
+/** An access review that somebody recorded. */
+type Recorded = Omit<Access, "user"> & { user?: string; groups?: string[] } & Permission;
+
+/** Of a kind, all objects by namespace and name. */
+type Shelf = Map<string, Map<string, KubernetesObject>>;
+
+/**
+ * Nothing yet, of these kinds. What is handed out though nothing is known of it but that it is there, is noted once for
+ * all that are called like it.
+ */
+export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Existing => {
+  const shelves = new Map<string, Shelf>();
+  const reviews: Recorded[] = [];
+  const ledger = memoryLedger();
+  const shelfOf = ({ group, resource }: Resource): Shelf => {
+    const name = `${group}/${resource}`;
+    const shelf = shelves.get(name) ?? new Map();
+    shelves.set(name, shelf);
+    return shelf;
+  };
+  const assumed = new WeakSet<object>();
+  const handed = <T extends KubernetesObject | undefined>(object: T): T => {
+    if (object !== undefined && assumed.has(object))
+      note(
+        `what the ${object.kind} ${object.metadata?.name} of a namespace holds, which controllers make, isn't known here; it is taken for one that holds nothing`,
+      );
+    return object;
+  };
+  const find = (kind: Resource, name: string, namespace = "") => handed(shelfOf(kind).get(namespace)?.get(name));
+  const put = (kind: Resource, object: KubernetesObject) => {
+    const { namespace = "", name = "" } = object.metadata ?? {};
+    const review = reviewIn(object);
+    if (review) reviews.push(review);
+    const shelf = shelfOf(kind);
+    const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
+    shelf.set(namespace, box.set(name, frozen(object)));
+    if (kind.group !== "" || kind.resource !== "namespaces") return;
+    for (const one of bornIn(name)) {
+      const its = kinds.of("v1", one.kind ?? "")?.resource;
+      if (its === undefined || shelfOf(its).get(name)?.has(one.metadata.name)) continue;
+      put(its, one);
+      assumed.add(one);
+    }
+  };
+  const world = (tell: (sentence: string) => void): World => {
+    const unsaid = (sentence: string): never => {
+      tell(sentence);
+      throw new Failure(503, sentence);
+    };
+    const outside = async ({ url }: { url: string }) => unsaid(`it asks ${hostOf(url)}, and nothing is asked here`);
+    return {
+      get: async (kind, name, namespace) => find(kind, name, namespace),
+      list: async (kind, namespace, { most, labels } = {}) => {
+        const shelf = shelfOf(kind);
+        const boxes = namespace === undefined ? inOrder(shelf) : [shelf.get(namespace) ?? new Map()];
+        // As the API server lists them.
+        const objects = boxes.flatMap((box) => inOrder(box));
+        const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
+        return selected.slice(0, most).map(handed);
+      },
+      create: async (kind, object) => {
+        const { namespace, name = "" } = object.metadata ?? {};
+        if (find(kind, name, namespace) !== undefined) return "exists";
+        put(kind, structuredClone(object));
+        return "created";
+      },
+      may: async (access) => {
+        const found = reviews.find((review) => isAbout(review, access));
+        const { user, verb, resource, subresource, namespace } = access;
+        const what = [resource, subresource].filter(Boolean).join("/");
+        const where = namespace ? ` in ${namespace}` : "";
+        if (found === undefined)
+          return unsaid(
+            `whether ${user.username} may ${verb} ${what}${where}, only the cluster says, or a SubjectAccessReview with its status in --state`,
+          );
+        const { allowed, reason, evaluationError } = found;
+        return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+      },
+      discover: async (groupVersion) =>
+        kinds.discover(groupVersion) ??
+        unsaid(`which kinds there are in ${groupVersion}, only the cluster says, or its CustomResourceDefinitions`),
+      https: outside,
+      http: outside,
+      aws: async (action) => unsaid(`it asks AWS by ${action}, and nothing is asked here`),
+      cue: evaluate,
+      ledger: (rule) => within(ledger, rule),
+      count: () => {},
+    };
+  };
+  return {
+    find,
+    put,
+    remove: (kind, name, namespace = "") => void shelfOf(kind).get(namespace)?.delete(name),
+    world,
+  };
+};
+
+const inOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
+  [...map].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, value]) => value);
+
+const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
+
+/** What an authorizer once said, as `kubectl create -f review.yaml -o yaml` prints it. */
+const reviewIn = ({ apiVersion = "", kind, ...object }: KubernetesObject): Recorded | undefined => {
+  if (kind !== "SubjectAccessReview" || groupVersionOf(apiVersion).group !== "authorization.k8s.io") return undefined;
+  const { spec, status } = object as { spec?: unknown; status?: unknown };
+  const { user, groups, resourceAttributes } = Object(spec);
+  const { allowed, reason, evaluationError } = Object(status);
+  if (typeof allowed !== "boolean") return undefined;
+  return { ...Object(resourceAttributes), user, groups, allowed, reason, evaluationError };
+};
+
+/** What a recorded question leaves open holds for everything. */
+const isAbout = (review: Recorded, access: Access): boolean => {
+  const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...asked } = review;
+  const isThem = user === undefined || user === access.user.username;
+  const isThose = groups.every((group) => access.user.groups?.includes(group));
+  const fields = Object.entries(asked) as [keyof Access, unknown][];
+  return isThem && isThose && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
+};

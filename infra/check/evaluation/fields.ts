@@ -1,0 +1,79 @@
+import { isMap } from "#lib/policy/tree.ts";
+import type { Status } from "#lib/review.ts";
+import type { Path } from "../manifests/documents.ts";
+import { own } from "../values.ts";
+
+/** `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]`, `data.a` as steps; what isn't one has none. */
+export const stepsIn = (field: string): Path =>
+  [...field.matchAll(/\[(?:"([^"]*)"|([^\]]*))\]|([^.[\]]+)/g)].map(([, quoted, bracketed, word]) => {
+    const step = quoted ?? bracketed ?? word ?? "";
+    return quoted === undefined && /^\d+$/.test(step) && bracketed !== undefined ? Number(step) : step;
+  });
+
+/** `pod.Spec.SecurityContext`, as upstream's own plugins name fields. */
+const inGo = ([, ...rest]: Path): Path =>
+  rest.map((step) => (typeof step === "string" ? step.charAt(0).toLowerCase() + step.slice(1) : step));
+
+/** Words of a message that look as a field of an object does. */
+const looksLikeField = /\b[a-z][A-Za-z0-9]*(?:(?:\.[A-Za-z][\w-]*)|\[[^\]\s]{1,253}\])+/g;
+const quoted = /"([^"]{1,253})"/g;
+
+/**
+ * The field of an object that a refusal means, as well as can be told: by its causes, by a field that its text names, or
+ * by a container that it names.
+ */
+export const fieldOf = (object: unknown, { message, details }: Status, otherwise: Path): Path => {
+  const causes = (details?.causes ?? []).flatMap(({ field }) => (field ? [stepsIn(field)] : []));
+  const named = [...message.matchAll(looksLikeField)].flatMap(([word]) => [stepsIn(word), inGo(stepsIn(word))]);
+  for (const path of [...causes, ...named]) {
+    const depth = depthIn(object, path);
+    if (depth > 0) return path.slice(0, depth);
+  }
+  const names = new Set<unknown>([...message.matchAll(quoted)].map(([, name]) => name));
+  for (const container of containersIn(object)) {
+    if (!names.has(container.name)) continue;
+    const inside = named.find((path) => depthIn(container.value, path) > 0) ?? memberIn(container.value, message);
+    return [...container.path, ...inside.slice(0, depthIn(container.value, inside))];
+  }
+  return otherwise;
+};
+
+/** A field that a text speaks of by its name: "images must come from …". */
+const memberIn = (container: unknown, message: string): Path => {
+  const words = new Set(message.split(/[^A-Za-z]+/));
+  const found =
+    isMap(container) &&
+    Object.keys(container).find((key) => key !== "name" && (words.has(key) || words.has(`${key}s`)));
+  return found ? [found] : [];
+};
+
+/** So many steps of a path lead somewhere. */
+const depthIn = (value: unknown, path: Path): number => {
+  let inner = value;
+  for (const [depth, step] of path.entries()) {
+    inner = own(inner, step);
+    if (inner === undefined) return depth;
+  }
+  return path.length;
+};
+
+interface Container {
+  name: unknown;
+  path: Path;
+  value: unknown;
+}
+
+const lists = ["containers", "initContainers", "ephemeralContainers"];
+
+/** Those of a Pod, or of the template of one. */
+const containersIn = (object: unknown): Container[] => {
+  const places: Path[] = [["spec"], ["spec", "template", "spec"], ["spec", "jobTemplate", "spec", "template", "spec"]];
+  return places.flatMap((place) => {
+    const spec = place.reduce<unknown>(own, object);
+    return lists.flatMap((list) => {
+      const all = isMap(spec) ? spec[list] : undefined;
+      if (!Array.isArray(all)) return [];
+      return all.map((value: unknown, index) => ({ name: own(value, "name"), path: [...place, list, index], value }));
+    });
+  });
+};

@@ -1,0 +1,109 @@
+import type { Attributes, Step, Trace } from "#infra/apiserver/admission/trace.ts";
+import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
+import { matches } from "#lib/match.ts";
+import { isSelected } from "#lib/objects/selection.ts";
+import type { Request, Status } from "#lib/review.ts";
+import type { Denial } from "../checked.ts";
+import type { Manifest, Path } from "../manifests/documents.ts";
+import { positionOf } from "../manifests/positions.ts";
+import { own } from "../values.ts";
+import type { Court } from "./evaluate.ts";
+import { fieldOf } from "./fields.ts";
+import { isReview, type Subject } from "./requests.ts";
+
+/** What a report tells of a request: who said what of it, and where that is meant. */
+export const findingsIn = async (
+  trace: Trace,
+  subject: Subject,
+  court: Court,
+  isAssumed: boolean,
+  unevaluated: readonly string[],
+) => {
+  const { steps } = trace;
+  const nameOf = ({ hook }: Step) => court.nameOf(hook);
+  const denials = await Promise.all(
+    steps
+      .filter(({ status }) => status !== undefined)
+      .map(async (step) => {
+        const denial = denialOf(step.status as Status, subject, (message) => court.nameOf(step.hook, message));
+        const suggestion = await court.suggestionOf(denial.rule, step, subject.made?.at ?? []);
+        return { ...denial, ...(suggestion !== undefined && { suggestion }) };
+      }),
+  );
+  if (!trace.allowed && denials.length === 0 && trace.status)
+    denials.push(denialOf(trace.status, subject, () => "the API server"));
+  const changes = steps.flatMap((step) =>
+    step.patch && step.patch.length > 0 ? [{ rule: nameOf(step), patch: step.patch as object[] }] : [],
+  );
+  const undecided = [
+    ...trace.undecided.map((sentence) => readable(sentence, court)),
+    ...steps.flatMap((step) => (step.failure && step.ignored ? [`${nameOf(step)}: ${step.failure}`] : [])),
+    ...(isAssumed ? askingForLabels(subject.attributes, court) : []),
+    ...unevaluated,
+  ];
+  const denied = !trace.allowed;
+  const decided = changes.length > 0 ? ("changed" as const) : ("allowed" as const);
+  return {
+    verdict: denied ? ("denied" as const) : undecided.length > 0 ? ("undecided" as const) : decided,
+    denials,
+    warnings: steps.flatMap((step) => warningsOf(nameOf(step), step)),
+    changes,
+    undecided: [...new Set(undecided)],
+    passed: [
+      ...new Set(
+        steps
+          .filter(({ outcome, allowed, patch }) => outcome === "called" && allowed && !patch?.length)
+          .map(nameOf)
+          // A rule may have two endpoints, of which one refused.
+          .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
+      ),
+    ],
+  };
+};
+
+/** In mode warn, a rule begins with its name, for others speak to the same client. */
+const warningsOf = (rule: string, { warnings }: Step) =>
+  [...new Set(warnings)].filter(isPrintable).map((text) => {
+    return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
+  });
+
+/** A hook in a sentence of the chain's, called as elsewhere. */
+const readable = (sentence: string, { nameOf }: Court): string => {
+  const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
+  return hook === undefined ? sentence : `${nameOf(hook)}: ${rest}`;
+};
+
+/** Hooks that choose namespaces by labels, where nothing is known of those. */
+const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf }: Court): string[] =>
+  [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
+    const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
+    const { matchLabels = {}, matchExpressions = [] } = namespaceSelector;
+    const keys = [...Object.keys(matchLabels), ...matchExpressions.map(({ key }) => key)];
+    const unknown = keys.find((key) => key !== "kubernetes.io/metadata.name");
+    if (unknown === undefined) return [];
+    const others = matchPolicy === "Exact" ? [] : kinds.equivalents(attributes.resource);
+    const asked = [attributes.resource, ...others].map((resource) => ({ ...attributes, resource }) as Request);
+    if (!rules.some((rule) => asked.some((one) => matches(rule, one)))) return [];
+    const labels = [attributes.object, attributes.oldObject].map((one) => Object(Object(one).metadata).labels);
+    if (!labels.some((one) => isSelected(objectSelector, one))) return [];
+    return [`${nameOf(name)}: whether its namespace has the label ${unknown}; ${moreOf}`];
+  });
+
+/** What a hook says, without the API server's words around it, and where it may be meant. */
+const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message: string) => string): Denial => {
+  const prefix = made?.at ?? [];
+  const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
+  const rule = ruleOf(said);
+  const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
+  const at = [...inManifest(manifest), ...prefix];
+  const field = fieldOf(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
+  const { line, column } = positionOf(manifest, [...at, ...field]);
+  const { code, reason } = status;
+  return { rule, message, code, ...(reason && { reason }), line, column };
+};
+
+/** A review has its object inside. */
+const inManifest = (manifest: Manifest): Path => {
+  if (!isReview(manifest)) return [];
+  return ["request", own(own(manifest.object, "request"), "object") == null ? "oldObject" : "object"];
+};

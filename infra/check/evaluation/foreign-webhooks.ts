@@ -1,0 +1,79 @@
+import { request } from "node:https";
+import { isIP } from "node:net";
+import type { Hook } from "#infra/apiserver/admission/hooks.ts";
+import { addressOf, calledBy } from "#infra/apiserver/admission/http.ts";
+import type { Called, Sent } from "#infra/apiserver/admission/trace.ts";
+import { sentenceOf } from "../../cli/complaint.ts";
+
+/** More than this nobody answers. */
+const longest = 10 * 1024 * 1024;
+
+/** Whoever stands on this machine. */
+const isLoopback = (host: string) =>
+  host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+
+/**
+ * Asks somebody else's webhook, where its host is among those that may be asked; `loopback` stands for this machine. It
+ * is asked as for a dry run, and not where it doesn't promise that this has no effect.
+ */
+export const callForeign = async (hook: Hook, review: Sent, hosts: readonly string[]): Promise<Called> => {
+  const { url = "", caBundle } = hook.clientConfig;
+  const address = URL.canParse(url) ? new URL(url) : undefined;
+  const host = address?.hostname.replace(/^\[|\]$/g, "") ?? "";
+  const isAllowed = hosts.includes(host) || (hosts.includes("loopback") && isLoopback(host));
+  const isHarmless = hook.sideEffects === "None" || hook.sideEffects === "NoneOnDryRun";
+  if (address?.protocol !== "https:" || !isAllowed || !isHarmless) return { would: true };
+  const options = { ...Object(review.request.options), dryRun: ["All"] };
+  const isDry = review.request.options !== null && review.request.options !== undefined;
+  const asked = { ...review.request, dryRun: true, ...(isDry && { options }) };
+  const where = `${addressOf(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
+  try {
+    const body = JSON.stringify({ ...review, request: asked });
+    const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
+    // The API server would go there, and nobody said that this may.
+    if (answer.location !== undefined && redirects.includes(answer.code))
+      return { unsaid: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
+    return calledBy(answer);
+  } catch (error) {
+    return { failure: `Post ${JSON.stringify(where)}: ${sentenceOf(error)}` };
+  }
+};
+
+const redirects = [301, 302, 303, 307, 308];
+
+interface Answer {
+  code: number;
+  type: string;
+  text: string;
+  /** Where a redirect leads. */
+  location?: string | undefined;
+}
+
+const post = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    const headers = {
+      "content-type": "application/json",
+      accept: "application/json, */*",
+      "user-agent": "kube-apiserver-admission",
+      "content-length": Buffer.byteLength(text),
+    };
+    const signal = AbortSignal.timeout(seconds * 1000);
+    const ca = caBundle ? { ca: Buffer.from(caBundle, "base64") } : {};
+    const sent = request(url, { method: "POST", headers, signal, ...ca }, (response) => {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      response.on("data", (chunk: Buffer) => {
+        bytes += chunk.length;
+        if (bytes > longest) response.destroy(new Error(`it answers more than ${longest} bytes`));
+        else chunks.push(chunk);
+      });
+      response.on("end", () => {
+        const { statusCode: code = 0, headers } = response;
+        const { "content-type": type = "", location } = headers;
+        resolve({ code, type, location, text: Buffer.concat(chunks).toString() });
+      });
+      response.on("error", reject);
+    });
+    sent.on("error", (error) => reject(signal.aborted ? new Error("context deadline exceeded") : error));
+    sent.end(text);
+  });

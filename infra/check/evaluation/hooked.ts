@@ -1,0 +1,48 @@
+import { builtIn } from "#infra/apiserver/admission/conditions.ts";
+import { type Hook, type Hooks, hooksIn } from "#infra/apiserver/admission/hooks.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import type { Manifest } from "../manifests/documents.ts";
+import type { Court } from "./evaluate.ts";
+import { callForeign } from "./foreign-webhooks.ts";
+import type { Rules } from "./rules.ts";
+
+/** The webhooks of a cluster: its rules' own and, from these manifests, others', which are called at these hosts alone. */
+export const hooked = (
+  rules: Rules,
+  foreign: readonly Manifest[],
+  cluster: string,
+  hosts: readonly string[],
+): Pick<Court, "hooks" | "call" | "cel" | "nameOf" | "suggestionOf"> => {
+  const hooks = unhurried(hooksIn([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
+  checkHooks(hooks, rules, cluster);
+  return {
+    hooks,
+    call: (hook, review) => rules.call(hook, review) ?? callForeign(hook, review, hosts),
+    cel: {
+      compile: (expression) => {
+        const evaluate = builtIn.compile(expression);
+        if (!rules.isSparing(expression)) return evaluate;
+        return (variables) => {
+          const evaluated = evaluate(variables);
+          return "unsaid" in evaluated ? { holds: true } : evaluated;
+        };
+      },
+    },
+    nameOf: (hook, message) => rules.nameOf(hook, message) ?? hook,
+    suggestionOf: rules.suggestionOf,
+  };
+};
+
+/** How long a rule takes on this machine says nothing of how long it takes where it is deployed. */
+const unhurried = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
+  const calm = (hook: Hook) => (rules.nameOf(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 });
+  return { mutating: mutating.map(calm), validating: validating.map(calm), faults };
+};
+
+const checkHooks = ({ faults, mutating, validating }: Hooks, { isAny }: Rules, cluster: string) => {
+  if (!isAny && mutating.length + validating.length + faults.length === 0)
+    throw new Complaint(
+      `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
+    );
+  if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
+};

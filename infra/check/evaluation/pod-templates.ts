@@ -1,0 +1,65 @@
+import { isMap } from "#lib/policy/tree.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import type { Path } from "../manifests/documents.ts";
+import { own } from "../values.ts";
+
+/** Where a workload's template is, and who makes Pods of it. */
+interface Maker {
+  at: Path;
+  controller: string;
+}
+
+const inSpec = ["spec", "template"];
+const makers: Record<string, Maker> = {
+  "apps/v1 Deployment": { at: inSpec, controller: "replicaset-controller" },
+  "apps/v1 ReplicaSet": { at: inSpec, controller: "replicaset-controller" },
+  "apps/v1 StatefulSet": { at: inSpec, controller: "statefulset-controller" },
+  "apps/v1 DaemonSet": { at: inSpec, controller: "daemon-set-controller" },
+  "batch/v1 Job": { at: inSpec, controller: "job-controller" },
+  "batch/v1 CronJob": { at: ["spec", "jobTemplate", ...inSpec], controller: "job-controller" },
+  "v1 ReplicationController": { at: inSpec, controller: "replication-controller" },
+};
+
+/** Reports whether controllers make Pods of a kind. */
+export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }): boolean =>
+  Object.hasOwn(makers, `${apiVersion} ${kind}`);
+
+/** Reports whether a group and version has kinds of which controllers make Pods. */
+export const hasWorkloads = (apiVersion: string): boolean =>
+  Object.keys(makers).some((word) => word.startsWith(`${apiVersion} `));
+
+/** A Pod as a controller would send it. */
+export interface Made {
+  pod: KubernetesObject;
+  at: Path;
+  user: { username: string; groups: string[] };
+}
+
+/** The Pod that a workload's controller would make; undefined of what is none, or has no template. */
+export const podOf = (workload: KubernetesObject): Made | undefined => {
+  const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
+  const word = `${apiVersion} ${kind}`;
+  const maker = Object.hasOwn(makers, word) ? makers[word] : undefined;
+  const template = maker?.at.reduce<unknown>(own, workload);
+  if (maker === undefined || !isMap(template)) return undefined;
+  const given = isMap(template.metadata) ? template.metadata : {};
+  const { labels, annotations, finalizers } = given;
+  const named = kind === "StatefulSet" ? { name: `${name}-0` } : { generateName: `${name}-` };
+  const metadata = {
+    ...named,
+    ...(namespace !== undefined && { namespace }),
+    ...(isMap(labels) && { labels }),
+    ...(isMap(annotations) && { annotations }),
+    ...(Array.isArray(finalizers) && { finalizers }),
+  };
+  const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: template.spec ?? {} };
+  return {
+    // What is read of it was checked with the workload, or is a rule's affair.
+    pod: structuredClone(pod) as KubernetesObject,
+    at: maker.at,
+    user: {
+      username: `system:serviceaccount:kube-system:${maker.controller}`,
+      groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
+    },
+  };
+};

@@ -1,0 +1,104 @@
+import type { Attributes } from "#infra/apiserver/admission/trace.ts";
+import { isMap } from "#lib/policy/tree.ts";
+import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
+import { groupVersionOf, type Kind } from "../../apiserver/kinds/kinds.ts";
+import type { Checked } from "../checked.ts";
+import type { Manifest, Path } from "../manifests/documents.ts";
+
+/** Something to be judged: a request, and where what it is about is written. */
+export interface Subject {
+  attributes: Attributes;
+  manifest: Manifest;
+  /** Of a Pod that a workload would make: whose, and where in that its template is. */
+  made?: { by: NonNullable<Checked["madeBy"]>; at: Path };
+}
+
+/** How requests are made of manifests. */
+export interface Asking {
+  operation: Operation;
+  user: UserInfo;
+  /** Where a manifest names none. */
+  namespace: string;
+}
+
+/**
+ * As `kubectl apply -k` orders what it sends: what others need comes first. Whatever isn't named is sent as it stands,
+ * but before webhooks, which might refuse it.
+ */
+const first = [
+  ...["Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount", "Role"],
+  ...["ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret", "Endpoints", "Service", "LimitRange"],
+  ...["PriorityClass", "PersistentVolume", "PersistentVolumeClaim", "Deployment", "StatefulSet", "CronJob"],
+  "PodDisruptionBudget",
+];
+const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+const placeOf = ({ object }: Manifest): number => {
+  const kind = String(object.kind);
+  if (last.includes(kind)) return first.length + 1;
+  return first.includes(kind) ? first.indexOf(kind) : first.length;
+};
+
+/** In the order in which they are sent. */
+export const inApplyOrder = <T>(all: readonly T[], manifestOf: (one: T) => Manifest): T[] =>
+  all.toSorted((one, other) => placeOf(manifestOf(one)) - placeOf(manifestOf(other)));
+
+/** A review that somebody recorded, as a request; what is wrong with it is thrown. */
+export const recordedRequest = ({ object }: Manifest): Attributes => {
+  const {
+    uid: _,
+    requestKind: __,
+    requestResource: ___,
+    requestSubResource: ____,
+    ...attributes
+  } = check(object).request;
+  return attributes;
+};
+
+export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
+  kind === "AdmissionReview" && groupVersionOf(String(apiVersion)).group === "admission.k8s.io";
+
+/** The object as the API server takes it in: in its namespace, and without what nobody but the API server sets. */
+export const received = (object: Record<string, unknown>, { namespaced }: Kind, asking: Asking): KubernetesObject => {
+  const given = isMap(object.metadata) ? object.metadata : {};
+  const { namespace, ...others } = given;
+  const own = Object.entries(others).filter(([key, value]) => !systemFields.has(key) && value !== null);
+  const metadata = Object.fromEntries([...own, ...(namespaced ? [["namespace", namespace || asking.namespace]] : [])]);
+  // What is read of it was checked when it was read.
+  return { ...object, metadata } as KubernetesObject;
+};
+
+const systemFields = new Set([
+  ...["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"],
+  ...["resourceVersion", "managedFields", "generation"],
+]);
+
+const optionsOf: Partial<Record<Operation, string>> = {
+  CREATE: "CreateOptions",
+  UPDATE: "UpdateOptions",
+  DELETE: "DeleteOptions",
+};
+
+/** The request that somebody makes with an object. */
+export const requestOf = (
+  object: KubernetesObject,
+  oldObject: KubernetesObject | null,
+  { kind, resource, namespaced }: Kind,
+  { operation, user }: Asking,
+): Attributes => {
+  const { name, namespace } = object.metadata ?? {};
+  const isNamespace = resource.group === "" && resource.resource === "namespaces";
+  const place = isNamespace ? name : namespaced ? namespace : undefined;
+  return {
+    kind,
+    resource,
+    ...(name && { name }),
+    ...(place && { namespace: place }),
+    operation,
+    userInfo: user,
+    object: operation === "DELETE" ? null : object,
+    oldObject: operation === "DELETE" ? object : oldObject,
+    dryRun: false,
+    options: { kind: optionsOf[operation], apiVersion: "meta.k8s.io/v1" },
+  };
+};

@@ -1,0 +1,204 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Context } from "aws-lambda";
+import type { Hook } from "#infra/apiserver/admission/hooks.ts";
+import type { Called, Sent, Step } from "#infra/apiserver/admission/trace.ts";
+import type { Resource, World } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { inPhase, variantsOf } from "#lib/rule.ts";
+import type { Broken, Listed } from "../../catalogue/registry.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { requireRules } from "../../cli/names.ts";
+import { surveyed, surveying } from "../../clusters/inspection.ts";
+import { type Cluster, type Config, servedRules } from "../../config/config.ts";
+import type { Handler } from "../../serve/gateway.ts";
+import { handlerOf } from "../../serve/handlers.ts";
+import { asVariant, oneLine } from "../../webhooks/entry.ts";
+import { configurations, ruleOf } from "../../webhooks/webhooks.ts";
+import { suggested } from "../fixes/suggestions.ts";
+import type { Path } from "../manifests/documents.ts";
+
+/** The rules that are on in a cluster, as its API server would know them. */
+export interface Rules {
+  configurations: object[];
+  /** Asks one of them; undefined for a hook that is somebody else's. */
+  call(hook: Hook, review: Sent): Promise<Called> | undefined;
+  /** The rule of a hook; of a group, the member that speaks. */
+  nameOf(hook: string, message?: string): string | undefined;
+  /** What a rule suggests that refused in this step, where it can say; `at` is where the object stands in its manifest. */
+  suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
+  /** Whether a condition only saves calls: whoever can't evaluate it may make the call, and hears the same. */
+  isSparing(expression: string): boolean;
+  /** Whether there are any, though they may be called for nothing. */
+  isAny: boolean;
+  /** Those that asked what exists, so far. */
+  asking: ReadonlySet<string>;
+  notes: string[];
+}
+
+/** Nobody answers there; what is sent there is decided here. */
+const here = "https://rules.postern.invalid";
+
+/** A cluster with these rules alone: as postern.yaml sets them up or, where it doesn't name one, by their defaults. */
+export const withOnly = (
+  cluster: Cluster,
+  names: readonly string[],
+  catalogue: Listed[],
+  broken: readonly Broken[] = [],
+): Cluster => {
+  const known = [...catalogue, ...broken].map(({ name }) => name);
+  const chosen = names.flatMap((name) => {
+    const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
+    return members ?? requireRules([name], known);
+  });
+  const rules = chosen.map((name) => {
+    const rule = catalogue.find((listed) => listed.name === name)?.rule;
+    const setup = cluster.rules.get(name);
+    if (setup !== undefined && setup.mode !== "off") return [name, setup] as const;
+    const settings = setup?.settings ?? rule?.settings ?? {};
+    const unfit = rule?.checkSettings?.(settings);
+    if (unfit !== undefined) throw new Complaint(`${name} can't do without settings in postern.yaml: ${unfit}`);
+    return [name, { ...setup, mode: "enforce" as const, settings }] as const;
+  });
+  return { ...cluster, rules: new Map(rules) };
+};
+
+/** The rules of one cluster, asked in this process. Entries follow from what will come, too, of kinds that rules survey. */
+export const openRules = async (
+  catalogue: Listed[],
+  [clusterName, cluster]: [string, Cluster],
+  harden: boolean,
+  worldOf: (tell: (sentence: string) => void, milliseconds: number) => World,
+  coming: (kind: Resource) => KubernetesObject[] = () => [],
+): Promise<Rules> => {
+  const config: Config = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
+  const told = new AsyncLocalStorage<string[]>();
+  // Each review has its own, for it begins and ends in time.
+  const world = (_: string, milliseconds: number) =>
+    worldOf((sentence) => told.getStore()?.push(sentence), milliseconds);
+  const asking = new Set(surveying(catalogue, cluster).map(({ name }) => name));
+  const handlers = new Map<string, Handler>();
+  for (const listed of servedRules(config, catalogue)) {
+    const asked = () => void asking.add(listed.name);
+    const own = (name: string, milliseconds: number) => heeded(world(name, milliseconds), asked);
+    handlers.set(listed.name, handlerOf(config, listed, { publicKeys: "", world: own, journal: () => {} }));
+  }
+
+  const asked = await surveyed(catalogue, cluster, async () => {
+    const { list, discover } = world(clusterName, surveyTime);
+    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
+  });
+  const slow: string[] = [];
+  const entries = configurations(catalogue, asked.cluster, {
+    name: "postern",
+    address: (rule, path) => `${here}/${rule}/${path}`,
+    harden,
+    // It does no harm here, but where these entries should go.
+    slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
+  });
+  const ours = new Map(entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, ruleOf(one)]));
+  const variants = new Map(
+    entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, partsOf(one.clientConfig.url).variant]),
+  );
+
+  const sparing = new Set([
+    ...catalogue.flatMap((listed) => conditionsOf(listed, asked.cluster)),
+    // Members look once more at what their groups' entries ask.
+    ...entries
+      .flatMap(({ webhooks }) => webhooks.flatMap(({ matchConditions = [] }) => matchConditions))
+      .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
+  ]);
+
+  const call = async (url: string, review: Sent): Promise<Called> => {
+    const { name, phase, variant } = partsOf(url);
+    const unsaid: string[] = [];
+    const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
+    const answer = await told.run(unsaid, async () => handlers.get(name)?.(event, context));
+    const [sentence] = unsaid;
+    if (sentence !== undefined) return { unsaid: sentence };
+    // Our own faults are nothing that a cluster's failurePolicy should wave through unseen.
+    return Object(answer).kind === "AdmissionReview" ? { body: answer } : { unsaid: String(Object(answer).message) };
+  };
+  const suggestionOf = async (name: string, { hook, phase, request }: Step, at: Path) => {
+    const rule = catalogue.find((listed) => listed.name === name)?.rule;
+    const setup = cluster.rules.get(name);
+    if (!rule?.suggest || !setup || !request || !ours.has(hook)) return undefined;
+    const variant = variants.get(hook);
+    const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
+    const unsaid: string[] = [];
+    const around = { name, settings, variant, now: new Date() };
+    // Advice is owed to nobody: where the cluster doesn't answer, there is none.
+    const found = await told
+      .run(unsaid, async () => {
+        const asked = rule.needs && world(clusterName, patience);
+        return suggested(facet, phase, request, { ...around, world: asked }, at);
+      })
+      .catch(() => undefined);
+    return unsaid.length > 0 || found?.isVain ? undefined : found?.text;
+  };
+  return {
+    configurations: entries,
+    suggestionOf,
+    call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
+    nameOf: (hook, message = "") => {
+      const name = ours.get(hook);
+      const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
+      return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
+    },
+    isSparing: (expression) => sparing.has(expression),
+    isAny: handlers.size > 0,
+    asking,
+    notes: [...asked.notes, ...slow, ...(entries.length === 0 ? idle([...handlers.keys()]) : [])],
+  };
+};
+
+/** A world that lets it be known when it is asked what exists. */
+const heeded = (world: World, asked: () => void): World => {
+  const heed =
+    <A extends unknown[], R>(ask: (...args: A) => R) =>
+    (...args: A): R => {
+      asked();
+      return ask(...args);
+    };
+  return { ...world, get: heed(world.get), list: heed(world.list), create: heed(world.create) };
+};
+
+const idle = (names: readonly string[]): string[] => {
+  if (names.length === 0) return [];
+  const is = names.length === 1 ? "is" : "are";
+  return [
+    `${names.join(", ")} ${is} called for nothing, as far as is known; that follows from what exists, which --state says`,
+  ];
+};
+
+/** What an address says of a call. */
+const partsOf = (url = "") => {
+  const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
+  return { name, phase, variant };
+};
+
+/** The conditions of a rule's entries, without those that decide. */
+const conditionsOf = ({ name, rule, phases }: Listed, { rules }: Cluster): string[] => {
+  const setup = rules.get(name);
+  if (setup === undefined || setup.mode === "off") return [];
+  const variants = variantsOf(rule, setup.settings)?.map((variant) => variant.name) ?? [undefined];
+  return variants.flatMap((variant) => {
+    const facet = asVariant(rule, setup.settings, variant);
+    return phases.flatMap((phase) => {
+      const conditions = inPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
+      const deciding = inPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
+      return Object.entries(conditions).flatMap(([name, text]) =>
+        Object.hasOwn(deciding, name) ? [] : [oneLine(text)],
+      );
+    });
+  });
+};
+
+const patience = 30_000;
+/** In milliseconds: all policies of a large cluster may be read for one. */
+const surveyTime = 120_000;
+// Endpoints look at no more of it.
+const context = {
+  functionName: "check",
+  functionVersion: "local",
+  getRemainingTimeInMillis: () => patience,
+} as Context;

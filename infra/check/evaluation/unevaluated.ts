@@ -1,0 +1,271 @@
+import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
+import { takes } from "#infra/apiserver/admission/matching.ts";
+import { born } from "#infra/apiserver/admission/storage.ts";
+import type { Around, Attributes, Cel } from "#infra/apiserver/admission/trace.ts";
+import { openView } from "#infra/apiserver/admission/view.ts";
+import { isSame } from "#lib/objects/same.ts";
+import { isMap } from "#lib/policy/tree.ts";
+import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
+import type { LabelSelector } from "#lib/rule.ts";
+import { groupVersionOf } from "../../apiserver/kinds/kinds.ts";
+import { own } from "../values.ts";
+
+/** The admission policies and quotas of a cluster: what they decide is unknown here, which requests they match is not. */
+export interface Unevaluated {
+  /** Entries that match every request that a policy matches. */
+  hooks: readonly Hook[];
+  /**
+   * Returns a sentence for each policy and quota that matches a request. `last` is what the webhooks left of its object;
+   * `isAssumed` says that of its namespace only the name is known.
+   */
+  findMatching(attributes: Attributes, last: unknown, around: Surroundings, isAssumed: boolean): string[];
+  /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
+  countsGroup(group: string, namespace: string): boolean;
+}
+
+type Surroundings = Around & { cel: Cel };
+
+/** The part of a policy or of its binding that says which requests it matches. */
+interface Selection {
+  hook: Hook;
+  /** The requests of excludeResourceRules. */
+  excluded: Hook;
+}
+
+interface Policy {
+  isMutating: boolean;
+  sentence: string;
+  selection: Selection;
+  bindings: Selection[];
+}
+
+interface Quota {
+  namespace: string;
+  sentence: string;
+  /** The keys of its limits. */
+  keys: string[];
+}
+
+const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
+
+/** Reports whether an object is a policy, a binding or a quota. */
+export const isUnevaluated = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
+  if (kind === "ResourceQuota") return apiVersion === "v1";
+  const { group } = groupVersionOf(String(apiVersion));
+  return group === policyGroup && policyKinds.includes(String(kind).replace(/Binding$/, ""));
+};
+
+const policyGroup = "admissionregistration.k8s.io";
+
+/**
+ * Returns the policies and quotas among some objects. `isWhole` says that no others exist; otherwise a binding alone
+ * stands for its policy. Of the kinds in `unreadable`, any may match any request.
+ */
+export const openUnevaluated = (
+  objects: readonly KubernetesObject[],
+  isWhole: boolean,
+  unreadable: readonly string[] = [],
+): Unevaluated => {
+  const unknown = unreadable.length === 0 ? [] : [`whether a ${unreadable.join(" or a ")} matches it`];
+  const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, isWhole));
+  const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
+  return {
+    hooks: policies.map(({ selection }) => selection.hook),
+    findMatching: (attributes, last, around, isAssumed) => {
+      if (policies.length + quotas.length + unknown.length === 0) return [];
+      const final = { ...attributes, object: last };
+      const [mutated, stored] = [[attributes, final], [born(final, around)]];
+      const matching = policies.filter(({ isMutating, selection, bindings }) => {
+        if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
+        // Policies that mutate run before the webhooks, and again after a change.
+        return (isMutating ? mutated : stored).some((seen) => {
+          const isSelected = (one: Selection) => selects(one, seen, around, isAssumed);
+          return isSelected(selection) && bindings.some(isSelected);
+        });
+      });
+      const counting = quotas.filter((quota) => counts(quota, final));
+      return [...[...matching, ...counting].map(({ sentence }) => sentence), ...unknown];
+    },
+    countsGroup: (group, home) =>
+      quotas.some(({ namespace, keys }) => namespace === home && keys.some((key) => key.endsWith(`.${group}`))),
+  };
+};
+
+const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhole: boolean): Policy[] => {
+  const isMutating = kind === "MutatingAdmissionPolicy";
+  const found = objects.filter((object) => object.kind === kind);
+  const bindings = Map.groupBy(
+    objects.filter((object) => object.kind === `${kind}Binding`),
+    (binding) => String(own(getSpec(binding), "policyName")),
+  );
+  const bound = found.flatMap((policy): Policy[] => {
+    const { name = "" } = policy.metadata ?? {};
+    const spec = getSpec(policy);
+    const selection = readSelection(own(spec, "matchConstraints"), {
+      matchConditions: own(spec, "matchConditions"),
+      failurePolicy: own(spec, "failurePolicy"),
+    });
+    const its = bindings.get(name) ?? [];
+    const sentence = `${kind} ${name} matches it, and policies in CEL are not evaluated here`;
+    return its.length === 0 ? [] : [{ isMutating, sentence, selection, bindings: its.map(readBinding) }];
+  });
+  if (isWhole) return bound;
+  const names = new Set(found.map(({ metadata }) => metadata?.name));
+  const alone = [...bindings].filter(([name]) => !names.has(name));
+  return [
+    ...bound,
+    ...alone.map(([name, its]): Policy => {
+      const sentence = `${kind} ${name} may match it: a binding names the policy, which is not among the manifests`;
+      return { isMutating, sentence, selection: readSelection(everything), bindings: its.map(readBinding) };
+    }),
+  ];
+};
+
+const getSpec = (object: KubernetesObject): unknown => own(object, "spec");
+
+const everyRule = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] };
+const everything = { resourceRules: [everyRule] };
+
+/** A binding without resourceRules only narrows by its selectors. */
+const readBinding = (binding: KubernetesObject): Selection => {
+  const resources = own(getSpec(binding), "matchResources") ?? {};
+  const rules = own(resources, "resourceRules");
+  const isOpen = rules === undefined || rules === null || (Array.isArray(rules) && rules.length === 0);
+  return readSelection(isOpen ? { ...Object(resources), ...everything } : resources);
+};
+
+/** Returns what a MatchResources selects; one that no API server takes selects everything. */
+const readSelection = (resources: unknown, more: object = {}): Selection => {
+  const { resourceRules, excludeResourceRules, namespaceSelector, objectSelector, matchPolicy } = Object(resources);
+  const hook =
+    Array.isArray(resourceRules) && resourceRules.length > 0
+      ? buildHook({ rules: resourceRules, namespaceSelector, objectSelector, matchPolicy, ...more })
+      : undefined;
+  return {
+    hook: hook ?? (buildHook({ rules: everything.resourceRules }) as Hook),
+    excluded: buildHook({ rules: excludeResourceRules, matchPolicy }) ?? (buildHook({ rules: [] }) as Hook),
+  };
+};
+
+/** Returns a webhook's entry that matches what these members match; undefined where the API server takes no such entry. */
+const buildHook = (members: object): Hook | undefined => {
+  const entry = {
+    name: "policies.postern.invalid",
+    clientConfig: { url: "https://policies.postern.invalid" },
+    sideEffects: "None",
+    admissionReviewVersions: ["v1"],
+    ...members,
+  };
+  const metadata = { name: "policies" };
+  const apiVersion = `${policyGroup}/v1`;
+  return hooksIn([{ apiVersion, kind: "ValidatingWebhookConfiguration", metadata, webhooks: [entry] }]).validating[0];
+};
+
+const selects = (
+  { hook, excluded }: Selection,
+  attributes: Attributes,
+  around: Surroundings,
+  isAssumed: boolean,
+): boolean => {
+  const view = () => openView(attributes, around.convert);
+  const isTaken = (one: Hook) => !("skipped" in takes(one, attributes, view(), around, around.cel));
+  if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
+    return false;
+  const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
+  const rules = hook.rules.filter((rule) => includesName(rule, attributes, true));
+  return isTaken({ ...hook, namespaceSelector, rules });
+};
+
+/** Reports whether a rule's resourceNames, where it has some, have the name; `guess` is the answer where the name isn't known yet. */
+const includesName = (rule: object, { name, object }: Attributes, guess: boolean): boolean => {
+  const listed = own(rule, "resourceNames");
+  if (!Array.isArray(listed) || listed.length === 0) return true;
+  const prefix = own(own(object, "metadata"), "generateName");
+  if (typeof prefix !== "string" || own(own(object, "metadata"), "name")) return listed.includes(name ?? "");
+  return guess && listed.some((one) => String(one).startsWith(prefix));
+};
+
+const nameLabel = "kubernetes.io/metadata.name";
+
+/** The part of a selector that asks for the name of a namespace. */
+const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => {
+  return {
+    matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
+    matchExpressions: matchExpressions.filter(({ key }) => key === nameLabel),
+  };
+};
+
+/** Requests that no policy sees: policies themselves, and questions to the API server. */
+const isExempt = ({ resource: { group, resource } }: Attributes): boolean =>
+  group === policyGroup
+    ? /^(validating|mutating)admissionpolic(ies|ybindings)$/.test(resource)
+    : /^auth(entication|orization)\.k8s\.io$/.test(group) && resource.endsWith("reviews");
+
+const readQuota = (quota: KubernetesObject): Quota => {
+  const { name = "", namespace = "" } = quota.metadata ?? {};
+  // The API server counts by the status, which a controller copies from the spec.
+  const limits = ["spec", "status"].map((part) => own(own(quota, part), "hard"));
+  const keys = [...new Set(limits.flatMap((hard) => (isMap(hard) ? Object.keys(hard) : [])))];
+  return {
+    ...{ namespace, keys },
+    sentence: `ResourceQuota ${name} of namespace ${namespace} counts it, and quotas are not evaluated here`,
+  };
+};
+
+/** Keys of limits beside `count/…`, by the resource that is charged for them. */
+const charged: Record<string, RegExp> = {
+  pods: /^(pods|cpu|memory|ephemeral-storage|hugepages-.*|limits\..*|requests\.(?!storage$).*)$/,
+  services: /^services(\.loadbalancers|\.nodeports)?$/,
+  persistentvolumeclaims: /^(persistentvolumeclaims|requests\.storage|.*\.storageclass\.storage\.k8s\.io\/.*)$/,
+  "resourceclaims.resource.k8s.io": /^(.*\.deviceclass\.resource\.k8s\.io\/devices|requests\..*\/.*)$/,
+  configmaps: /^configmaps$/,
+  replicationcontrollers: /^replicationcontrollers$/,
+  resourcequotas: /^resourcequotas$/,
+  secrets: /^secrets$/,
+};
+
+/** What no quota counts, although it is in a namespace. */
+const uncounted = new Set([
+  "bindings",
+  "events",
+  "events.events.k8s.io",
+  "localsubjectaccessreviews.authorization.k8s.io",
+]);
+
+/** Reports whether a request may use more of what a quota limits. Scopes are left out: they only make it fewer requests. */
+const counts = ({ namespace, keys }: Quota, attributes: Attributes): boolean => {
+  const { operation, resource, subResource = "" } = attributes;
+  const name = toName(resource);
+  if (attributes.namespace !== namespace || name === "namespaces" || uncounted.has(name)) return false;
+  const isNew = operation === "CREATE" && subResource === "";
+  if (!isNew && !(operation === "UPDATE" && mayGrow(attributes, name, subResource))) return false;
+  const pattern = Object.hasOwn(charged, name) ? charged[name] : undefined;
+  return keys.some((key) => {
+    if (key === `count/${name}`) return isNew;
+    return pattern?.test(key) === true && isCharged(key, attributes, isNew);
+  });
+};
+
+const toName = ({ group, resource }: GroupVersionResource): string =>
+  group === "" ? resource : `${resource}.${group}`;
+
+/** Reports whether a change of an object can be charged. */
+const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: string): boolean => {
+  const specs = [object, oldObject].map((one) => own(one, "spec"));
+  if (subResource !== "") return [name, subResource].join("/") === "pods/resize" || name === "persistentvolumeclaims";
+  if (name === "pods") {
+    const [isTerminating, wasTerminating] = specs.map((spec) => Number(own(spec, "activeDeadlineSeconds") ?? -1) >= 0);
+    return isTerminating !== wasTerminating;
+  }
+  return growing.has(name) && !isSame(specs[0], specs[1]);
+};
+
+const growing = new Set(["services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"]);
+
+/** Reports whether an object uses what a key limits, of Services, which need not; others may always. */
+const isCharged = (key: string, { object }: Attributes, isNew: boolean): boolean => {
+  if (!key.startsWith("services")) return true;
+  const type = own(own(object, "spec"), "type");
+  if (key === "services") return isNew;
+  return type === "LoadBalancer" || (type === "NodePort" && key === "services.nodeports");
+};

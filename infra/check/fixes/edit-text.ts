@@ -1,0 +1,119 @@
+import { isDeepStrictEqual } from "node:util";
+import { stringify } from "yaml";
+import { isMap } from "#lib/policy/tree.ts";
+import { clean, shortened } from "../../cli/terminal.ts";
+import type { Path } from "../manifests/documents.ts";
+import { own } from "../values.ts";
+
+/** One thing to do to an object. */
+interface Edit {
+  verb: "set" | "add" | "remove";
+  path: Path;
+  /** What is set, added, or taken out of a list. */
+  value?: string;
+}
+
+/** As long as one sentence of a report may be. */
+const longest = 290;
+const longestPart = 120;
+/** So many places are named where the same is done. */
+const most = 4;
+
+/** What makes one object of another, in words on one line: `set spec.replicas to 3`. `at` is where the object stands. */
+export const inWords = (before: unknown, after: unknown, at: Path = []): string => {
+  const alike = Map.groupBy(editsBetween(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
+  const all = [...alike.values()].map(sentenceOf);
+  // Each takes a letter at least.
+  let told = Math.min(all.length, longest);
+  while (told > 1 && joined(all, told).length > longest) told--;
+  return onOneLine(joined(all, told));
+};
+
+/** A suggestion as reports take it; whatever stands in it is anybody's. */
+export const onOneLine = (text: string): string => shortened(clean(text), longest);
+
+const joined = (all: readonly string[], told: number) =>
+  [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
+
+const sentenceOf = (edits: readonly Edit[]): string => {
+  const { verb, value } = edits[0] as Edit;
+  const places = listed(placesOf(edits.map(({ path }) => path)));
+  if (verb === "remove") return value === undefined ? `remove ${places}` : `remove ${value} from ${places}`;
+  return verb === "set" ? `set ${places} to ${value}` : `add ${value} to ${places}`;
+};
+
+/** Those that differ in where they stand in one list are one: `spec.containers[0, 2].image`. */
+const placesOf = (paths: readonly Path[]): string[] => {
+  const alike = Map.groupBy(paths, (path) =>
+    JSON.stringify(path.map((step, at) => (at === indexIn(path) ? [] : step))),
+  );
+  return [...alike.values()].map((same) => {
+    const indices = same.map((path) => path[indexIn(path)] ?? "");
+    return placeOf(
+      same[0] ?? [],
+      indices.length > most ? `${indices.slice(0, most).join(", ")}, …` : indices.join(", "),
+    );
+  });
+};
+
+/** Where a path goes through its first list; nowhere is -1. */
+const indexIn = (path: Path) => path.findIndex((step) => typeof step === "number");
+
+const listed = (all: readonly string[]): string => {
+  const rest = all.length - most;
+  const shown = rest > 0 ? [...all.slice(0, most), `${rest} more`] : all;
+  return [shown.slice(0, -1).join(", "), ...shown.slice(-1)].filter((part) => part !== "").join(" and ");
+};
+
+const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
+  if (isDeepStrictEqual(old, now)) return [];
+  if (now === undefined) return [{ verb: "remove", path }];
+  if (isMap(now) && (isMap(old) || (old === undefined && Object.keys(now).length > 0)))
+    return [...new Set([...Object.keys(old ?? {}), ...Object.keys(now)])].flatMap((key) =>
+      editsBetween(own(old, key), own(now, key), [...path, key]),
+    );
+  const ofList = Array.isArray(old) && Array.isArray(now) ? editsInList(old, now, path) : undefined;
+  return ofList ?? [{ verb: "set", path, value: shown(now) }];
+};
+
+/** Where an object was changed in its place, something left out, or added at the end; anything else is another list. */
+const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Path): Edit[] | undefined => {
+  if (old.length === now.length)
+    return now.every(isMap)
+      ? now.flatMap((value, index) => editsBetween(old[index], value, [...path, index]))
+      : undefined;
+  if (now.length > old.length) {
+    const added = now.slice(old.length).map((value): Edit => ({ verb: "add", path, value: shown(value) }));
+    return isDeepStrictEqual(now.slice(0, old.length), old) ? added : undefined;
+  }
+  const left: number[] = [];
+  let kept = 0;
+  for (const [index, value] of old.entries())
+    if (kept < now.length && isDeepStrictEqual(value, now[kept])) kept++;
+    else left.push(index);
+  if (kept < now.length) return undefined;
+  return left.map((index): Edit => {
+    const value = old[index];
+    return typeof value === "string"
+      ? { verb: "remove", path, value: shown(value) }
+      : { verb: "remove", path: [...path, index] };
+  });
+};
+
+/** `spec.containers[0].image`, `metadata.labels["example.com/team"]`; in the first list, at these indices. */
+const placeOf = (path: Path, indices: string): string => {
+  const steps = path.map((step, at) => {
+    if (typeof step === "number") return `[${at === indexIn(path) ? indices : step}]`;
+    if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
+    return at > 0 ? `.${step}` : step;
+  });
+  return shortened(clean(steps.join("")), longestPart);
+};
+
+/** As it would stand in a manifest. */
+const shown = (value: unknown): string => {
+  if (typeof value === "string" && /\p{Cc}/u.test(value)) return shortened(clean(JSON.stringify(value)), longestPart);
+  const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
+  const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
+  return shortened(clean(text.trim()), longestPart);
+};

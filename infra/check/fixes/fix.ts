@@ -1,0 +1,199 @@
+import { isDeepStrictEqual } from "node:util";
+import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
+import { between } from "#lib/patch.ts";
+import type { Patch } from "#lib/review.ts";
+import type { Layout } from "../../diff/yaml-lines.ts";
+import type { Judged } from "../evaluation/evaluate.ts";
+import { isReview } from "../evaluation/requests.ts";
+import { composed } from "../manifests/composed.ts";
+import type { Manifest, Path } from "../manifests/documents.ts";
+import { own } from "../values.ts";
+import { type Incision, operated } from "./yaml-edits.ts";
+
+/** What the chain changed of one object. */
+export interface Edit {
+  manifest: Manifest;
+  patch: Patch;
+  after: unknown;
+}
+
+/** What is to be written back of an object: where it was changed, and nobody says anything against it. */
+export const editOf = ({ subject, checked, before, after }: Judged): Edit | undefined => {
+  const { manifest, made } = subject;
+  // A review stays as somebody recorded it.
+  if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
+  const patch = between(before, after, "");
+  return patch.length > 0 ? { manifest, patch, after } : undefined;
+};
+
+/** A longer document is written anew as a whole: to edit its text step by step takes reading it step by step. */
+const longest = 256 * 1024;
+
+/** A file's text with edits in it, comments and order kept; or why it has to stay as it is. */
+export const edited = (text: string, edits: readonly Edit[]): { text: string } | { kept: string } => {
+  // As on Windows; what is added then ends its lines alike.
+  if (text.includes("\r\n") && !/(^|[^\r])\n/.test(text)) {
+    const fixed = edited(text.replaceAll("\r\n", "\n"), edits);
+    return "kept" in fixed ? fixed : { text: fixed.text.replaceAll("\n", "\r\n") };
+  }
+  const byDocument = Map.groupBy(edits, ({ manifest }) => manifest.document);
+  const parts: string[] = [];
+  let from = 0;
+  let index = 0;
+  for (const { to } of composed(text)) {
+    const part = text.slice(from, to);
+    const own = byDocument.get(index++);
+    const fixed = own === undefined ? part : operatedOn(part, own);
+    if (fixed === undefined)
+      return { kept: "it has aliases, or is written so that it can't be told where changes would go" };
+    parts.push(fixed);
+    from = to;
+  }
+  return { text: parts.join("") + text.slice(from) };
+};
+
+const operatedOn = (text: string, edits: readonly Edit[]): string | undefined => {
+  const wanted = read(text);
+  if (wanted === undefined || hasAliases(wanted)) return undefined;
+  const value: unknown = wanted.toJS();
+  let fixed: string | undefined = text;
+  let document: Document.Parsed | undefined = wanted;
+  for (const { manifest, patch, after } of edits)
+    for (const change of patch) {
+      const incision = incisionOf(manifest.path.reduce<unknown>(own, value), change, after);
+      if (incision === undefined) continue;
+      cut(manifest.path.reduce<unknown>(own, value), incision);
+      if (text.length > longest) {
+        rewrite(wanted, manifest.path, incision);
+        continue;
+      }
+      document = fixed === undefined ? undefined : read(fixed);
+      if (fixed === undefined || document === undefined) return undefined;
+      const patient = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: layoutOf(text) };
+      const next = operated(patient, incision);
+      if (next !== undefined && isDeepStrictEqual(read(next)?.toJS(), value)) fixed = next;
+      else {
+        rewrite(document, manifest.path, incision);
+        fixed = document.toString(styleOf(text));
+      }
+    }
+  if (text.length > longest) fixed = isJson(text) ? inJson(value, text) : wanted.toString(styleOf(text));
+  return fixed !== undefined && isDeepStrictEqual(read(fixed)?.toJS(), value) ? fixed : undefined;
+};
+
+const read = (text: string): Document.Parsed | undefined => {
+  const [first, ...others] = [...composed(text)];
+  return first !== undefined && others.length === 0 && first.document.errors.length === 0 ? first.document : undefined;
+};
+
+const hasAliases = (document: Document.Parsed): boolean => {
+  let found = false;
+  visit(document, {
+    Alias: () => {
+      found = true;
+      return visit.BREAK;
+    },
+  });
+  return found;
+};
+
+const stepsOf = ({ path }: Patch[number]): string[] =>
+  path
+    .split("/")
+    .slice(1)
+    .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
+
+/**
+ * A change of the object as the API server sees it, as one of what is written: what it fills in isn't there, so some of
+ * what leads to the change may have to be made, and some of what is taken away never was.
+ */
+const incisionOf = (written: unknown, change: Patch[number], after: unknown): Incision | undefined => {
+  const all = stepsOf(change);
+  const { op } = change;
+  let holder = written;
+  for (const [depth, step] of all.entries()) {
+    const steps = all.slice(0, depth + 1);
+    const inner = own(holder, step);
+    const isLast = depth === all.length - 1;
+    if (isLast && op === "remove") return inner === undefined ? undefined : { steps, op };
+    if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
+    if (isLast || inner === undefined || inner === null || typeof inner !== "object") {
+      if (change.op === "remove" || holder === undefined) return undefined;
+      const whole = steps.reduce<unknown>(own, after);
+      const value = nested(all.slice(depth + 1), change.value, whole);
+      return { steps, op: inner === undefined ? "add" : "replace", value };
+    }
+    holder = inner;
+  }
+  return undefined;
+};
+
+/** A value inside the maps that lead to it; a list is as the chain left it. */
+const nested = ([step, ...rest]: readonly string[], value: unknown, whole: unknown): unknown => {
+  if (step === undefined) return value;
+  if (Array.isArray(whole)) return whole;
+  return Object.fromEntries([[step, nested(rest, value, own(whole, step))]]);
+};
+
+/** The same in the value itself. */
+const cut = (root: unknown, { steps, op, value }: Incision): void => {
+  const holder = steps.slice(0, -1).reduce<unknown>(own, root);
+  const last = steps.at(-1) ?? "";
+  if (Array.isArray(holder))
+    holder.splice(Number(last), op === "add" ? 0 : 1, ...(op === "remove" ? [] : [structuredClone(value)]));
+  else if (typeof holder !== "object" || holder === null) return;
+  else if (op === "remove") Reflect.deleteProperty(holder, last);
+  else {
+    const entry = { value: structuredClone(value), writable: true, enumerable: true, configurable: true };
+    Object.defineProperty(holder, last, entry);
+  }
+};
+
+/** The same in the document, which is then laid out anew. */
+const rewrite = (document: Document.Parsed, place: Path, { steps, op, value }: Incision): void => {
+  let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, true);
+  for (const step of steps.slice(0, -1))
+    holder = isCollection(holder) ? holder.get(keyIn(holder, step), true) : undefined;
+  if (!isCollection(holder)) return;
+  const key = keyIn(holder, steps.at(-1) ?? "");
+  const made = document.createNode(value) as ParsedNode;
+  visit(made, {
+    Scalar: (_, node) => {
+      // Block style would need a hint at how deep it stands.
+      if (typeof node.value === "string" && /^\s/.test(node.value)) node.type = "QUOTE_DOUBLE";
+    },
+  });
+  if (op === "remove") holder.delete(key);
+  else if (isSeq(holder) && op === "add") holder.items.splice(Number(key), 0, made);
+  else if (isMap(holder) || isSeq(holder)) holder.set(key as never, made as never);
+};
+
+const keyIn = (holder: unknown, step: string): string | number => (isSeq(holder) ? Number(step) : step);
+
+const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
+
+/** As whoever wrote it did, as far as that can be told. */
+const layoutOf = (text: string): Layout => {
+  const [, indent = ""] =
+    /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
+  const [, inner = ""] = /^\s*[{[][ \t]*\n([ \t]+)/.exec(text) ?? [];
+  const isFlat = /^( *)(?:- )*[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*\1- /m.test(text);
+  return {
+    step: (isJson(text) ? inner : indent).length || 2,
+    isFlat: isFlat || !/^ *[^\n]*:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)* +- /m.test(text),
+  };
+};
+
+/** The whole of it again, between what stands before and behind it. */
+const inJson = (value: unknown, text: string): string => {
+  const [start = "", end = ""] = text.split(text.trim());
+  const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
+  const isOneLine = !text.trim().includes("\n");
+  return start + JSON.stringify(value, null, isOneLine ? 0 : isTabbed ? "\t" : layoutOf(text).step) + end;
+};
+
+const styleOf = (text: string) => {
+  const { step, isFlat } = layoutOf(text);
+  const isTight = /[{[][^\s}\]]/.test(text) && !/[{[] \S/.test(text);
+  return { lineWidth: 0, indent: step, indentSeq: !isFlat, flowCollectionPadding: !isTight };
+};

@@ -1,0 +1,32 @@
+import { realpath, writeFile } from "node:fs/promises";
+import { isAbsolute, relative, resolve, sep } from "node:path";
+import { Complaint, sentenceOf } from "../../cli/complaint.ts";
+import { counted } from "../../cli/progress.ts";
+import { oneLine } from "../../cli/terminal.ts";
+import { type Edit, edited } from "./fix.ts";
+
+/** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
+export const mend = async (edits: readonly Edit[]): Promise<void> => {
+  const byFile = Map.groupBy(edits, ({ manifest }) => manifest.source);
+  for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
+    const fixed = edited(text, own);
+    const target = await realpath(name).catch(() => name);
+    const kept = (reason: string) => process.stderr.write(`${oneLine(`${name} is left as it is: ${reason}`)}\n`);
+    if ("kept" in fixed) kept(fixed.kept);
+    else if (!(await isWithin(folder, target))) kept(`it is a symbolic link to ${target}, outside of ${folder}`);
+    else if (fixed.text !== text) {
+      await save(target, mark + fixed.text);
+      process.stderr.write(`${oneLine(name)}: ${counted(own.length, "object")} mended\n`);
+    }
+  }
+};
+
+const isWithin = async (folder: string, target: string): Promise<boolean> => {
+  const path = relative(await realpath(folder), resolve(target));
+  return path !== ".." && !path.startsWith(`..${sep}`) && !isAbsolute(path);
+};
+
+const save = (file: string, text: string) =>
+  writeFile(file, text).catch((error) => {
+    throw new Complaint(`${file} can't be written: ${sentenceOf(error)}`);
+  });

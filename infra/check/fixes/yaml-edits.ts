@@ -1,0 +1,183 @@
+import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
+import { flowOf, type Layout, linesOf } from "../../diff/yaml-lines.ts";
+import type { Path } from "../manifests/documents.ts";
+
+/** A text that is edited, as it was read. */
+export interface Patient {
+  text: string;
+  document: Document.Parsed;
+  /** Of what is edited. */
+  place: Path;
+  isJson: boolean;
+  layout: Layout;
+}
+
+/** What is done in one place: a value put at the end of these steps, added to a list before what is there, or taken away. */
+export interface Incision {
+  steps: readonly string[];
+  op: "add" | "replace" | "remove";
+  value?: unknown;
+}
+
+/** The text with a change in it and nothing else touched; undefined where that takes writing more of it anew. */
+export const operated = (patient: Patient, { steps, op, value }: Incision): string | undefined => {
+  const { document, place, text } = patient;
+  const [last = "", ...before] = steps.toReversed();
+  const holder: unknown = document.getIn([...place, ...before.toReversed().map(stepFor(document, place))], true);
+  if (isSeq(holder)) return inList(patient, holder, Number(last), op, value);
+  if (!isMap(holder)) return undefined;
+  const pair = holder.items.find(({ key }) => isScalar(key) && String(key.value) === last);
+  if (op === "remove") return pair === undefined ? text : withoutPair(patient, holder, pair);
+  return pair === undefined ? withPair(patient, holder, last, value) : withValue(patient, holder, pair, value);
+};
+
+/** Lists are asked by numbers; a map's keys are texts. */
+const stepFor = (document: Document.Parsed, place: Path) => {
+  const trail = [...place];
+  return (step: string): string | number => {
+    const own = isSeq(document.getIn(trail, true)) ? Number(step) : step;
+    trail.push(own);
+    return own;
+  };
+};
+
+/** Where what is written of a node ends, without what comments and empty lines follow it. */
+const endOf = (node: unknown, text: string): number | undefined => {
+  if (isCollection(node) && node.flow !== true) {
+    const last: unknown = node.items.at(-1);
+    if (isMap(node)) {
+      const { key, value } = Object(last) as Partial<Pair>;
+      return endOf(value, text) ?? endOf(key, text);
+    }
+    return endOf(last, text);
+  }
+  const [start, end] = rangeOf(node) ?? [];
+  if (start === undefined || end === undefined || (isScalar(node) && node.source === "")) return undefined;
+  return start + text.slice(start, end).trimEnd().length;
+};
+
+const rangeOf = (node: unknown): readonly number[] | undefined => Object(node).range ?? undefined;
+const startOf = (node: unknown): number | undefined => rangeOf(node)?.[0];
+
+const lineStart = (text: string, at: number) => text.lastIndexOf("\n", at - 1) + 1;
+const lineEnd = (text: string, at: number) => (text.indexOf("\n", at) === -1 ? text.length : text.indexOf("\n", at));
+const columnOf = (text: string, at: number) => at - lineStart(text, at);
+const spliced = (text: string, from: number, to: number, inserted: string) =>
+  text.slice(0, from) + inserted + text.slice(to);
+const indented = (lines: readonly string[], column: number) =>
+  lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
+
+/** In JSON as long as what stands there, or on one line. */
+const inFlow = ({ isJson, layout }: Patient, value: unknown, indent: string | undefined): string => {
+  if (!isJson) return flowOf(value);
+  if (indent === undefined) return JSON.stringify(value);
+  return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
+};
+
+const withPair = (patient: Patient, map: YAMLMap, key: string, value: unknown): string | undefined => {
+  const { text, layout, isJson } = patient;
+  const last = map.items.at(-1);
+  const [end, first] = [endOf(last?.value, text) ?? endOf(last?.key, text), startOf(map.items[0]?.key)];
+  if (last === undefined || end === undefined || first === undefined) {
+    const [from, to] = rangeOf(map) ?? [];
+    if (map.flow !== true || from === undefined || to === undefined) return undefined;
+    return spliced(text, from, to, inFlow(patient, Object.fromEntries([[key, value]]), undefined));
+  }
+  if (map.flow === true) {
+    const own = startOf(last.key) ?? end;
+    const before = text.slice(lineStart(text, own), own);
+    const isLong = before.trim() === "";
+    const indent = isLong ? before : undefined;
+    const name = isJson ? JSON.stringify(key) : flowOf(key);
+    return spliced(text, end, end, `,${isLong ? `\n${indent}` : " "}${name}: ${inFlow(patient, value, indent)}`);
+  }
+  const lines = linesOf(Object.fromEntries([[key, value]]), layout);
+  const at = lineEnd(text, end);
+  return spliced(text, at, at, `\n${indented(lines, columnOf(text, first))}`);
+};
+
+const withValue = (patient: Patient, map: YAMLMap, { key, value: old }: Pair, value: unknown): string | undefined => {
+  const { text, layout } = patient;
+  const [from, to] = rangeOf(old) ?? [];
+  const start = startOf(key);
+  if (from === undefined || to === undefined || start === undefined) return undefined;
+  if (isCollection(old) && old.flow !== true) return undefined;
+  if (isScalar(old) && /^BLOCK/.test(old.type ?? "")) return undefined;
+  const isContainer = typeof value === "object" && value !== null && Object.keys(value).length > 0;
+  if (map.flow === true || !isContainer) {
+    const space = from === to && text[from - 1] === ":" ? " " : "";
+    return spliced(text, from, to, space + inFlow(patient, value, undefined));
+  }
+  const isLevel = Array.isArray(value) && layout.isFlat;
+  const lines = indented(linesOf(value, layout), columnOf(text, start) + (isLevel ? 0 : layout.step));
+  const end = lineEnd(text, to);
+  return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
+};
+
+/** Whole lines, where it has them for itself. */
+const withoutLines = (text: string, start: number, end: number): string | undefined => {
+  const from = lineStart(text, start);
+  const isAlone = text.slice(from, start).trim() === "";
+  return isAlone ? spliced(text, from, Math.min(lineEnd(text, end) + 1, text.length), "") : undefined;
+};
+
+const withoutPair = ({ text }: Patient, map: YAMLMap, { key, value }: Pair): string | undefined => {
+  const [start, end] = [startOf(key), endOf(value, text) ?? endOf(key, text)];
+  if (map.flow === true || map.items.length === 1 || start === undefined || end === undefined) return undefined;
+  return withoutLines(text, start, end);
+};
+
+/** Where an item's dash is. */
+const dashOf = (text: string, item: unknown): number | undefined => {
+  const start = startOf(item);
+  const found = start === undefined ? -1 : text.lastIndexOf("-", start - 1);
+  return found < 0 || text.slice(found + 1, start).trim() !== "" ? undefined : found;
+};
+
+const inList = (
+  patient: Patient,
+  list: YAMLSeq,
+  index: number,
+  op: Incision["op"],
+  value: unknown,
+): string | undefined => {
+  const { text, layout } = patient;
+  const item: unknown = list.items[index];
+  if (list.flow === true) {
+    const last: unknown = list.items.at(-1);
+    const [end, start] = [endOf(last, text), startOf(last)];
+    if (op !== "add" || index < list.items.length) return undefined;
+    if (end === undefined || start === undefined) return emptyList(patient, list, [value]);
+    const before = text.slice(lineStart(text, start), start);
+    const isLong = before.trim() === "";
+    const indent = isLong ? before : undefined;
+    return spliced(text, end, end, `,${isLong ? `\n${indent}` : " "}${inFlow(patient, value, indent)}`);
+  }
+  const column = dashOf(text, item ?? list.items[0]);
+  if (column === undefined) return undefined;
+  const end = endOf(item ?? list.items.at(-1), text);
+  if (op === "remove")
+    return list.items.length === 1 || end === undefined ? undefined : withoutLines(text, column, end);
+  if (op === "replace") {
+    const [from, to] = rangeOf(item) ?? [];
+    const isPlain = isScalar(item) && !/^BLOCK/.test(item.type ?? "");
+    return isPlain && from !== undefined && to !== undefined ? spliced(text, from, to, flowOf(value)) : undefined;
+  }
+  const lines = indented(linesOf([value], layout), columnOf(text, column));
+  if (item !== undefined) return spliced(text, lineStart(text, column), lineStart(text, column), `${lines}\n`);
+  if (end === undefined) return undefined;
+  return spliced(text, lineEnd(text, end), lineEnd(text, end), `\n${lines}`);
+};
+
+/** `[]` in a block becomes a block of its own. */
+const emptyList = (patient: Patient, list: YAMLSeq, value: unknown[]): string | undefined => {
+  const { text, layout, isJson } = patient;
+  const [from, to] = rangeOf(list) ?? [];
+  if (from === undefined || to === undefined) return undefined;
+  const start = lineStart(text, from);
+  const [, before = "", key] = /^([\s-]*)([^\s{[,][^{[,]*:)[ \t]*$/.exec(text.slice(start, from)) ?? [];
+  if (isJson || key === undefined) return spliced(text, from, to, inFlow(patient, value, undefined));
+  const end = lineEnd(text, to);
+  const lines = indented(linesOf(value, layout), before.length + (layout.isFlat ? 0 : layout.step));
+  return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
+};

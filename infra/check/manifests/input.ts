@@ -1,0 +1,158 @@
+import { isUtf8 } from "node:buffer";
+import { createReadStream, globSync } from "node:fs";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { basename, dirname, join, normalize } from "node:path";
+import { Complaint, sentenceOf } from "../../cli/complaint.ts";
+import { type Fault, type Manifest, manifestsIn } from "./documents.ts";
+
+/** What paths were found to hold. */
+export interface Input {
+  manifests: Manifest[];
+  /** What can't be read, or is nothing that an API server takes; each with its file and line. */
+  faults: Fault[];
+  /** What was left out, and why. */
+  notes: string[];
+}
+
+/** More than this nobody writes by hand, and no cluster prints at once. */
+const longest = 64 * 1024 * 1024;
+
+/** A file, and whether somebody named it; in a folder, there may be others beside the manifests. */
+interface Found {
+  name: string;
+  /** The given folder that it was found in, or the folder of a file that was named. */
+  folder: string;
+  isChosen: boolean;
+}
+
+/** Everything in files, folders, globs and, for `-`, standard input, in the order of the paths and of the files' names. */
+export const readInput = async (
+  paths: readonly string[],
+  stdin: () => Promise<Buffer> = () => piped(process.stdin),
+): Promise<Input> => {
+  const input: Input = { manifests: [], faults: [], notes: [] };
+  const files = new Map<string, Found>();
+  for (const path of paths)
+    for (const file of await filesAt(path, input.faults)) {
+      // A file that several paths lead to is read once.
+      if (!files.get(file.name)?.isChosen) files.set(file.name, file);
+    }
+  for (const file of files.values()) {
+    const bytes = await (file.name === "-" ? stdin() : contents(file.name)).catch((error: unknown) => {
+      input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${sentenceOf(error)}` });
+    });
+    if (bytes) take(input, file, bytes);
+  }
+  return input;
+};
+
+const filesAt = async (path: string, faults: Fault[], given?: string): Promise<Found[]> => {
+  if (path === "-") return [{ name: "-", folder: "", isChosen: true }];
+  const found = await stat(path).catch(() => undefined);
+  if (found?.isDirectory())
+    return (await filesIn(path, faults)).map((name) => ({ name, folder: given ?? path, isChosen: false }));
+  if (found) return [{ name: normalize(path), folder: given ?? dirname(path), isChosen: true }];
+  const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
+  if (matched.length === 0) throw new Complaint(nothingAt(path));
+  // No argument names a link that a pattern matches.
+  const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
+  return (await Promise.all(matched.map((one) => filesAt(one, faults, folder)))).flat();
+};
+
+const nothingAt = (path: string): string => {
+  if (path === "") return "one of the paths is empty";
+  if (/^https?:\/\//.test(path))
+    return `${path} is an address, and none is read; pipe what is there into postern check -`;
+  return `${path} is no file or folder, and matches none`;
+};
+
+const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
+
+const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
+  const unread = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
+    unread(folder, `can't be read: ${sentenceOf(error)}`);
+    return [];
+  });
+  const found: string[] = [];
+  for (const entry of entries.sort((one, other) => (one.name < other.name ? -1 : 1))) {
+    const name = join(folder, entry.name);
+    if (entry.isDirectory()) {
+      if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await filesIn(name, faults)));
+    } else if (isManifestFile(entry.name)) {
+      // A link may lead anywhere; to a folder, it could lead in circles.
+      const target = entry.isSymbolicLink() ? await stat(name).catch(() => undefined) : entry;
+      if (target === undefined) unread(name, "is a link that leads to no file");
+      if (target?.isFile()) found.push(name);
+    }
+  }
+  return found;
+};
+
+/** A device or a pipe, as `<(kustomize build)` makes one, doesn't say how much it holds. */
+const contents = async (name: string): Promise<Buffer> => {
+  const found = await stat(name);
+  if (!found.isFile()) return piped(createReadStream(name));
+  if (found.size > longest) throw tooLong();
+  return readFile(name);
+};
+
+const tooLong = () => new Error(`it has more than ${longest} bytes, the most that is read`);
+
+const piped = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    bytes += chunk.length;
+    if (bytes > longest) throw tooLong();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+};
+
+const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): void => {
+  const unreadable = unreadableIn(bytes);
+  if (unreadable !== undefined) {
+    input.faults.push({ file: name, line: 1, sentence: unreadable });
+    return;
+  }
+  const whole = bytes.toString();
+  const mark = whole.startsWith("\uFEFF") ? "\uFEFF" : "";
+  const text = whole.slice(mark.length);
+  const { manifests, strangers, faults } = manifestsIn({ name, folder, mark, text });
+  for (const manifest of manifests) input.manifests.push(manifest);
+  // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
+  const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));
+  if (isLeft && (strangers.length > 0 || faults.length > 0))
+    input.notes.push(`${name} holds no manifest, and is left out`);
+  else {
+    const template = faults.length > 0 ? templateIn(name, text) : undefined;
+    for (const fault of template ? [template] : faults) input.faults.push(fault);
+    for (const line of strangers)
+      input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
+  }
+  if (isChosen && manifests.length + strangers.length + faults.length === 0)
+    input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
+};
+
+/** Why no text can be read in these bytes. */
+const unreadableIn = (bytes: Buffer): string | undefined => {
+  const mark = bytes.subarray(0, 2).toString("hex");
+  // As a shell of Windows writes what is redirected there.
+  if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
+  return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
+};
+
+/** A broken manifest is none, but was meant to be one. */
+const looksMeant = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
+
+/** Helm's description of a chart has an apiVersion, too. */
+const isChart = (name: string) => /^Chart\.ya?ml$/.test(basename(name));
+
+/** What Helm makes manifests of is no YAML. */
+const templateIn = (file: string, text: string): Fault | undefined => {
+  const at = text.search(/\{\{-?\s*[\w.$("/]/);
+  if (at < 0) return undefined;
+  const line = text.slice(0, at).split("\n").length;
+  return { file, line, sentence: "is a template; helm template prints the manifests that it makes, which - reads" };
+};

@@ -1,0 +1,148 @@
+import { counted } from "../../cli/progress.ts";
+import { clean, oneLine } from "../../cli/terminal.ts";
+import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
+import { type Checked, called, type Denial, type Verdict } from "../checked.ts";
+import type { Judged } from "../evaluation/evaluate.ts";
+import { own } from "../values.ts";
+
+const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
+type Colour = keyof typeof colours;
+
+/** Text in a colour, or as it is where there are none. */
+export type Paint = (colour: Colour, text: string) => string;
+
+/** Whether whoever reads a stream sees colours. */
+export const isColoured = ({ isTTY }: { isTTY?: boolean }, { NO_COLOR, TERM }: NodeJS.ProcessEnv): boolean =>
+  isTTY === true && !NO_COLOR && TERM !== "dumb";
+
+export const painter = (isColoured: boolean): Paint =>
+  isColoured ? (colour, text) => `\u001b[${colours[colour]}m${text}\u001b[0m` : (_, text) => text;
+
+const verdicts: Record<Verdict, [Colour, string]> = {
+  allowed: ["green", "allowed"],
+  changed: ["cyan", "changed"],
+  denied: ["red", "denied"],
+  undecided: ["yellow", "can't say"],
+};
+
+/** What became of one object, as somebody reads it. */
+export const told = (judged: Judged, paint: Paint): string => {
+  const { checked, audit, steps } = judged;
+  const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
+  const [colour, word] = verdicts[verdict];
+  const line = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
+  const listed = (colour: Colour, word: string, names: Iterable<string>) => {
+    const all = [...new Set(names)];
+    return all.length === 0 ? "" : line(colour, word, clean(all.join(", ")));
+  };
+  // What a cluster has stands in no file.
+  const place = checked.file === undefined ? [] : [paint("dim", clean(placeOf(checked)))];
+  return [
+    `${[paint("bold", clean(called(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    noRule ? line("dim", "no rule", "is about its kind, which is not known here") : "",
+    ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
+    ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
+    ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${clean(rule)}: ${oneLine(text)}`)),
+    ...auditOf(audit).map((text) => line("dim", "for the audit log,", oneLine(text))),
+    listed(
+      "cyan",
+      "changed by",
+      changes.map(({ rule }) => rule),
+    ),
+    listed("green", "passed", passed),
+    listed(
+      "dim",
+      "would call",
+      steps.filter(({ outcome }) => outcome === "would be called").map(({ hook }) => hook),
+    ),
+    ...differenceIn(judged).map((hunk) => hunkOf(hunk, paint)),
+  ].join("");
+};
+
+const placeOf = ({ file = "", line = 1 }: Pick<Checked, "file" | "line">) =>
+  `${file === "-" ? "standard input" : file}:${line}`;
+
+const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: Checked, paint: Paint): string => {
+  const isElsewhere = at.line !== undefined && at.line !== line;
+  const place = isElsewhere ? ` ${paint("dim", clean(placeOf({ file, line: at.line })))}` : "";
+  const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${oneLine(suggestion)}`;
+  return `${paint("bold", clean(rule))}: ${oneLine(message)}${place}${advice}`;
+};
+
+/** What rules in mode audit would have done. */
+export const auditOf = (audit: Record<string, string>): string[] =>
+  Object.entries(audit).flatMap(([key, text]) => {
+    const [, rule, verb] = /^(.+)\.postern\.dev\/(?:.*\.)?would-(deny|change)$/.exec(key) ?? [];
+    return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
+  });
+
+/** What the chain changed, once: each line by the one who changed it last. Several forms may tell it. */
+export const differenceIn = (judged: Judged): Hunk[] => {
+  const found = known.get(judged) ?? differenceOf(judged);
+  known.set(judged, found);
+  return found;
+};
+
+const known = new WeakMap<Judged, Hunk[]>();
+
+const differenceOf = ({ checked, steps, before, after }: Judged): Hunk[] => {
+  if (checked.changes.length === 0) return [];
+  const made = steps.filter(({ patch }) => patch && patch.length > 0);
+  const stages = made.map(
+    (step, index): Stage => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
+  );
+  const isOneVersion = stages.every((stage) => own(stage.after, "apiVersion") === own(before, "apiVersion"));
+  // What was changed in another version can't be told apart in this one.
+  const all = [...new Set(stages.map(({ rule }) => rule))].join(", ");
+  return difference(before, isOneVersion ? stages : [{ rule: all, after }]);
+};
+
+const signs: Record<Line["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
+
+/** Lines that differ, with what stands around them. */
+export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
+  const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
+  const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
+  const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${clean(rules.join(", "))}`;
+  const body = lines.map(({ sign, text, rule }) => {
+    const whose = rules.length > 1 && rule !== undefined ? paint("dim", `  # ${clean(rule)}`) : "";
+    return `    ${paint(signs[sign], `${sign} ${clean(text)}`.trimEnd())}${whose}\n`;
+  });
+  return `    ${paint("cyan", head)}\n${body.join("")}`;
+};
+
+/** How many of each verdict, and what else there is to say of all of them. */
+export interface Summary extends Record<Verdict, number> {
+  objects: number;
+  /** The allowed objects of unknown kinds that no entry can be about. */
+  noRule: number;
+  warnings: number;
+  faults: number;
+}
+
+export const summaryOf = (): Summary => {
+  return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
+};
+
+export const summed = (summary: Summary, { verdict, noRule, warnings }: Checked): void => {
+  summary.objects++;
+  summary[verdict]++;
+  if (noRule) summary.noRule++;
+  summary.warnings += warnings.length;
+};
+
+/** The last line. */
+export const summaryLine = (summary: Summary, paint: Paint): string => {
+  const parts = (Object.keys(verdicts) as Verdict[])
+    .filter((verdict) => summary[verdict] > 0)
+    .map((verdict) => {
+      const unruled = verdict === "allowed" && summary.noRule > 0 ? ` (${summary.noRule} no rule)` : "";
+      return paint(verdicts[verdict][0], `${summary[verdict]} ${verdicts[verdict][1]}${unruled}`);
+    });
+  const more = [
+    ...(summary.warnings > 0 ? [counted(summary.warnings, "warning")] : []),
+    ...(summary.faults > 0 ? [paint("red", `${summary.faults} could not be read`)] : []),
+  ];
+  const all = [...parts, ...more].join(", ");
+  return `${counted(summary.objects, "object")}${all === "" ? "" : `: ${all}`}\n`;
+};

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import check from "../commands/check.ts";
+import { type Grammar, parseArguments, parseFault } from "./arguments.ts";
+
+const says = "";
+const options: Grammar["options"] = {
+  rules: { type: "string", multiple: true, isValue: (word) => /^[a-z,]+$/.test(word), says },
+  state: { type: "string", multiple: true, short: "s", says },
+  live: { type: "boolean", says },
+  page: { type: "string", says },
+};
+const wordless: Grammar = { options };
+const withPaths: Grammar = { options, usage: "[PATH…]", wordless: ["live"] };
+
+describe("the words after an option that takes several values", () => {
+  type Lists = { rules?: string[]; state?: string[] };
+  const cases: [name: string, verb: Grammar, line: string, lists: Lists, words?: string[]][] = [
+    ["are its values where the verb takes no words", wordless, "--rules a b --live", { rules: ["a", "b"] }],
+    ["may be given one by one", wordless, "--rules a --rules b", { rules: ["a", "b"] }],
+    [
+      "may be given with = and by the short name",
+      wordless,
+      "-s=a b --rules=c d",
+      { state: ["=a", "b"], rules: ["c", "d"] },
+    ],
+    [
+      "are its values even if it wouldn't accept them, so that it says so",
+      wordless,
+      "--rules a B.C",
+      { rules: ["a", "B.C"] },
+    ],
+    [
+      "are words of the verb from the first on that it doesn't accept",
+      withPaths,
+      "--rules a b 1.yaml c",
+      { rules: ["a", "b"] },
+      ["1.yaml", "c"],
+    ],
+    ["are its values up to the next option", withPaths, "--rules a b --page 7 c", { rules: ["a", "b"] }, ["c"]],
+    ["are words of the verb where paths may be either", withPaths, "--state a b", { state: ["a"] }, ["b"]],
+    [
+      "are its values where words of the verb stand before it",
+      withPaths,
+      "x --state a b",
+      { state: ["a", "b"] },
+      ["x"],
+    ],
+    [
+      "are its values where words of the verb stand behind --",
+      withPaths,
+      "--state a b -- x y",
+      { state: ["a", "b"] },
+      ["x", "y"],
+    ],
+    ["are its values with an option that leaves no words", withPaths, "--state a b --live", { state: ["a", "b"] }],
+    [
+      "are words of the verb after an option that takes one value or none",
+      withPaths,
+      "--page 7 a --live b",
+      {},
+      ["a", "b"],
+    ],
+  ];
+  for (const [name, verb, line, lists, words = []] of cases)
+    it(name, () => {
+      const given = parseArguments(line.split(" "), verb);
+      const { rules, state } = given.values;
+      assert.deepEqual({ rules, state, words: given.words }, { rules: undefined, state: undefined, ...lists, words });
+    });
+
+  it("are rules or paths for postern check", () => {
+    const line = "--rules allowed-registries AlwaysPullImages misspelt infra -o json sarif=a.sarif k8s -n shop lib";
+    const { values, words } = parseArguments(line.split(" "), check);
+    assert.deepEqual(values.rules, ["allowed-registries", "AlwaysPullImages", "misspelt"]);
+    assert.deepEqual([values.output, values.namespace], [["json", "sarif=a.sarif"], ["shop"]]);
+    assert.deepEqual(words, ["infra", "k8s", "lib"]);
+  });
+});
+
+describe("an unknown option", () => {
+  const faults: [args: string[], sentence: string][] = [
+    [["--rulse", "a"], "Unknown option '--rulse'; did you mean --rules? "],
+    [["--halp"], "Unknown option '--halp'; did you mean --help? "],
+    [["--nothing-like-it"], "Unknown option '--nothing-like-it'; "],
+    [["-x"], "Unknown option '-x'; "],
+  ];
+  for (const [args, sentence] of faults)
+    it(`${args[0]} is refused`, () => {
+      assert.throws(
+        () => parseArguments(args, withPaths),
+        (error) => parseFault(error, withPaths) === sentence,
+      );
+    });
+});

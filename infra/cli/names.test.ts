@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { closest, findRule, requireRules } from "./names.ts";
+
+const catalogue = await readCatalogue();
+const rules = catalogue.map(({ name }) => name);
+
+describe("a rule's name", () => {
+  it("is its folder's, or that of the plugin that it ports", () => {
+    for (const { name, rule } of catalogue) {
+      assert.equal(findRule(name, rules), name);
+      if (rule.twin) assert.equal(findRule(rule.twin.plugin, rules), name);
+    }
+    for (const plugin of ["SecurityContextDeny", "PodSecurityPolicy", "InitialResources", "PersistentVolumeLabel"])
+      assert.ok(findRule(plugin, rules), plugin);
+  });
+  it("is no other spelling", () => {
+    for (const given of ["alwayspullimages", "Always-Pull-Images", "always-pull-image", "always", ""])
+      assert.equal(findRule(given, rules), undefined, given);
+  });
+});
+
+describe("a misspelt name", () => {
+  const cases: [given: string, known: string[], meant: string | undefined][] = [
+    ["chekc", ["check", "bench"], "check"],
+    ["prot", ["host", "port", "watch"], "port"],
+    ["manifest", ["manifests", "new"], "manifests"],
+    ["nope", ["new", "test"], undefined],
+    ["list", ["test", "rules"], undefined],
+    ["AlwaysPullImage", rules, "always-pull-images"],
+    ["limit-rangers", rules, "limit-ranger"],
+    ["pod-secruity", rules, "pod-security"],
+    ["", rules, undefined],
+  ];
+  for (const [given, known, meant] of cases)
+    it(`${JSON.stringify(given)} ${meant ? `means ${meant}` : "is like none"}`, () => {
+      assert.equal(closest(given, known), meant);
+    });
+
+  it("is refused in one sentence, with what is meant where that is known", () => {
+    assert.throws(() => requireRules(["nope"], rules), /^\S*: ?there is no rule "nope"; postern rules lists them$/);
+    const near = /there is no rule "limit-rangr"; did you mean limit-ranger\? postern rules lists them$/;
+    assert.throws(() => requireRules(["limit-ranger", "limit-rangr"], rules), near);
+  });
+});

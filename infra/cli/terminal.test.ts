@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { clean, oneLine, shortened } from "./terminal.ts";
+
+describe("text of anybody's", () => {
+  const table: [text: string, shown: string][] = [
+    ["Pod shop/web", "Pod shop/web"],
+    ["\u001b[31mred\u0007", "?[31mred?"],
+    ["\u202egnp.exe", "?gnp.exe"],
+    ["::error file=a::b", "?:error file=a::b"],
+    ["  ::stop-commands::token", "  ?:stop-commands::token"],
+    ["a ::1 and fd00::1", "a ::1 and fd00::1"],
+    ["image ##vso[task.setvariable variable=PATH]x", "image #?vso[task.setvariable variable=PATH]x"],
+    ["##[error]x", "#?[error]x"],
+    ["## [a] heading", "## [a] heading"],
+    ["\ud800", "\ufffd"],
+  ];
+  for (const [text, shown] of table)
+    it(`is shown as ${JSON.stringify(shown)} where it is ${JSON.stringify(text)}`, () =>
+      assert.equal(clean(text), shown));
+  it("is no command, and on one line where that is wanted, whatever it holds", () => {
+    const piece = fc.oneof(
+      fc.constantFrom("::", ":", "##", "#", "vso[", "[", "]", "\n", "\r", "\t", " ", "\u001b", "\u2028", "error"),
+      fc.string({ unit: "binary", maxLength: 3 }),
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
+        for (const shown of [clean(pieces.join("")), oneLine(pieces.join(""))]) {
+          assert.doesNotMatch(shown, /^\s*::|##\w*\[|\p{Cc}|\p{Bidi_Control}|\u2028/u);
+          assert.equal(clean(shown), shown);
+        }
+      }),
+    );
+  });
+  it("is cut where it is too long, and not within a character", () => {
+    assert.equal(shortened("abc", 3), "abc");
+    assert.equal(shortened("abcd", 3), "ab…");
+    assert.ok(shortened("a\u{1f600}bc", 3).isWellFormed());
+  });
+});

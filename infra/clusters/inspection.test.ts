@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { reader } from "#lib/needs.ts";
+import { phases, type Rule, rule, type Surveyed } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { type Config, parseConfig, readConfig } from "../config/config.ts";
+import { askingRules } from "../config/connections.ts";
+import { roles } from "../webhooks/rights.ts";
+import { configurations } from "../webhooks/webhooks.ts";
+import { surveyBy, surveyed } from "./inspection.ts";
+
+// Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
+
+interface Settings {
+  wanted: readonly { kind: string }[];
+  kinds: readonly string[];
+}
+const settings: Settings = { wanted: [], kinds: [] };
+const group = { group: "example.io" };
+const follower: Rule = rule({
+  summary: "Follows.",
+  settings,
+  reinvocationPolicy: "Never",
+  manifests: {
+    wanted: (documents) => ({
+      objects: documents.filter((one): one is object => typeof one === "object" && one !== null),
+      faults: documents.includes("odd") ? ["Wish odd: is none"] : [],
+    }),
+  },
+  match: ({ wanted, kinds }) =>
+    [...wanted.map(({ kind }) => kind), ...kinds].map((kind) => {
+      return { apiGroups: [""], apiVersions: ["v1"], resources: [kind], operations: ["CREATE" as const] };
+    }),
+  needs: { reader: reader(({ kinds }: Settings) => kinds.map((resource) => ({ ...group, resource }))) },
+  async survey(given, { list }) {
+    const found = (await list({ ...group, resource: "wishes" })).map(({ metadata }) => metadata?.name ?? "");
+    return { settings: { ...given, kinds: [...given.kinds, ...found] }, notes: found.map((one) => `found ${one}`) };
+  },
+  mutate() {},
+});
+const catalogue: Listed[] = [{ name: "follower", folder: "", phases: phases(follower), rule: follower }];
+const registration = { name: "postern", address: () => "https://host", harden: false };
+const local = ({ clusters }: Config) => {
+  const cluster = clusters.get("local");
+  assert.ok(cluster);
+  return cluster;
+};
+const rows = (cluster: ReturnType<typeof local>) =>
+  configurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
+    webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
+  );
+const cluster: Surveyed = {
+  list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: "geese" } }],
+};
+
+describe("entries that follow from objects", () => {
+  let folder: string;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-"));
+    await mkdir(join(folder, "wishes"));
+    await writeFile(join(folder, "wishes", "a.yaml"), "kind: pods\n---\n---\nkind: services\n");
+    await writeFile(join(folder, "wishes", "b.json"), '{ "kind": "nodes" }');
+    await writeFile(join(folder, "one.yaml"), "kind: secrets\n");
+    await writeFile(join(folder, "odd.yaml"), "kind: pods\n---\nodd\n");
+    await writeFile(join(folder, "broken.yaml"), "a: [\n");
+  });
+  after(() => rm(folder, { recursive: true }));
+  const read = async (wanted: string) => {
+    const file = join(folder, "postern.yaml");
+    await writeFile(file, `rules:\n  follower:\n    settings:\n      wanted: ${wanted}\n`);
+    return readConfig(file, catalogue);
+  };
+
+  it("take them from a folder, from files, and from postern.yaml itself", async () => {
+    assert.deepEqual(rows(local(await read("wishes"))), ["pods", "services", "nodes"]);
+    assert.deepEqual(rows(local(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
+  });
+
+  it("say which file is wrong, and how, with the line that names it", async () => {
+    for (const [wanted, sentence] of [
+      ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
+      ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
+      ["nowhere", /^postern\.yaml:4 .* .*nowhere can't be read/],
+      ["1", /wanted must be a list, not a number/],
+    ] as const)
+      await assert.rejects(read(wanted), { message: sentence });
+  });
+
+  it("say that they aren't asked again, where the rule says so", async () => {
+    const [entry] = configurations(catalogue, local(await read("one.yaml")), registration).flatMap(
+      (one) => one.webhooks,
+    );
+    assert.equal(entry?.reinvocationPolicy, "Never");
+  });
+
+  it("are none where there are no objects", async () => {
+    const { clusters } = parseConfig("rules: { follower: }", catalogue);
+    assert.deepEqual(rows(local({ clusters, groups: [] })), []);
+  });
+
+  it("and rights are extended by what is found in the cluster, where the rule asks it", async () => {
+    const [quiet, asking] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
+      local(parseConfig(`rules: { follower: ${text} }`, catalogue)),
+    );
+    assert.ok(quiet && asking);
+    assert.deepEqual(askingRules(catalogue, quiet), []);
+    const never = () => assert.fail("nobody is asked");
+    assert.equal((await surveyed(catalogue, quiet, never)).cluster, quiet);
+    const { cluster: found, notes } = await surveyed(catalogue, asking, async () => cluster);
+    assert.deepEqual(rows(found), ["gulls", "geese"]);
+    assert.deepEqual(rows(asking), ["gulls"]);
+    assert.deepEqual(notes, ["follower: found geese"]);
+    const [role] = roles(catalogue, found, "postern");
+    assert.deepEqual(Object(role).rules, [
+      { apiGroups: ["example.io"], resources: ["gulls"], verbs: ["get", "list"] },
+      { apiGroups: ["example.io"], resources: ["geese"], verbs: ["get", "list"] },
+      { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] },
+    ]);
+  });
+
+  it("have no place in a group", () =>
+    assert.throws(() => parseConfig("rules: { follower: }\ngroups: { g: [follower] }", catalogue), {
+      message: /follows what is in the cluster/,
+    }));
+});
+
+describe("a survey by whoever deploys", () => {
+  const pages: Record<string, unknown> = {
+    "/apis/example.io/v1": { resources: [{ name: "wishes", kind: "Wish", namespaced: false, verbs: [] }] },
+    "/apis/example.io/v1/wishes?limit=500": {
+      apiVersion: "example.io/v1",
+      kind: "WishList",
+      items: [{}],
+      metadata: { continue: "b" },
+    },
+    "/apis/example.io/v1/wishes?limit=500&continue=b": { apiVersion: "example.io/v1", kind: "WishList", items: null },
+  };
+  const { list, discover } = surveyBy({ read: async (path) => pages[path] });
+
+  it("reads lists to their end", async () =>
+    assert.deepEqual(await list({ ...group, resource: "wishes" }), [{ apiVersion: "example.io/v1", kind: "Wish" }]));
+  it("knows what is served, and what isn't", async () => {
+    assert.deepEqual(await discover("example.io/v1"), [{ resource: "wishes", kind: "Wish", namespaced: false }]);
+    assert.equal(await discover("example.io/v2"), undefined);
+    assert.equal(await discover("../x"), undefined);
+  });
+});

@@ -1,0 +1,81 @@
+import { dirname } from "node:path";
+import type { Resource, Served } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import type { Surveyed } from "#lib/rule.ts";
+import { readManifests, writtenCluster } from "../apiserver/manifest-cluster.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Cluster } from "../config/config.ts";
+import { askingRules, placeOf } from "../config/connections.ts";
+import { type Deployer, openCluster } from "./access.ts";
+import type { ClusterApi } from "./api.ts";
+
+/** The rules whose entries follow from what is in a cluster, too. */
+export const surveying = (catalogue: Listed[], cluster: Cluster): Listed[] =>
+  askingRules(catalogue, cluster).filter(({ rule }) => rule.survey !== undefined);
+
+/** A cluster as its entries are made from: with what its rules' surveys found there. */
+export interface Found {
+  cluster: Cluster;
+  /** What is worth saying of it, each with the rule that says so. */
+  notes: string[];
+}
+
+/** Has the rules of a cluster that survey it do so; whoever doesn't, leaves it alone. */
+export const surveyed = async (
+  catalogue: Listed[],
+  cluster: Cluster,
+  open: () => Promise<Surveyed>,
+): Promise<Found> => {
+  const some = surveying(catalogue, cluster);
+  if (some.length === 0) return { cluster, notes: [] };
+  const asked = await open();
+  const rules = new Map(cluster.rules);
+  const notes: string[] = [];
+  for (const { name, rule } of some) {
+    const setup = cluster.rules.get(name);
+    const found = setup && (await rule.survey?.(setup.settings, asked));
+    if (setup === undefined || found === undefined) continue;
+    rules.set(name, { ...setup, settings: found.settings });
+    notes.push(...found.notes.map((note) => `${name}: ${note}`));
+  }
+  return { cluster: { ...cluster, rules }, notes };
+};
+
+/** A cluster for surveys, by whoever has the right to look; or the manifests that stand in its place. */
+export const openSurvey = async (name: string, { connect }: Cluster, deployer: Deployer, file: string) => {
+  if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
+    const { list } = writtenCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
+    return { list };
+  }
+  return surveyBy(await openCluster(name, connect, deployer));
+};
+
+const page = 500;
+
+/** What surveys ask, by the API of whoever deploys. */
+export const surveyBy = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed> => ({
+  list: async ({ group, version = "v1", resource }: Resource) => {
+    const found: KubernetesObject[] = [];
+    for (let next = ""; ; ) {
+      const query = new URLSearchParams({ limit: String(page), ...(next && { continue: next }) });
+      const path = `${rootOf(group === "" ? version : `${group}/${version}`)}/${resource}`;
+      const { apiVersion, kind, items, metadata } = Object(await read(`${path}?${query}`));
+      const ofEach = { apiVersion, kind: String(kind).replace(/List$/, "") };
+      // Go writes a list without elements as null.
+      found.push(...(items ?? []).map((item: object) => ({ ...ofEach, ...item })));
+      next = metadata?.continue ?? "";
+      if (next === "") return found;
+    }
+  },
+  discover: async (groupVersion) => {
+    if (!/^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(groupVersion)) return undefined;
+    const found = await read(rootOf(groupVersion));
+    const served = ({ name, kind, namespaced }: { name: string; kind: string; namespaced: boolean }): Served => {
+      return { resource: name, kind, namespaced };
+    };
+    return found === undefined ? undefined : (Object(found).resources ?? []).map(served);
+  },
+});
+
+const rootOf = (groupVersion: string) =>
+  groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;

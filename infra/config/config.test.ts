@@ -1,0 +1,525 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { phases, type Rule, rule } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { type Cluster, chooseCluster, parseConfig, readConfig, servedRules, shareOf } from "./config.ts";
+import { placesOf, writtenBelow } from "./recording.ts";
+
+const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
+
+const shape = {
+  seconds: 300,
+  ratio: 0.5,
+  on: true,
+  name: "x",
+  images: ["a"],
+  any: [] as unknown[],
+  labels: {},
+  deep: { level: "low", wait: 1 },
+  optional: null,
+};
+const catalogue = [
+  listed(
+    "waits",
+    rule({
+      summary: "Waits.",
+      match: [],
+      settings: shape,
+      checkSettings: ({ seconds }) => (seconds < 0 ? "seconds must not be negative" : undefined),
+      mutate() {},
+    }),
+  ),
+  listed("spares", rule({ summary: "Spares.", match: [], exemptionRequired: true, validate() {} })),
+  listed("plain", rule({ summary: "Does little.", match: [], validate() {} })),
+];
+
+const parse = (text: string) => parseConfig(text, catalogue);
+const cluster = (text: string, name = "local"): Cluster => {
+  const found = parse(text).clusters.get(name);
+  assert.ok(found);
+  return found;
+};
+const setup = (text: string, ruleName: string, name?: string) => {
+  const found = cluster(text, name).rules.get(ruleName);
+  assert.ok(found);
+  return found;
+};
+
+describe("a postern.yaml that is wrong", () => {
+  const known = "one of mode, failurePolicy, timeoutSeconds, exempt, record, settings is expected";
+  const settings = (text: string) => `rules:\n  waits:\n    settings:\n      ${text}`;
+  const bomb = ["a: &a [x, x, x, x, x, x, x, x, x]", ..."bcdefgh"]
+    .map((key, index) => {
+      const before = Array(9)
+        .fill(`*${"abcdefgh"[index - 1]}`)
+        .join(", ");
+      return index === 0 ? key : `${key}: &${key} [${before}]`;
+    })
+    .join("\n");
+
+  const table: [string, string, string][] = [
+    ["a word", "hello", "postern.yaml:1 must be a map"],
+    ["a list", "\n- rules", "postern.yaml:1 must be a map"],
+    ["an unknown key", "rules:\nrule:", "postern.yaml:2 rule is unknown; one of rules, clusters, groups is expected"],
+    ["rules as a list", "rules:\n  - plain", "postern.yaml:1 rules must be a map"],
+    [
+      "an unknown rule",
+      "rules:\n  plain:\n  plane:",
+      "postern.yaml:3 rules.plane is no rule; there is no folder functions/plane",
+    ],
+    [
+      "a misspelt rule",
+      "rules:\n  Plains:",
+      "postern.yaml:2 rules.Plains is no rule; there is no folder functions/Plains; did you mean plain?",
+    ],
+    [
+      "a rule by two names",
+      "rules:\n  plain:\n  Plain:",
+      "postern.yaml:3 rules.Plain is plain, which stands here already",
+    ],
+    [
+      "a rule named __proto__",
+      "rules:\n  __proto__: { mode: off }",
+      "postern.yaml:2 rules.__proto__ is no rule; there is no folder functions/__proto__",
+    ],
+    ["a rule as a word", "rules:\n  plain: on", "postern.yaml:2 rules.plain must be a map"],
+    [
+      "an unknown key of a rule",
+      "rules:\n  plain:\n    modus: warn",
+      `postern.yaml:3 rules.plain.modus is unknown; ${known}`,
+    ],
+    ["a merge key", "rules:\n  plain:\n    <<: { mode: warn }", `postern.yaml:3 rules.plain.<< is unknown; ${known}`],
+    [
+      "an unknown mode",
+      "rules:\n  plain:\n    mode: on",
+      "postern.yaml:3 rules.plain.mode must be one of enforce, warn, audit, off",
+    ],
+    [
+      "a list of modes",
+      "rules:\n  plain:\n    mode: [enforce]",
+      "postern.yaml:3 rules.plain.mode must be one of enforce, warn, audit, off",
+    ],
+    [
+      "no mode",
+      "rules:\n  plain:\n    mode:",
+      "postern.yaml:3 rules.plain.mode must be one of enforce, warn, audit, off",
+    ],
+    [
+      "a failurePolicy in small letters",
+      "rules: { plain: { failurePolicy: fail } }",
+      "postern.yaml:1 rules.plain.failurePolicy must be Fail or Ignore",
+    ],
+    [
+      "a list of failurePolicies",
+      "rules: { plain: { failurePolicy: [Fail] } }",
+      "postern.yaml:1 rules.plain.failurePolicy must be Fail or Ignore",
+    ],
+    ...["0", "31", "1.5", '"3"', "[3]", ".nan"].map((seconds): [string, string, string] => [
+      `timeoutSeconds ${seconds}`,
+      `rules: { plain: { timeoutSeconds: ${seconds} } }`,
+      "postern.yaml:1 rules.plain.timeoutSeconds must be a whole number from 1 to 30",
+    ]),
+    [
+      "an unknown exemption",
+      "rules:\n  plain:\n    exempt:\n      labels: {}",
+      "postern.yaml:4 rules.plain.exempt.labels is unknown; one of namespaces, namespaceLabels, users, groups is expected",
+    ],
+    [
+      "namespaces as a word",
+      "rules: { plain: { exempt: { namespaces: a } } }",
+      "postern.yaml:1 rules.plain.exempt.namespaces must be a list of texts",
+    ],
+    [
+      "users as numbers",
+      "rules: { plain: { exempt: { users: [1] } } }",
+      "postern.yaml:1 rules.plain.exempt.users must be a list of texts",
+    ],
+    [
+      "groups of nothing",
+      "rules: { plain: { exempt: { groups: } } }",
+      "postern.yaml:1 rules.plain.exempt.groups must be a list of texts",
+    ],
+    [
+      "a label that is no text",
+      "rules:\n  plain:\n    exempt:\n      namespaceLabels:\n        tier: 1",
+      "postern.yaml:5 rules.plain.exempt.namespaceLabels.tier must be a label and its value, as Kubernetes has them",
+    ],
+    [
+      "an exemption that is missing",
+      "rules:\n  spares:",
+      "postern.yaml:2 rules.spares must say under exempt who is spared: namespaces, namespaceLabels, users or groups",
+    ],
+    [
+      "an exemption of what is no namespace",
+      "rules:\n  spares:\n    exempt:\n      namespaces:\n        - shop\n        - Not_One",
+      'postern.yaml:6 rules.spares.exempt.namespaces.1 must be the name of a namespace, not "Not_One"',
+    ],
+    ["recordings as a list", "rules: { plain: { record: [] } }", "postern.yaml:1 rules.plain.record must be a map"],
+    ["recordings as a word", "rules: { plain: { record: on } }", "postern.yaml:1 rules.plain.record must be a map"],
+    [
+      "recordings without a word",
+      "rules: { plain: { record: } }",
+      "postern.yaml:1 rules.plain.record must be a map with a bucket, or off",
+    ],
+    ["recordings nowhere", "rules: { plain: { record: {} } }", "postern.yaml:1 rules.plain.record must have a bucket"],
+    [
+      "recordings in what is no bucket",
+      "rules:\n  plain:\n    record:\n      bucket: s3://a",
+      "postern.yaml:4 rules.plain.record.bucket must be the name of a bucket in S3",
+    ],
+    [
+      "recordings below what is no prefix",
+      "rules: { plain: { record: { bucket: abc, prefix: ../a } } }",
+      "postern.yaml:1 rules.plain.record.prefix must be what names begin with, for instance recordings/",
+    ],
+    [
+      "recordings of more than all",
+      "rules: { plain: { record: { bucket: abc, share: 50 } } }",
+      "postern.yaml:1 rules.plain.record.share must be a number above 0, and 1 at most: 0.01 is one review in a hundred",
+    ],
+    [
+      "recordings that keep no list",
+      "rules: { plain: { record: { bucket: abc, keep: spec } } }",
+      "postern.yaml:1 rules.plain.record.keep must be a list of paths such as spec.containers.args",
+    ],
+    [
+      "recordings that keep what is no path",
+      "rules: { plain: { record: { bucket: abc, keep: [a..b] } } }",
+      'postern.yaml:1 rules.plain.record.keep must be a list of paths such as spec.containers.args: path "a..b" can\'t be read at "..b"',
+    ],
+    [
+      "recordings with an unknown key",
+      "rules: { plain: { record: { bucket: abc, region: r } } }",
+      "postern.yaml:1 rules.plain.record.region is unknown; one of bucket, prefix, share, keep is expected",
+    ],
+    [
+      "settings as a list",
+      "rules:\n  waits:\n    settings: []",
+      "postern.yaml:3 rules.waits.settings must be a map, not a list",
+    ],
+    [
+      "an unknown setting",
+      settings("second: 1"),
+      "postern.yaml:4 rules.waits.settings.second is unknown; one of seconds, ratio, on, name, images, any, labels, deep, optional is expected",
+    ],
+    [
+      "a setting named as a member of every object",
+      settings("constructor: 1"),
+      "postern.yaml:4 rules.waits.settings.constructor is unknown; one of seconds, ratio, on, name, images, any, labels, deep, optional is expected",
+    ],
+    [
+      "settings where there are none",
+      "rules:\n  plain:\n    settings:\n      a: 1",
+      "postern.yaml:4 rules.plain.settings.a is unknown; there are no settings here",
+    ],
+    [
+      "a text for a number",
+      settings('seconds: "1"'),
+      "postern.yaml:4 rules.waits.settings.seconds must be a number, not a text",
+    ],
+    [
+      "a fraction for a whole number",
+      settings("seconds: 1.5"),
+      "postern.yaml:4 rules.waits.settings.seconds must be a whole number",
+    ],
+    [
+      "a number for a text",
+      settings("name: 1"),
+      "postern.yaml:4 rules.waits.settings.name must be a text, not a number",
+    ],
+    ["yes for true", settings("on: yes"), "postern.yaml:4 rules.waits.settings.on must be true or false, not a text"],
+    ["nothing for a text", settings("name:"), "postern.yaml:4 rules.waits.settings.name must be a text, not nothing"],
+    [
+      "a map for a list",
+      settings("images: {}"),
+      "postern.yaml:4 rules.waits.settings.images must be a list, not a map",
+    ],
+    [
+      "a wrong element",
+      settings("images: [a, 1]"),
+      "postern.yaml:4 rules.waits.settings.images.1 must be a text, not a number",
+    ],
+    [
+      "a wrong setting inside another",
+      settings("deep:\n        level: 1"),
+      "postern.yaml:5 rules.waits.settings.deep.level must be a text, not a number",
+    ],
+    [
+      "an unknown setting inside another",
+      settings("deep: { lev: 1 }"),
+      "postern.yaml:4 rules.waits.settings.deep.lev is unknown; one of level, wait is expected",
+    ],
+    [
+      "apiVersion inside a setting",
+      settings("deep: { apiVersion: v1 }"),
+      "postern.yaml:4 rules.waits.settings.deep.apiVersion is unknown; one of level, wait is expected",
+    ],
+    [
+      "what the rule itself refuses",
+      settings("seconds: -1"),
+      "postern.yaml:3 rules.waits.settings seconds must not be negative",
+    ],
+    ["no cluster", "clusters: {}", "postern.yaml:1 clusters must name at least one cluster, or be left out"],
+    [
+      "clusters as a list",
+      "clusters: [one]",
+      "postern.yaml:1 clusters must be a map\npostern.yaml:1 clusters must name at least one cluster, or be left out",
+    ],
+    ...["One", "-a", "a_b", "a.b", `a${"b".repeat(63)}`, "__proto__"].map((name): [string, string, string] => [
+      `a cluster called ${name}`,
+      `clusters: { ${name}: }`,
+      `postern.yaml:1 clusters.${name} is no name for a cluster: lower-case letters, digits and hyphens, at most 63`,
+    ]),
+    [
+      "an unknown key of a cluster",
+      "clusters:\n  one:\n    rule: {}",
+      "postern.yaml:3 clusters.one.rule is unknown; one of rules, keyVersion, connect is expected",
+    ],
+    [
+      "an unknown rule of a cluster",
+      "clusters:\n  one:\n    rules:\n      plane:",
+      "postern.yaml:4 clusters.one.rules.plane is no rule; there is no folder functions/plane",
+    ],
+    ...[
+      "0",
+      "-1",
+      "1.5",
+      '"1"',
+      "[]",
+      "[2, 1]",
+      "[1, 1]",
+      "[1, 2, 3]",
+      '["1", 2]',
+      "[[1]]",
+      "{ toString: 1 }",
+      "true",
+    ].map((version): [string, string, string] => [
+      `the keyVersion ${version}`,
+      `clusters: { one: { keyVersion: ${version} } }`,
+      "postern.yaml:1 clusters.one.keyVersion must be a whole number from 1 on, or two, the new one last, while it is raised",
+    ]),
+    [
+      "several things, all at once",
+      "rules:\n  plane:\n  plain:\n    mode: on\nclusters:\n  One:",
+      "postern.yaml:2 rules.plane is no rule; there is no folder functions/plane\npostern.yaml:4 rules.plain.mode must be one of enforce, warn, audit, off\npostern.yaml:6 clusters.One is no name for a cluster: lower-case letters, digits and hyphens, at most 63",
+    ],
+    ["a tab", "rules:\n\tplain:", "postern.yaml:2 is no YAML: Tabs are not allowed as indentation"],
+    [
+      "a bracket that is left open",
+      "rules: {",
+      "postern.yaml:1 is no YAML: Flow map in block collection must be sufficiently indented and end with a }",
+    ],
+    [
+      "two documents",
+      "rules:\n---\nrules:",
+      "postern.yaml:2 is no YAML: Source contains multiple documents; please use YAML.parseAllDocuments()",
+    ],
+    [
+      "an alias to nowhere",
+      "rules: *gone",
+      "postern.yaml is no YAML: Unresolved alias (the anchor must be set before the alias): gone",
+    ],
+    ["an alias bomb", bomb, "postern.yaml is no YAML: Excessive alias count indicates a resource exhaustion attack"],
+    [
+      "an alias to what it is in",
+      "rules: &all\n  plain: *all",
+      `postern.yaml:2 rules.plain.plain is unknown; ${known}`,
+    ],
+  ];
+  for (const text of ["", "\n", "# rules:\n", "---\n", "null"])
+    table.push([
+      JSON.stringify(text),
+      text,
+      'postern.yaml is empty; it must name the rules that are on, or say "rules: {}" if none is',
+    ]);
+  for (const [name, text, message] of table)
+    it(`with ${name} is refused`, () =>
+      assert.throws(
+        () => parse(text),
+        (error) => {
+          assert.ok(error instanceof Complaint, String(error));
+          assert.equal(error.message, message);
+          return true;
+        },
+      ));
+
+  it("with duplicate keys is refused", () =>
+    assert.throws(
+      () => parse("rules:\n  plain:\n  plain:"),
+      /^Error: postern\.yaml:\d is no YAML: Map keys must be unique$/,
+    ));
+  for (const [open, close] of [
+    ["[", "]"],
+    ["{a: ", "}"],
+  ] as const)
+    it(`20,000 levels deep is refused, closed by "${close}" or not`, () => {
+      assert.throws(() => parse(`rules: ${open.repeat(20_000)}`), Complaint);
+      assert.throws(() => parse(`rules: ${open.repeat(20_000)}${close.repeat(20_000)}`), Complaint);
+    });
+  it("is one that isn't there", async () => {
+    await assert.rejects(
+      readConfig("nowhere/postern.yaml", catalogue),
+      (error) => error instanceof Complaint && /^postern\.yaml can't be read: ENOENT/.test(error.message),
+    );
+  });
+});
+
+describe("a postern.yaml", () => {
+  for (const text of ["rules:", "{}", "rules: {}", "clusters:"])
+    it(`that says ${JSON.stringify(text)} has one cluster, local, and no rules`, () => {
+      assert.deepEqual(parse(text).clusters, new Map([["local", { keyVersions: [1], rules: new Map(), groups: [] }]]));
+    });
+
+  it("fills in a rule's defaults", () => {
+    assert.deepEqual(setup("rules: { waits: }", "waits"), { mode: "enforce", settings: shape });
+  });
+
+  it("overrides defaults for all, and then for one cluster", () => {
+    const text = `
+rules:
+  waits:
+    mode: warn
+    timeoutSeconds: 5
+    exempt: { users: [a], groups: [g] }
+    settings: { seconds: 1, images: [b, c], labels: { x: y }, deep: { level: high } }
+  plain:
+clusters:
+  one:
+  two:
+    rules:
+      waits: { mode: enforce, failurePolicy: Fail, exempt: { namespaces: [n] }, settings: { name: z, images: [], deep: { wait: 2 } } }
+`;
+    const common = { ...shape, seconds: 1, images: ["b", "c"], labels: { x: "y" }, deep: { level: "high", wait: 1 } };
+    assert.deepEqual(setup(text, "waits", "one"), {
+      mode: "warn",
+      timeoutSeconds: 5,
+      exempt: { users: ["a"], groups: ["g"] },
+      settings: common,
+    });
+    assert.deepEqual(setup(text, "waits", "two"), {
+      mode: "enforce",
+      failurePolicy: "Fail",
+      timeoutSeconds: 5,
+      exempt: { namespaces: ["n"] },
+      settings: { ...common, name: "z", images: [], deep: { level: "high", wait: 2 } },
+    });
+    assert.deepEqual(setup(text, "plain", "two"), { mode: "enforce", settings: {} });
+    assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
+  });
+
+  it("says where reviews are recorded, for all clusters but those that say otherwise", () => {
+    const text = `
+rules: { plain: { record: { bucket: reviews } }, spares: { exempt: { users: [] } } }
+clusters:
+  one:
+  two: { rules: { plain: { record: off }, spares: { record: { bucket: own, prefix: a/, share: 1, keep: [spec.containers.args, 'metadata.annotations["a.b/c"]', /data/a~1b] } } } }
+`;
+    const of = (name: string) => ["plain", "spares"].map((rule) => setup(text, rule, name).record);
+    assert.deepEqual(of("one"), [{ bucket: "reviews", prefix: "", share: 0.01 }, undefined]);
+    const keep = [
+      ["spec", "containers", "args"],
+      ["metadata", "annotations", "a.b/c"],
+      ["data", "a/b"],
+    ];
+    assert.deepEqual(of("two"), [undefined, { bucket: "own", prefix: "a/", share: 1, keep }]);
+    const [listed] = catalogue.slice(2);
+    assert.ok(listed);
+    const places = placesOf(parse(text), listed);
+    assert.deepEqual(places, { one: { plain: { bucket: "reviews", prefix: "", share: 0.01 } } });
+    assert.deepEqual(writtenBelow(places), ["reviews/one/plain/"]);
+    assert.deepEqual(placesOf(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
+  });
+
+  it("may turn a rule on for one cluster alone", () => {
+    const config = parse("clusters: { one: { rules: { plain: } }, two: }");
+    assert.deepEqual(
+      servedRules(config, catalogue).map(({ name }) => name),
+      ["plain"],
+    );
+    assert.deepEqual(shareOf(config, listed("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))), {
+      rule: "plain",
+      clusters: {
+        one: { keyVersions: [1], mode: "enforce", settings: {} },
+        two: { keyVersions: [1], mode: "off", settings: { a: 1 } },
+      },
+    });
+  });
+
+  it("needs no exemption for a rule that is off", () => {
+    assert.equal(setup("rules: { spares: { mode: off } }", "spares").mode, "off");
+  });
+  it("takes what a cluster settles for what the rest of postern.yaml leaves open", () => {
+    const settled = "clusters: { one: { rules: { spares: { exempt: { users: [] } } } } }";
+    assert.deepEqual(setup(`rules: { spares: }\n${settled}`, "spares", "one").exempt, { users: [] });
+  });
+  for (const exempt of ["users: []", "namespaces: [a]", "namespaceLabels: { a: b }", "users: [a]", "groups: [a]"])
+    it(`exempts by ${exempt}`, () => assert.ok(setup(`rules: { spares: { exempt: { ${exempt} } } }`, "spares").exempt));
+
+  const versions: [string, number[]][] = [
+    ["", [1]],
+    ["keyVersion: 7", [7]],
+    ["keyVersion: [7]", [7]],
+    ["keyVersion: [1, 3]", [1, 3]],
+    ["keyVersion:", [1]],
+  ];
+  for (const [text, keyVersions] of versions)
+    it(`with ${JSON.stringify(text)} takes keys of the versions ${keyVersions}`, () =>
+      assert.deepEqual(cluster(`clusters: { local: { ${text} } }`).keyVersions, keyVersions));
+
+  it("takes upstream's own configuration object for settings", () => {
+    assert.equal(
+      Reflect.get(
+        setup("rules: { waits: { settings: { apiVersion: a/v1, kind: Waiting, seconds: 2 } } }", "waits").settings,
+        "seconds",
+      ),
+      2,
+    );
+  });
+
+  it("takes __proto__ in an open map as a key like any other", () => {
+    const text =
+      "rules: { waits: { settings: { labels: { __proto__: { polluted: yes }, a: b } } } }\nclusters: { one: { rules: { waits: { settings: { labels: { c: d } } } } } }";
+    const { labels } = setup(text, "waits", "one").settings as typeof shape;
+    assert.equal(JSON.stringify(labels), '{"__proto__":{"polluted":"yes"},"a":"b","c":"d"}');
+    assert.equal(Reflect.get(labels, "polluted"), undefined);
+    assert.equal(Reflect.get({}, "polluted"), undefined);
+  });
+});
+
+describe("a rule of postern.yaml", () => {
+  const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
+  const mutators = [
+    listed("waits-long", rule({ summary: "Waits.", match, settings: { seconds: 1, ratio: 1 }, mutate() {} })),
+  ];
+
+  it("may have the name of the plugin that it ports, in a group and for a cluster, too", () => {
+    const text = `rules: { WaitsLong: { settings: { seconds: 2 } } }
+groups: { all: [WaitsLong] }
+clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
+    const { clusters, groups } = parseConfig(text, mutators);
+    assert.deepEqual(clusters.get("one")?.rules.get("waits-long")?.settings, { seconds: 2, ratio: 3 });
+    assert.deepEqual(groups, [{ name: "all", members: mutators }]);
+  });
+
+  it("that can't be loaded has its mode, and its group is left out", () => {
+    const text = `rules: { waits-long: , lost: { mode: warn, settings: { unheard: of } } }
+groups: { some: [lost], whole: [waits-long] }`;
+    const broken = [{ name: "lost", sentence: "functions/lost/rule.ts does not load" }];
+    const { clusters, groups } = parseConfig(text, mutators, undefined, undefined, broken);
+    assert.deepEqual(groups, [{ name: "whole", members: mutators }]);
+    assert.equal(clusters.get("local")?.rules.get("lost")?.mode, "warn");
+  });
+});
+
+describe("the cluster meant", () => {
+  const [one, two] = [parse("clusters: { one: }"), parse("clusters: { one: , two: }")];
+  it("is the one that is named", () => assert.equal(chooseCluster(two, "two")[0], "two"));
+  it("is the only one", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
+  it("must be named where there are several", () =>
+    assert.throws(() => chooseCluster(two, undefined), { message: "--cluster must say which one: one, two" }));
+  it("must be there", () =>
+    assert.throws(() => chooseCluster(two, "three"), {
+      message: 'postern.yaml has no cluster "three"; it has one, two',
+    }));
+});

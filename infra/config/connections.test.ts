@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { stringify } from "yaml";
+import { https, list } from "#lib/needs.ts";
+import { rule } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { openCertificate } from "../keys/keys.ts";
+import { parseConfig } from "./config.ts";
+import { readConnections } from "./connections.ts";
+
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
+
+const folder = await mkdtemp(join(tmpdir(), "postern-connections-"));
+const { ca } = await openCertificate(join(folder, "own"), "127.0.0.1");
+
+describe("the way to a cluster", () => {
+  before(async () => {
+    await writeFile(join(folder, "ca.crt"), `${ca}-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n`);
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
+  const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });
+  const catalogue = Object.entries({ asking, calling }).map(([name, rule]): Listed => {
+    return { name, folder: "", phases: ["validate"], rule };
+  });
+  const connections = (text: string, where: "here" | "aws" = "aws") =>
+    readConnections(parseConfig(text, catalogue), catalogue, join(folder, "postern.yaml"), where);
+  const read = async (connect: object, where: "here" | "aws" = "aws") => {
+    const config = JSON.stringify({ rules: { asking: {} }, clusters: { prod: { connect } } });
+    const { ways, faults } = await connections(config, where);
+    if (faults.length > 0) throw new Complaint(faults.join("\n"));
+    return ways.get("prod");
+  };
+  const complaint = (sentence: string | RegExp) => (error: unknown) => {
+    assert.ok(error instanceof Complaint, String(error));
+    assert.match(error.message, typeof sentence === "string" ? new RegExp(`^${RegExp.escape(sentence)}$`) : sentence);
+    return true;
+  };
+
+  const server = "https://203.0.113.7:6443";
+  const right: [string, object, object][] = [
+    [
+      "of an EKS cluster is its name, for the function's own role",
+      { eks: "prod", region: "eu-west-1", server, ca: "ca.crt" },
+      { server, ca, credentials: { eks: "prod", region: "eu-west-1" } },
+    ],
+    [
+      "with a token in Secrets Manager is the secret's name",
+      { server, ca, tokenSecret: arn },
+      { server, ca, credentials: { secret: arn, region: "eu-west-1" } },
+    ],
+    [
+      "with a token in a parameter of SSM is the parameter's name",
+      { server: `${server}/`, tokenParameter: "/postern/prod", region: "us-east-1" },
+      { server, credentials: { parameter: "/postern/prod", region: "us-east-1" } },
+    ],
+  ];
+  for (const [name, connect, expected] of right) it(name, async () => assert.deepEqual(await read(connect), expected));
+
+  const wrong: [string, object, string][] = [
+    ["in no way", { server }, "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests"],
+    [
+      "in two ways",
+      { eks: "a", kubeconfig: "b" },
+      "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests",
+    ],
+    ["without a server", { tokenSecret: arn }, "must name the server, for instance https://203.0.113.7:6443"],
+    [
+      "over HTTP",
+      { tokenSecret: arn, server: "http://a" },
+      'must have an https:// address without a path as its server, not "http://a"',
+    ],
+    [
+      "with a path",
+      { tokenSecret: arn, server: "https://a/b" },
+      'must have an https:// address without a path as its server, not "https://a/b"',
+    ],
+    [
+      "with a password",
+      { tokenSecret: arn, server: "https://:p@a" },
+      'must have an https:// address without a path as its server, not "https://:p@a"',
+    ],
+    [
+      "of EKS without its CA",
+      { eks: "a", region: "eu-west-1", server },
+      "must name the ca beside the server, for EKS signs its certificates itself",
+    ],
+    [
+      "in two regions",
+      { tokenSecret: arn, server, region: "us-east-1" },
+      "is of region us-east-1, but its token is kept in eu-west-1",
+    ],
+    [
+      "in a region that is none",
+      { tokenSecret: "a", server, region: "not a region" },
+      "must have a region, for instance eu-west-1",
+    ],
+    ["in no region", { tokenSecret: "postern", server }, "must have a region, for instance eu-west-1"],
+    [
+      "in a folder and on a server",
+      { manifests: "a", server: "https://a" },
+      "is a folder of manifests, and nothing else",
+    ],
+    [
+      "with a region beside a kubeconfig",
+      { kubeconfig: "a", region: "b" },
+      "takes all from the kubeconfig; only context can stand beside it",
+    ],
+    [
+      "with a context of nothing",
+      { eks: "a", region: "b", context: "c" },
+      "has a context, which only a kubeconfig has",
+    ],
+  ];
+  for (const [name, connect, sentence] of wrong)
+    it(`${name} is refused`, () =>
+      assert.rejects(read(connect), complaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));
+  it("with what nobody knows is refused", () =>
+    assert.rejects(
+      read({ eks: "a", region: "b", password: "c" }),
+      complaint(/connect.password is unknown; one of eks, region/),
+    ));
+  it("with what is no text is refused", () =>
+    assert.rejects(
+      read({ eks: 1, region: "b" }),
+      complaint("postern.yaml:1 clusters.prod.connect.eks must be a text"),
+    ));
+  it("of an EKS cluster without its address says who knows it", () =>
+    assert.rejects(read({ eks: "prod", region: "eu-west-1" }), complaint(/describe-cluster --name prod prints them$/)));
+  it("with a CA that is none is refused", () =>
+    assert.rejects(
+      read({ tokenSecret: arn, server, ca: "none.crt" }),
+      complaint(/^postern.yaml clusters.prod.connect .*none.crt/),
+    ));
+
+  it("with a CA that holds no certificate is refused", async () => {
+    await writeFile(join(folder, "odd.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    await assert.rejects(
+      read({ tokenSecret: arn, server, ca: "odd.crt" }),
+      complaint(/a certificate in odd.crt that can't be read$/),
+    );
+    await assert.rejects(
+      read({ tokenSecret: arn, server, ca: "own/ca.key" }),
+      complaint(/no certificate in PEM in own\/ca.key$|ENOENT/),
+    );
+  });
+
+  it("is missed where a rule must ask, and nobody looks for it where none does", async () => {
+    const faults = async (text: string) => (await connections(text)).faults;
+    const missing = "has no connect, and asking must ask it; the README says how";
+    assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
+    assert.deepEqual(await faults("rules: { calling: , asking: { mode: 'off' } }"), []);
+    const broken = JSON.stringify({ connect: { tokenSecret: arn, server, ca: "none.crt" } });
+    assert.deepEqual(await faults(`rules: { calling: }\nclusters: { prod: ${broken} }`), []);
+  });
+
+  it("of one cluster doesn't stand in another's", async () => {
+    const config = JSON.stringify({
+      rules: { asking: {} },
+      clusters: {
+        prod: { connect: { tokenSecret: arn, server } },
+        broken: { connect: { tokenSecret: arn, server, ca: "none.crt" } },
+        mine: { connect: { kubeconfig: "config" } },
+      },
+    });
+    const { ways, faults, notes } = await connections(config);
+    assert.deepEqual([...ways.keys()], ["prod"]);
+    assert.equal(faults.length, 1);
+    assert.deepEqual(notes, [
+      "postern.yaml clusters.mine.connect is a kubeconfig, for this machine only: there, functions can't ask",
+    ]);
+  });
+
+  describe("by a kubeconfig", () => {
+    const kubeconfig = (user: object, cluster: object = {}) => ({
+      "current-context": "now",
+      contexts: [
+        { name: "now", context: { cluster: "c", user: "u" } },
+        { name: "other", context: { cluster: "d", user: "u" } },
+        { name: "lost", context: { cluster: "none", user: "u" } },
+      ],
+      clusters: [
+        { name: "c", cluster: { server, "certificate-authority-data": base64(ca), ...cluster } },
+        { name: "d", cluster: { server: "https://203.0.113.8" } },
+      ],
+      users: [{ name: "u", user }],
+    });
+    const by = async (content: object, context?: string) => {
+      await writeFile(join(folder, "config"), stringify(content));
+      return read({ kubeconfig: "config", ...(context && { context }) }, "here");
+    };
+
+    it("is its current context, or another", async () => {
+      const config = kubeconfig({ token: "t" });
+      assert.deepEqual(await by(config), { server, ca, credentials: { token: "t" } });
+      assert.deepEqual(await by(config, "other"), { server: "https://203.0.113.8", credentials: { token: "t" } });
+    });
+    it("takes certificates and keys, in it or beside it", async () => {
+      await writeFile(join(folder, "key.pem"), "key");
+      const user = { "client-certificate-data": base64("cert"), "client-key": "key.pem" };
+      const cluster = { "certificate-authority-data": undefined, "certificate-authority": "ca.crt" };
+      assert.deepEqual(await by(kubeconfig(user, cluster)), { server, ca, credentials: { cert: "cert", key: "key" } });
+    });
+    it("takes a token from a file", async () => {
+      await writeFile(join(folder, "token"), "t\n");
+      assert.deepEqual((await by(kubeconfig({ tokenFile: join(folder, "token") })))?.credentials, { token: "t" });
+    });
+
+    const refused: [string, object, RegExp][] = [
+      ["that runs a program", kubeconfig({ exec: { command: "aws" } }), /would run a program for a token, by exec/],
+      [
+        "that trusts anybody",
+        kubeconfig({ token: "t" }, { "insecure-skip-tls-verify": true }),
+        /would trust any server/,
+      ],
+      [
+        "without a user's token",
+        kubeconfig({ username: "a" }),
+        /finds neither a token nor a client certificate for the user "u"/,
+      ],
+      ["over HTTP", kubeconfig({ token: "t" }, { server: "http://a" }), /names the server "http:\/\/a"/],
+      ["that is somebody else", kubeconfig({ token: "t", as: "jane" }), /would do without as in/],
+      ["by a proxy", kubeconfig({ token: "t" }, { "proxy-url": "http://a" }), /would do without proxy-url in/],
+      [
+        "with a token of two lines",
+        kubeconfig({ token: "a\nb" }),
+        /finds a token in \S+config that no header can carry/,
+      ],
+      ["of lists that are none", { contexts: 5 }, /to be no kubeconfig$/],
+      ["of entries that are none", { contexts: [5] }, /to be no kubeconfig$/],
+      ["that is empty", {}, /finds no context "undefined"/],
+    ];
+    for (const [name, content, sentence] of refused)
+      it(`${name} is refused`, () => assert.rejects(by(content), complaint(sentence)));
+    it("whose context leads nowhere is refused", () =>
+      assert.rejects(by(kubeconfig({ token: "t" }), "lost"), complaint(/finds no context "lost"/)));
+
+    it("that is no YAML is refused without a word of what is in it", async () => {
+      await writeFile(join(folder, "config"), 'users: [{ token: "SECRET');
+      const failure = await read({ kubeconfig: "config" }, "here").catch((error: Error) => error);
+      assert.ok(failure instanceof Complaint);
+      assert.match(failure.message, /finds \S+config to be no YAML$/);
+    });
+  });
+});

@@ -1,0 +1,224 @@
+import { X509Certificate } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { basename, dirname, resolve } from "node:path";
+import { parseDocument } from "yaml";
+import { isToken } from "#lib/cluster/credentials.ts";
+import type { Connection } from "#lib/cluster/live.ts";
+import { asksCluster } from "#lib/needs.ts";
+import { isMap } from "#lib/policy/tree.ts";
+import { isRegion } from "#lib/token.ts";
+import { readManifests, type Written, writtenCluster } from "../apiserver/manifest-cluster.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { sentenceOf } from "../cli/complaint.ts";
+import type { Cluster, Config } from "./config.ts";
+
+/** What postern.yaml says of the way to a cluster's API. */
+export interface Connect {
+  eks?: string;
+  region?: string;
+  server?: string;
+  /** PEM, or the name of a file that has it. */
+  ca?: string;
+  tokenSecret?: string;
+  tokenParameter?: string;
+  kubeconfig?: string;
+  context?: string;
+  /** A folder of manifests in a cluster's place. */
+  manifests?: string;
+}
+
+export const connectKeys = [
+  ...["eks", "region", "server", "ca", "tokenSecret", "tokenParameter", "kubeconfig", "context"],
+  "manifests",
+] as const satisfies (keyof Connect)[];
+
+/** What is wrong with it, in a sentence. */
+export const unfitConnect = (connect: Connect): string | undefined => {
+  const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
+  const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
+  if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
+  if (manifests !== undefined)
+    return (region ?? server ?? ca ?? context) ? "is a folder of manifests, and nothing else" : undefined;
+  if (kubeconfig !== undefined)
+    return (region ?? server ?? ca) ? "takes all from the kubeconfig; only context can stand beside it" : undefined;
+  if (context !== undefined) return "has a context, which only a kubeconfig has";
+  if (eks === undefined && server === undefined) return "must name the server, for instance https://203.0.113.7:6443";
+  if (server !== undefined && !isAddress(server))
+    return `must have an https:// address without a path as its server, not "${server}"`;
+  if (eks !== undefined && server !== undefined && ca === undefined)
+    return "must name the ca beside the server, for EKS signs its certificates itself";
+  const own = regionOf(tokenSecret ?? tokenParameter);
+  if (own !== undefined && region !== undefined && own !== region)
+    return `is of region ${region}, but its token is kept in ${own}`;
+  if (!isRegion(region ?? own ?? "")) return "must have a region, for instance eu-west-1";
+  return undefined;
+};
+
+const isAddress = (text: string) => {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isBare = url?.pathname === "/" && !url.search && !url.hash && !url.username && !url.password;
+  return url?.protocol === "https:" && isBare;
+};
+
+/** An ARN names it. */
+const regionOf = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
+
+/** The ways there are, and why there is none to other clusters that rules would ask. */
+export interface Connections {
+  ways: Map<string, Connection>;
+  /** What manifests say in a cluster's place. */
+  written: Map<string, Written>;
+  /** What must be mended. */
+  faults: string[];
+  /** What is meant to be so, and worth saying. */
+  notes: string[];
+}
+
+/**
+ * The way to each cluster in which some rule asks. What a function gets is baked into its bundle; on this machine, a
+ * kubeconfig will do, or manifests in the cluster's place.
+ */
+export const readConnections = async (
+  { clusters }: Pick<Config, "clusters">,
+  catalogue: Listed[],
+  file: string,
+  where: "here" | "aws",
+): Promise<Connections> => {
+  const found: Connections = { ways: new Map(), written: new Map(), faults: [], notes: [] };
+  for (const [name, cluster] of clusters) {
+    const asking = askingRules(catalogue, cluster);
+    const { connect } = cluster;
+    const here = `${basename(file)} clusters.${name}`;
+    if (asking.length === 0) continue;
+    if (connect === undefined) found.faults.push(`${here} ${withoutConnect(asking)}`);
+    else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
+      const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
+      found.notes.push(`${here}.connect is ${what}, for this machine only: there, functions can't ask`);
+    } else if (connect.manifests !== undefined)
+      await readManifests(placeOf(connect.manifests, dirname(file))).then(
+        (objects) => found.written.set(name, writtenCluster(objects)),
+        (error) => found.faults.push(`${here}.connect: ${sentenceOf(error)}`),
+      );
+    else
+      await connectionOf(connect, dirname(file)).then(
+        (connection) => found.ways.set(name, connection),
+        (error) => found.faults.push(`${here}.connect ${sentenceOf(error)}`),
+      );
+  }
+  return found;
+};
+
+/** What is wrong with a cluster that these can't ask. */
+export const withoutConnect = (asking: Listed[]) =>
+  `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; the README says how`;
+
+/** Those that are on and ask the cluster, not only somebody outside. */
+export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
+  catalogue.filter(({ name, rule }) => {
+    const { mode, settings } = rules.get(name) ?? { mode: "off" };
+    return mode !== "off" && asksCluster(rule, settings);
+  });
+
+/** As a shell reads it, from the folder of postern.yaml. */
+export const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
+
+const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
+  const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
+  if (kubeconfig !== undefined) return readKubeconfig(placeOf(kubeconfig, folder), connect.context);
+  if (server === undefined)
+    throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
+  const ca = connect.ca === undefined ? undefined : await pem(connect.ca, folder);
+  const region = connect.region ?? regionOf(tokenSecret ?? tokenParameter) ?? "";
+  const credentials =
+    eks !== undefined
+      ? { eks, region }
+      : tokenSecret !== undefined
+        ? { secret: tokenSecret, region }
+        : { parameter: String(tokenParameter), region };
+  return { server: new URL(server).origin, ...(ca && { ca }), credentials };
+};
+
+const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
+/** The certificates in a text or a file, and nothing that stands beside them, such as a key. */
+export const pem = async (given: string, folder: string): Promise<string> => {
+  const isText = given.includes("-----BEGIN");
+  const where = isText ? "its ca" : given;
+  const found = (isText ? given : await readFile(resolve(folder, given), "utf8")).match(certificates) ?? [];
+  if (found.length === 0) throw new Error(`finds no certificate in PEM in ${where}`);
+  for (const one of found)
+    try {
+      new X509Certificate(one);
+    } catch {
+      throw new Error(`finds a certificate in ${where} that can't be read`);
+    }
+  return found.map((one) => `${one}\n`).join("");
+};
+
+interface Kubeconfig {
+  "current-context"?: string;
+  contexts?: { name: string; context: { cluster?: string; user?: string } }[] | undefined;
+  clusters?: { name: string; cluster: Record<string, unknown> }[] | undefined;
+  users?: { name: string; user: Record<string, unknown> }[] | undefined;
+}
+
+/** As kubectl reads it, but for programs that it would run. */
+export const readKubeconfig = async (
+  file: string,
+  wanted: string | undefined,
+  preferred?: string,
+): Promise<Connection> => {
+  const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
+  // Its errors would quote the line, which may hold a token.
+  if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
+  const config = kubeconfigIn(document.toJS());
+  if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
+  const isThere = config.contexts?.some(({ name }) => name === preferred);
+  const chosen = wanted ?? (isThere ? preferred : config["current-context"]);
+  const context = config.contexts?.find(({ name }) => name === chosen)?.context;
+  const cluster = config.clusters?.find(({ name }) => name === context?.cluster)?.cluster;
+  const user = config.users?.find(({ name }) => name === context?.user)?.user;
+  if (!context || !cluster || !user)
+    throw new Error(`finds no context "${chosen}" with its cluster and user in ${file}`);
+  const text = async (holder: Record<string, unknown>, key: string): Promise<string | undefined> => {
+    const data = holder[`${key}-data`];
+    if (typeof data === "string") return Buffer.from(data, "base64").toString();
+    const name = holder[key];
+    return typeof name === "string" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
+  };
+  const server = String(cluster.server ?? "");
+  if (!isAddress(server))
+    throw new Error(`names the server "${server}" in ${file}, which is no https:// address without a path`);
+  const unknown = [
+    ...["proxy-url", "tls-server-name"].filter((key) => cluster[key] !== undefined),
+    ...["as", "as-uid", "as-groups", "as-user-extra"].filter((key) => user[key] !== undefined),
+  ];
+  if (unknown.length > 0) throw new Error(`would do without ${unknown.join(", ")} in ${file}, which nobody does here`);
+  if (cluster["insecure-skip-tls-verify"] === true)
+    throw new Error(`would trust any server, by insecure-skip-tls-verify in ${file}; name its certificate-authority`);
+  if (user.exec !== undefined || user["auth-provider"] !== undefined)
+    throw new Error(
+      `would run a program for a token, by exec in ${file}; use a user with a token or a client certificate`,
+    );
+  const authority = await text(cluster, "certificate-authority");
+  const ca = authority === undefined ? undefined : await pem(authority, "");
+  const [cert, key] = [await text(user, "client-certificate"), await text(user, "client-key")];
+  const given = user.token || (typeof user.tokenFile === "string" ? await text({ file: user.tokenFile }, "file") : "");
+  const token = typeof given === "string" ? given.trim() : "";
+  if (token !== "" && !isToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
+  if (token === "" && (cert === undefined || key === undefined))
+    throw new Error(`finds neither a token nor a client certificate for the user "${context.user}" in ${file}`);
+  const credentials = token !== "" ? { token } : { cert: String(cert), key: String(key) };
+  return { server: new URL(server).origin, ...(ca && { ca }), credentials };
+};
+
+/** As far as it is one: lists of maps with a map in each. */
+const kubeconfigIn = (value: unknown): Kubeconfig | undefined => {
+  const isFit = ["context", "cluster", "user"].every((inner) => {
+    const entries: unknown = Object(value)[`${inner}s`] ?? [];
+    return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));
+  });
+  // Nothing deeper is relied on.
+  return isFit ? (Object(value) as Kubeconfig) : undefined;
+};

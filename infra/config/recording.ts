@@ -1,0 +1,87 @@
+import { parsePath } from "#lib/policy/references/paths.ts";
+import type { Path } from "#lib/recording/redacted.ts";
+import type { Places } from "#lib/recording/stored.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { sentenceOf } from "../cli/complaint.ts";
+import type { Config } from "./config.ts";
+
+/** Where functions record reviews, as `record` of postern.yaml says it, everything filled in. */
+export interface Keeping {
+  bucket: string;
+  prefix: string;
+  /** Of a hundred reviews one, unless said otherwise. */
+  share: number;
+  /** Where free text of objects is kept. */
+  keep?: readonly Path[];
+}
+
+export const recordKeys = ["bucket", "prefix", "share", "keep"] as const;
+
+const usual = { prefix: "", share: 0.01 };
+
+type Said = { readonly [key: string]: unknown };
+
+/** What is wrong with it, by member. */
+export const unfitKeeping = ({
+  bucket,
+  prefix = usual.prefix,
+  share = usual.share,
+  keep = [],
+}: Said): [string, string][] => [
+  ...(bucket === undefined ? [["", "must have a bucket"] as [string, string]] : []),
+  ...(bucket === undefined || (typeof bucket === "string" && /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
+    ? []
+    : [["bucket", "must be the name of a bucket in S3"] as [string, string]]),
+  // It becomes part of an address, and of what a policy allows.
+  ...(typeof prefix === "string" && /^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(prefix)
+    ? []
+    : [["prefix", "must be what names begin with, for instance recordings/"] as [string, string]]),
+  ...(typeof share === "number" && share > 0 && share <= 1
+    ? []
+    : [["share", "must be a number above 0, and 1 at most: 0.01 is one review in a hundred"] as [string, string]]),
+  ...(Array.isArray(keep)
+    ? keep.flatMap((text) => faultOfPath(text) ?? [])
+    : ["must be a list of paths such as spec.containers.args"]
+  ).map((sentence): [string, string] => ["keep", sentence]),
+];
+
+const faultOfPath = (text: unknown): string | undefined => {
+  try {
+    parsePath(text);
+    return undefined;
+  } catch (error) {
+    return `must be a list of paths such as spec.containers.args: ${sentenceOf(error)}`;
+  }
+};
+
+const isReadable = (text: unknown): boolean => faultOfPath(text) === undefined;
+
+/** What is said, with what isn't. */
+export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share, keep }: Said): Keeping => {
+  const paths = Array.isArray(keep) ? keep.filter(isReadable).map(parsePath) : [];
+  // Whatever has another type has been complained of.
+  const whole = { bucket: bucket as string, prefix: prefix as string, share: share as number };
+  return { ...whole, ...(paths.length > 0 && { keep: paths }) };
+};
+
+/** By cluster and rule, where a function records: of a group, each of its members. */
+export const placesOf = ({ clusters }: Config, listed: Listed): Places => {
+  const names = (listed.members ?? [listed]).map(({ name }) => name);
+  const all = [...clusters].flatMap(([cluster, { rules }]) => {
+    const places = names.flatMap((name) => {
+      const { record, mode = "off" } = rules.get(name) ?? {};
+      return record && mode !== "off" ? [[name, record] as const] : [];
+    });
+    return places.length > 0 ? [[cluster, Object.fromEntries(places)] as const] : [];
+  });
+  return Object.fromEntries(all);
+};
+
+/** What its role may write: below these, as `BUCKET/PREFIX`. */
+export const writtenBelow = (places: Places): string[] => [
+  ...new Set(
+    Object.entries(places).flatMap(([cluster, rules]) =>
+      Object.entries(rules).map(([rule, { bucket, prefix }]) => `${bucket}/${prefix}${cluster}/${rule}/`),
+    ),
+  ),
+];

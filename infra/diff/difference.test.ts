@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { parse } from "yaml";
+import { alignment } from "./alignment.ts";
+import { difference } from "./difference.ts";
+import { flowOf, linesOf } from "./yaml-lines.ts";
+
+const texts = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 });
+
+/** How many lines two texts can have in common, found the long way. */
+const common = ([first, ...others]: string[], [other, ...rest]: string[]): number => {
+  if (first === undefined || other === undefined) return 0;
+  if (first === other) return 1 + common(others, rest);
+  return Math.max(common([first, ...others], rest), common(others, [other, ...rest]));
+};
+
+describe("a difference", () => {
+  it("is made of texts that have nothing in common, however long they are", () => {
+    const list = (letter: string) => ({ of: Array.from({ length: 200_000 }, (_, index) => `${letter}${index}`) });
+    const [hunk, ...more] = difference(list("a"), [{ rule: "r", after: list("b") }]);
+    assert.deepEqual(more, []);
+    assert.equal(hunk?.lines.filter(({ sign }) => sign === "+").length, 200_000);
+  });
+  it("keeps as many lines as can be kept, in their order", () => {
+    const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
+    fc.assert(
+      fc.property(short, short, (old, now) => {
+        const lines = alignment(old, now);
+        assert.equal(lines.length, now.length);
+        const kept = lines.filter((line) => line >= 0);
+        assert.deepEqual(
+          kept.map((line) => old[line]),
+          now.filter((_, index) => (lines[index] ?? -1) >= 0),
+        );
+        for (const [index, line] of kept.entries()) assert.ok(line > (kept[index - 1] ?? -1));
+        assert.equal(kept.length, common(old, now));
+      }),
+    );
+  });
+
+  it("leads from what was to what is, whatever came between", () => {
+    fc.assert(
+      fc.property(texts, fc.array(texts, { minLength: 1, maxLength: 4 }), (before, stages) => {
+        const hunks = difference(
+          before,
+          stages.map((after, index) => ({ rule: `r${index}`, after })),
+        );
+        const last = stages.at(-1) ?? [];
+        let [old, now] = [linesOf(before), linesOf(last)];
+        for (const hunk of hunks.toReversed()) {
+          const of = (sign: string) => hunk.lines.filter((line) => line.sign !== sign).map(({ text }) => text);
+          assert.deepEqual(old.slice(hunk.old - 1, hunk.old - 1 + of("+").length), of("+"));
+          assert.deepEqual(now.slice(hunk.now - 1, hunk.now - 1 + of("-").length), of("-"));
+          for (const { sign, rule } of hunk.lines) assert.equal(sign === " ", rule === undefined);
+          [old, now] = [old.slice(0, hunk.old - 1), now.slice(0, hunk.now - 1)];
+        }
+      }),
+    );
+  });
+
+  it("names who changed a line last, and who took one away", () => {
+    const [hunk] = difference({ a: 1, b: 2 }, [
+      { rule: "first", after: { a: 2, b: 2 } },
+      { rule: "second", after: { a: 3 } },
+    ]);
+    assert.deepEqual(hunk?.lines, [
+      { sign: "-", text: "a: 1", rule: "first" },
+      { sign: "-", text: "b: 2", rule: "second" },
+      { sign: "+", text: "a: 3", rule: "second" },
+    ]);
+  });
+
+  it("is shown in YAML that says what it should", () => {
+    const value = fc.jsonValue({ maxDepth: 3 });
+    fc.assert(
+      fc.property(value, (given) => {
+        const plain = JSON.parse(JSON.stringify(given));
+        assert.deepEqual(parse(linesOf(plain).join("\n"), { version: "1.1" }), plain);
+        assert.deepEqual(parse(flowOf(plain), { version: "1.1" }), plain);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});

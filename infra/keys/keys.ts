@@ -1,0 +1,172 @@
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  sign,
+  X509Certificate,
+} from "node:crypto";
+import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { isIP } from "node:net";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { claim } from "#lib/key.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+
+/** Signs clusters into URLs. */
+export interface Signer {
+  /** base64url, as functions have it in POSTERN_KEYS. */
+  publicKey: string;
+  /** `{cluster}.{key}`, the first segment of a URL. */
+  segment(cluster: string, keyVersion: number): string;
+}
+
+/** The signing key in a folder, made at first use. */
+export const openSigner = async (folder: string): Promise<Signer> => {
+  const pem = await keep(folder, "signing.key", async () => makeSigningKey());
+  if (kindOf(pem) === "ed25519") return signerOf(pem);
+  throw new Complaint(
+    `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
+  );
+};
+
+/** In PEM. */
+export const makeSigningKey = (): string =>
+  String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
+
+/** The signer that such a key makes. */
+export const signerOf = (pem: string): Signer => {
+  const key = createPrivateKey(pem);
+  return {
+    publicKey: String(createPublicKey(pem).export({ format: "jwk" }).x),
+    segment: (cluster, keyVersion) =>
+      `${cluster}.${sign(null, Buffer.from(claim(cluster, keyVersion)), key).toString("base64url")}`,
+  };
+};
+
+export interface ServerCertificate {
+  ca: string;
+  cert: string;
+  key: string;
+}
+
+const loadGenerator = () => import("./certificates.ts");
+
+/** A certificate for this machine and the given host, from a CA of our own; both made at first use and kept. */
+export const openCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
+  const { ca, caKey } = await openAuthority(folder);
+  const names = serverNames(host);
+  const [cert, key] = await Promise.all(
+    ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
+  );
+  if (cert && key && serves(cert, key, ca, names)) return { ca, cert, key };
+
+  const fresh = await (await loadGenerator()).server(ca, caKey, names);
+  await replace(folder, "server.crt", fresh.certificate);
+  await replace(folder, "server.key", fresh.key);
+  return { ca, cert: fresh.certificate, key: fresh.key };
+};
+
+/**
+ * The CA and its key, made at first use. Clusters have registered the CA, so that it is never replaced, not even when it
+ * is damaged or has expired.
+ */
+const openAuthority = async (folder: string): Promise<{ ca: string; caKey: string }> => {
+  const [keyFile, file] = [join(folder, "ca.key"), join(folder, "ca.crt")];
+  const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
+  const complaint = (sentence: string) => new Complaint(`${sentence}; restore it, or ${remedy}`);
+  if ((await find(file)) !== undefined && (await find(keyFile)) === undefined)
+    throw complaint(`${keyFile} is missing, the key of ca.crt`);
+  const caKey = await keep(folder, "ca.key", async () => (await loadGenerator()).privateKey());
+  if (kindOf(caKey) !== "prime256v1") throw complaint(`${keyFile} holds no P-256 private key in PEM`);
+  const ca = await keep(folder, "ca.crt", async () => (await loadGenerator()).authority(caKey));
+  const [certificate] = certificatesIn(ca) ?? [];
+  if (certificate === undefined) throw complaint(`${file} holds no certificate in PEM`);
+  if (!certificate.checkPrivateKey(createPrivateKey(caKey)))
+    throw complaint(`${file} is not the certificate of ca.key`);
+  if (isExpired(certificate)) throw new Complaint(`${file} expired on ${certificate.validTo}; ${remedy}`);
+  return { ca, caKey };
+};
+
+/** The certificates in a text; undefined if there is none, or if one is damaged. */
+export const certificatesIn = (pem: string): X509Certificate[] | undefined => {
+  const found = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g);
+  try {
+    return found?.map((one) => new X509Certificate(one));
+  } catch {
+    return undefined;
+  }
+};
+
+export const isExpired = ({ validTo }: X509Certificate): boolean => Date.parse(validTo) <= Date.now();
+
+/** The curve or the type of a private key; undefined if the text holds none. */
+const kindOf = (pem: string): string | undefined => {
+  try {
+    const { asymmetricKeyDetails, asymmetricKeyType } = createPrivateKey(pem);
+    return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType;
+  } catch {
+    return undefined;
+  }
+};
+
+/** A host that listens everywhere is reached by each of this machine's addresses. */
+const serverNames = (host: string): string[] => {
+  const everywhere = host === "0.0.0.0" || host === "::";
+  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
+  const own = everywhere ? addresses.filter((address) => !address.startsWith("fe80")) : [host];
+  return [...new Set(["localhost", "127.0.0.1", "::1", ...own])];
+};
+
+const month = 30 * 24 * 3600 * 1000;
+
+/** Of two processes that replace both at once, one may have had the last word on the certificate, the other on the key. */
+const serves = (cert: string, key: string, ca: string, names: string[]): boolean => {
+  try {
+    const certificate = new X509Certificate(cert);
+    return (
+      certificate.checkIssued(new X509Certificate(ca)) &&
+      certificate.checkPrivateKey(createPrivateKey(key)) &&
+      Date.parse(certificate.validTo) > Date.now() + month &&
+      names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
+    );
+  } catch {
+    // Torn files are as good as none.
+    return false;
+  }
+};
+
+/** The file's content, made and kept where there is none; of two that make it at once, the first wins. */
+const keep = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
+  const file = join(folder, name);
+  const present = await find(file);
+  if (present !== undefined) return present;
+  const draft = await writeSecret(folder, name, await make());
+  await link(draft, file).catch((error) => {
+    if (error.code !== "EEXIST") throw error;
+  });
+  await rm(draft);
+  return readFile(file, "utf8");
+};
+
+/** The file's content; undefined where there is none. */
+const find = (file: string): Promise<string | undefined> =>
+  readFile(file, "utf8").catch((error) => {
+    if (error.code === "ENOENT") return undefined;
+    throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
+  });
+
+const replace = async (folder: string, name: string, content: string) => {
+  await rename(await writeSecret(folder, name, content), join(folder, name));
+};
+
+const writeSecret = async (folder: string, name: string, content: string): Promise<string> => {
+  const draft = join(folder, `.${name}.${randomBytes(6).toString("hex")}`);
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await writeFile(draft, content, { mode: 0o600, flag: "wx" });
+  } catch (error) {
+    throw new Complaint(`${join(folder, name)} can't be written: ${sentenceOf(error)}`);
+  }
+  return draft;
+};

@@ -1,0 +1,123 @@
+import { readdir, readFile } from "node:fs/promises";
+import { type Given, parseArguments, parseFault } from "./cli/arguments.ts";
+import { type Command, type Options, table } from "./cli/command.ts";
+import { Complaint, sentenceOf } from "./cli/complaint.ts";
+import { didYouMean } from "./cli/names.ts";
+import { clean } from "./cli/terminal.ts";
+
+const folder = new URL("commands/", import.meta.url);
+
+/** Runs `postern VERB …` and ends the process with its exit code. */
+export const main = async (words: string[]): Promise<void> => {
+  // With the verdict, where there is one by now.
+  process.stdout.on("error", () => process.exit());
+  process.exitCode = await run(words);
+};
+
+/** Runs `postern VERB …` and returns its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
+export const run = async (words: readonly string[]): Promise<number> => {
+  try {
+    return await dispatch(words);
+  } catch (error) {
+    const expected = error instanceof Complaint;
+    const said = expected ? error.message : (error instanceof Error && error.stack) || sentenceOf(error);
+    // Names in it may be anybody's.
+    process.stderr.write(`${said.split("\n").map(clean).join("\n")}\n`);
+    return expected ? error.exitCode : 3;
+  }
+};
+
+const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => {
+  const verbs = (await readdir(folder))
+    .filter((file) => !file.includes(".test."))
+    .map((file) => file.replace(/\.ts$/, ""))
+    .sort();
+  if (verb === "--version") {
+    process.stdout.write(`postern ${await version()}\n`);
+    return 0;
+  }
+  if (verb === "help" && rest[0] !== undefined) return dispatch([rest[0], "--help"]);
+  if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
+    process.stdout.write(await overview(verbs));
+    return verb === undefined ? 2 : 0;
+  }
+  if (!verbs.includes(verb))
+    throw new Complaint(
+      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, didYouMean(verb, verbs).trim()]
+        .filter(Boolean)
+        .join("; "),
+    );
+  const command = await load(verb);
+  const { values, words } = parse(verb, command, rest);
+  if (values.help) {
+    process.stdout.write(help(verb, command));
+    return 0;
+  }
+  if (words.length > 0 && command.usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
+  // An option that takes several forms checks them itself.
+  const { output } = command.options;
+  const forms = output?.value?.split("|") ?? [];
+  if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
+    throw new Complaint(`--output takes ${forms.join(" or ")}`);
+  return (await command.run({ options: optionsOf(values), words })) ?? 0;
+};
+
+const version = async (): Promise<string> =>
+  JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8")).version;
+
+const load = async (verb: string): Promise<Command> => (await import(new URL(`${verb}.ts`, folder).href)).default;
+
+const parse = (verb: string, command: Command, args: string[]): Given => {
+  try {
+    return parseArguments(args, command);
+  } catch (error) {
+    throw new Complaint(`postern ${verb}: ${parseFault(error, command)}postern ${verb} --help shows what there is`);
+  }
+};
+
+const optionsOf = (values: Record<string, unknown>): Options => {
+  return {
+    text: (name) => (values[name] === undefined ? undefined : String(values[name])),
+    texts: (name) => [values[name] ?? []].flat().map(String),
+    flag: (name) => values[name] === true,
+    number: (name) => {
+      if (values[name] === undefined) return undefined;
+      const number = Number(values[name]);
+      if (!Number.isSafeInteger(number) || number < 0 || values[name] === "")
+        throw new Complaint(`--${name} takes a whole number, not "${values[name]}"`);
+      return number;
+    },
+  };
+};
+
+const overview = async (verbs: string[]): Promise<string> => {
+  const commands = await Promise.all(verbs.map(async (verb) => [verb, (await load(verb)).summary]));
+  return `Usage: postern VERB\n\n${table(commands)}\npostern VERB --help says more.\n`;
+};
+
+const help = (verb: string, { summary, usage, options }: Command): string => {
+  const rows = Object.entries(options).map(([name, { short, value, says, multiple, default: preset }]) => [
+    `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
+    `${says}${preset === undefined ? "" : ` (${preset})`}`,
+  ]);
+  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}${severalOf(options, usage)}`;
+};
+
+/** Says how an option that takes several values is given them. */
+const severalOf = (options: Command["options"], usage = ""): string => {
+  const [name] = Object.keys(options).filter((one) => options[one]?.multiple);
+  if (name === undefined) return "";
+  const own = usage.replace(/[[\]]/g, "");
+  const order =
+    own === "" ? "" : ` ${own} stands before such options, or behind --, so that it is not taken for a value.`;
+  return `\nOptions with … take several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
+};
+
+// Run by itself where postern.js had to find the Node for it. Not awaited: verbs import this module, and would wait too.
+if (import.meta.main) {
+  // postern.js holds a channel to this process. It closes even when postern.js is killed; this process then ends as by
+  // SIGTERM.
+  process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
+  process.channel?.unref();
+  void main(process.argv.slice(2));
+}

@@ -1,0 +1,225 @@
+import fc, { type Arbitrary } from "fast-check";
+import { authority, privateKey } from "../../keys/certificates.ts";
+import { asSpec, named, part, pem, requestFor } from "../certificate-requests.ts";
+import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User } from "../generator.ts";
+import type { Fields } from "../requests.ts";
+import type { Scenario } from "../steps.ts";
+import type { Call } from "./client.ts";
+
+// Who asks for certificates, who approves, signs and attests, and for whom.
+
+/** Trust bundles are served where these are open, which Kubernetes leaves to others. */
+export const certificateGates = [
+  "--feature-gates=ClusterTrustBundle=true",
+  "--runtime-config=certificates.k8s.io/v1beta1=true",
+];
+
+/** What somebody may do for signers who may not do it for all. */
+export const signing = {
+  apiGroups: ["certificates.k8s.io"],
+  resources: ["signers"],
+  resourceNames: ["example.com/known", "example.org/*"],
+  verbs: ["approve", "sign", "attest"],
+};
+const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
+const client = "kubernetes.io/kube-apiserver-client";
+
+const masters = part("O", "system:masters");
+export const requests = {
+  plain: pem(requestFor(named(part("O", "developers")), named(part("CN", "jane")))),
+  masters: pem(requestFor(named(masters), named(part("CN", "jane")))),
+  both: pem(requestFor(named(part("CN", "jane"), part("O", "developers"), masters))),
+  node: pem(requestFor(named(part("O", "system:nodes")), named(part("CN", "system:node:n1")))),
+  otherNode: pem(requestFor(named(part("O", "system:nodes")), named(part("CN", "system:node:n2")))),
+  twice: pem(requestFor(named(part("CN", "system:node:n1")), named(part("CN", "system:node:n2")))),
+  cut: pem(requestFor(named(masters)).subarray(0, 20)),
+  nothing: "hello",
+  certificate: pem(requestFor(named(masters)), "CERTIFICATE"),
+};
+export const requestsAmong = (...names: (keyof typeof requests)[]) =>
+  one(...names.map((name) => asSpec(requests[name])));
+
+const bundles = await Promise.all([1, 2].map(async () => authority(await privateKey())));
+
+const tenant = one<User>("jane", "jane", "admin", "system:node:n1");
+const by = (step: Arbitrary<Step>): Arbitrary<Step> =>
+  fc.tuple(step, tenant).map(([step, user]) => ({ ...step, user }));
+
+/** A change of one of these places. */
+const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]): Arbitrary<Step> =>
+  by(
+    fc.tuple(asked, fc.oneof(...edits), one("json" as const, "merge" as const)).map(([asked, edit, type]): Step => {
+      const place = subresource !== undefined && { subresource };
+      // A JSON patch takes nothing away that may not be there.
+      const how = "value" in edit ? type : "merge";
+      return { ...asked, ...place, verb: "patch", type: how, body: asPatch(how, [edit]) };
+    }),
+  );
+
+const lasting = (kind: Sequence["kind"], body: Arbitrary<Fields>, changes: Arbitrary<Step>[], prefix?: string) =>
+  fc
+    .tuple(fc.tuple(asked, body), fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 }))
+    .map(([[asked, body], changes]): Sequence => {
+      const first: Step = { ...asked, verb: "create", body };
+      const last: Step = { user: "admin", dryRun: false, verb: "delete", graceful: false };
+      const place = prefix !== undefined && { prefix };
+      return { kind, ...place, namespace: "default", generateName: false, steps: [first, ...changes, last] };
+    });
+
+const label = at("metadata.labels.app", one("x", "y"));
+/** Times that the API server fills in are finer upstream than any webhook sees them. */
+const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
+const conditions = (type: string) =>
+  at("status.conditions", one([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
+
+export const signingRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
+  fc.record({ signerName, request }).map((spec): Fields => {
+    const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
+    return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
+  });
+const bundle = (signerName: string | undefined) =>
+  fc.record({ trustBundle: one(...bundles), finalizers: maybe(one(["example.com/keep"])) }).map((given): Fields => {
+    const { trustBundle, finalizers } = given;
+    const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
+    const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
+    return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
+  });
+const ofBundles = [
+  change(undefined, at("spec.trustBundle", one(...bundles))),
+  change(undefined, at("metadata.finalizers", one(["example.com/keep"], ["foregroundDeletion"]))),
+  change(undefined, label),
+];
+
+export const certificateScenes = {
+  approvals: lasting("certificatesigningrequests", signingRequest(one(...signers), requestsAmong("plain")), [
+    change("approval", conditions("Approved"), conditions("Denied"), label),
+    change("approval", conditions("Approved"), at("spec.signerName", one(...signers))),
+    change("status", conditions("Failed")),
+  ]),
+  signatures: lasting("certificatesigningrequests", signingRequest(one(...signers), requestsAmong("plain")), [
+    change("approval", conditions("Approved")),
+    change("status", at("status.certificate", one(...bundles.map(asSpec))), conditions("Failed"), label),
+    change("status", conditions("Failed"), at("spec.signerName", one(...signers))),
+  ]),
+  attestations: fc.oneof(
+    ...["example.com/known", "example.com/other", "example.org/any"].map((signer) =>
+      lasting("clustertrustbundles", bundle(signer), ofBundles, `${signer.replace("/", ":")}:`).map(byTenants),
+    ),
+    lasting("clustertrustbundles", bundle(undefined), ofBundles).map(byTenants),
+  ),
+  subjects: lasting(
+    "certificatesigningrequests",
+    signingRequest(
+      one(client, client, client, "example.com/known"),
+      requestsAmong("plain", "masters", "both", "cut", "nothing", "certificate"),
+    ),
+    [change("approval", label)],
+  ),
+};
+
+/** Who makes it is by chance as well. */
+function byTenants(sequence: Sequence): Sequence {
+  const [first, second] = sequence.steps;
+  return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;
+}
+
+const certificates = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const trust = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles";
+const rbac = "/apis/rbac.authorization.k8s.io/v1";
+const create = (path: string, body: unknown): Call => ({ method: "POST", path, body });
+const merge = (path: string, body: unknown): Call => {
+  return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
+};
+const as = (username: string, call: Call): Call => ({ ...call, impersonate: { username, groups: [] } });
+const permit = (name: string, rules: Fields[]): Call[] => {
+  const apiGroup = "rbac.authorization.k8s.io";
+  const roleRef = { apiGroup, kind: "ClusterRole", name };
+  const subjects = [{ apiGroup, kind: "User", name }];
+  return [
+    create(`${rbac}/clusterroles`, { metadata: { name }, rules }),
+    create(`${rbac}/clusterrolebindings`, { metadata: { name }, roleRef, subjects }),
+  ];
+};
+const mayWrite = (resources: string[]) => {
+  return { apiGroups: ["certificates.k8s.io"], resources, verbs: ["get", "create", "patch"] };
+};
+const asking = (name: string, signerName: string, request: keyof typeof requests = "plain") =>
+  create(certificates, {
+    metadata: { name },
+    spec: { signerName, request: asSpec(requests[request]), usages: ["client auth"] },
+  });
+const stating = (type: string) => ({ status: { conditions: [{ type, status: "True", reason: "Test" }] } });
+const trusting = (name: string, signerName?: string) =>
+  create(trust, { metadata: { name }, spec: { trustBundle: bundles[0], ...(signerName && { signerName }) } });
+
+export const certificateScenarios: Record<string, Scenario[]> = {
+  "certificate-approval": [
+    {
+      name: "requests that are approved by those who may and who may not",
+      before: [
+        ...permit("approver", [mayWrite(["certificatesigningrequests/approval"]), { ...signing, verbs: ["approve"] }]),
+        ...permit("signer", [
+          mayWrite(["certificatesigningrequests/status", "certificatesigningrequests/approval"]),
+          { ...signing, verbs: ["sign"] },
+        ]),
+        ...signers.map((signer, index) => asking(`approved-${index}`, signer)),
+      ],
+      calls: ["approver", "signer"].flatMap((user) =>
+        signers.flatMap((_, index) =>
+          [
+            { metadata: { labels: { app: user } } },
+            stating("Approved"),
+            { spec: { signerName: "example.com/known" } },
+          ].map((body) => as(user, merge(`${certificates}/approved-${index}/approval`, body))),
+        ),
+      ),
+    },
+  ],
+
+  "certificate-signing": [
+    {
+      name: "requests that are signed by those who may and who may not",
+      before: signers.map((signer, index) => asking(`signed-${index}`, signer)),
+      calls: signers.flatMap((_, index) => [
+        merge(`${certificates}/signed-${index}/approval`, stating("Approved")),
+        ...[{ metadata: { labels: { app: "a" } } }, { status: { certificate: asSpec(bundles[0] ?? "") } }].map((body) =>
+          as("signer", merge(`${certificates}/signed-${index}/status`, body)),
+        ),
+      ]),
+    },
+  ],
+
+  "cluster-trust-bundle-attest": [
+    {
+      name: "trust bundles by those who may attest and who may not",
+      before: [
+        ...permit("attester", [mayWrite(["clustertrustbundles"]), { ...signing, verbs: ["attest"] }]),
+        ...permit("truster", [mayWrite(["clustertrustbundles"])]),
+        ...["known", "other"].map((name) => trusting(`example.com:${name}:standing`, `example.com/${name}`)),
+      ],
+      calls: ["attester", "truster"].flatMap((user) =>
+        [
+          trusting(`unsigned-${user}`),
+          ...["example.com/known", "example.com/other", "example.org/any"].map((signer) =>
+            trusting(`${signer.replace("/", ":")}:${user}`, signer),
+          ),
+          ...["known", "other"].flatMap((name) =>
+            [{}, { metadata: { finalizers: ["example.com/keep"] } }, { metadata: { labels: { by: user } } }].map(
+              (body) => merge(`${trust}/example.com:${name}:standing`, body),
+            ),
+          ),
+        ].map((call) => as(user, call)),
+      ),
+    },
+  ],
+
+  "certificate-subject-restriction": [
+    {
+      name: "requests of masters and others",
+      calls: (["plain", "masters", "both", "cut", "nothing", "certificate"] as const).flatMap((request) => [
+        asking(`for-${request}`, client, request),
+        asking(`for-${request}-by-another`, "example.com/known", request),
+      ]),
+    },
+  ],
+};

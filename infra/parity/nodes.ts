@@ -1,0 +1,400 @@
+import fc, { type Arbitrary } from "fast-check";
+import { requestsAmong, signingRequest } from "./control-plane/certificates.ts";
+import type { Call, Client } from "./control-plane/client.ts";
+import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./generator.ts";
+import type { Fields } from "./requests.ts";
+import type { Scenario } from "./steps.ts";
+
+// What kubelets write, of their own nodes and of others.
+
+/** Pods have certificates where this is open. */
+export const podCertificateGates = [
+  "--feature-gates=PodCertificateRequest=true",
+  "--runtime-config=certificates.k8s.io/v1beta1=true",
+];
+
+const image = "registry.example.com/app:1";
+const containers = [{ name: "c0", image }];
+const mirror = { "kubernetes.io/config.mirror": "x" };
+const named = (apiVersion: string, kind: string, name: string, rest: Fields = {}, metadata: Fields = {}) => {
+  return { apiVersion, kind, metadata: { name, ...metadata }, ...rest };
+};
+const inDefault = (metadata: Fields = {}) => ({ namespace: "default", ...metadata });
+const pod = (name: string, spec: Fields, metadata: Fields = {}) =>
+  named("v1", "Pod", name, { spec: { containers, ...spec } }, inDefault(metadata));
+const claimed = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, storageClassName: "" };
+const claim = (name: string, volumeName?: string) => {
+  const spec = { ...claimed, ...(volumeName && { volumeName }) };
+  return named("v1", "PersistentVolumeClaim", name, { spec }, inDefault());
+};
+const volume = (name: string, source: Fields) =>
+  named("v1", "PersistentVolume", name, {
+    spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], ...source },
+  });
+const driver = (name: string, ...audiences: string[]) =>
+  named("storage.k8s.io/v1", "CSIDriver", name, {
+    spec: { tokenRequests: audiences.map((audience) => ({ audience })) },
+  });
+const slice = (node: Fields) => {
+  return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
+};
+
+/** What stands around kubelets: of two nodes, so that there are others. */
+export const ofNodes = [
+  pod("on-n1", {
+    nodeName: "n1",
+    serviceAccountName: "default",
+    volumes: [
+      { name: "t", projected: { sources: [{ serviceAccountToken: { path: "t", audience: "vault" } }] } },
+      { name: "d", csi: { driver: "driver.example.com" } },
+      { name: "p", persistentVolumeClaim: { claimName: "on-disk" } },
+      { name: "q", persistentVolumeClaim: { claimName: "on-old-disk" } },
+      { name: "o", awsElasticBlockStore: { volumeID: "a" } },
+      { name: "e", emptyDir: {} },
+    ],
+  }),
+  pod("plain-on-n1", { nodeName: "n1" }),
+  pod("broken-on-n1", {
+    ...{ nodeName: "n1", serviceAccountName: "default" },
+    volumes: [
+      { name: "p", persistentVolumeClaim: { claimName: "missing" } },
+      { name: "u", persistentVolumeClaim: { claimName: "unbound" } },
+      { name: "e", ephemeral: { volumeClaimTemplate: { spec: claimed } } },
+      { name: "d", csi: { driver: "missing.example.com" } },
+      { name: "t", projected: { sources: [{ serviceAccountToken: { path: "t" } }] } },
+    ],
+  }),
+  pod("on-n2", { nodeName: "n2" }),
+  pod("shown-on-n1", { nodeName: "n1" }, { annotations: mirror }),
+  ...[claim("on-disk", "disk"), claim("on-old-disk", "old-disk"), claim("unbound")],
+  volume("disk", { csi: { driver: "disk.example.com", volumeHandle: "a" } }),
+  volume("old-disk", { azureFile: { secretName: "a", shareName: "b", secretNamespace: "default" } }),
+  driver("driver.example.com", "driver"),
+  driver("disk.example.com", "disk", ""),
+  driver("file.csi.azure.com", "azure"),
+  driver("ebs.csi.aws.com", "aws"),
+  ...["n1", "n2"].flatMap((name) => [
+    named("coordination.k8s.io/v1", "Lease", name, { spec: {} }, { namespace: "kube-node-lease" }),
+    named("storage.k8s.io/v1", "CSINode", name, { spec: { drivers: [] } }),
+    named("resource.k8s.io/v1", "ResourceSlice", `slice-${name}`, { spec: slice({ nodeName: name }) }),
+  ]),
+];
+
+/** Whose uid is meant by its path, with the uid that a server drew for it. */
+export const withUids = async (call: Call, admin: Client): Promise<Call> => {
+  let text = JSON.stringify(call.body ?? null);
+  for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
+    const { body } = await admin({ method: "GET", path });
+    text = text.replaceAll(whole, JSON.stringify(Object(body.metadata).uid ?? "unknown"));
+  }
+  return call.body === undefined ? call : { ...call, body: JSON.parse(text) };
+};
+const nodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
+const podUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;
+
+const kubelet = one<User>(...Array<User>(8).fill("system:node:n1"), "admin", "jane");
+const by = (step: Arbitrary<Step>): Arbitrary<Step> =>
+  fc.tuple(step, kubelet).map(([step, user]) => ({ ...step, user }));
+
+const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]): Arbitrary<Step> =>
+  by(
+    fc.tuple(asked, fc.oneof(...edits)).map(([asked, edit]): Step => {
+      const place = subresource !== undefined && { subresource };
+      return { ...asked, ...place, verb: "patch", type: "merge", body: asPatch("merge", [edit]) };
+    }),
+  );
+const creation = (body: Arbitrary<Fields>, subresource?: string): Arbitrary<Step> =>
+  by(
+    fc.tuple(asked, body).map(([asked, body]): Step => {
+      return { ...asked, ...(subresource !== undefined && { subresource }), verb: "create", body };
+    }),
+  );
+const removal: Arbitrary<Step> = by(asked.map((asked): Step => ({ ...asked, verb: "delete", graceful: false })));
+const removals: Arbitrary<Step> = by(asked.map((asked): Step => ({ ...asked, verb: "deletecollection" })));
+const last: Step = { user: "admin", dryRun: false, verb: "delete", graceful: false };
+
+const story = (
+  kind: Sequence["kind"],
+  body: Arbitrary<Fields>,
+  changes: Arbitrary<Step>[],
+  namespace = "default",
+): Arbitrary<Sequence> =>
+  fc
+    .tuple(creation(body), fc.array(fc.oneof(...changes), { maxLength: 4 }), one(false, false, false, true))
+    .map(([first, changes, generateName]) => {
+      return { kind, namespace, generateName, steps: [first, ...changes, last] };
+    });
+const trial = (
+  kind: Sequence["kind"],
+  standing: string[],
+  changes: Arbitrary<Step>[],
+  namespace = "default",
+): Arbitrary<Sequence> =>
+  fc
+    .tuple(one(...standing), fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 }))
+    .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
+
+const taken = one<Fields>(
+  ...Array<Fields>(6).fill({}),
+  { serviceAccountName: "default" },
+  { imagePullSecrets: [{ name: "s" }] },
+  { containers: [{ name: "c0", image, envFrom: [{ configMapRef: { name: "m" } }] }] },
+  { resourceClaims: [{ name: "r", resourceClaimName: "r" }] },
+  ...[
+    { configMap: {} },
+    { secret: {} },
+    { csi: { driver: "driver.example.com" } },
+    { glusterfs: { endpoints: "e", path: "p" } },
+    { persistentVolumeClaim: { claimName: "c" } },
+    { ephemeral: { volumeClaimTemplate: { spec: claimed } } },
+    { azureFile: { secretName: "", shareName: "s" } },
+    { projected: { sources: [{ downwardAPI: {} }, { serviceAccountToken: { path: "t" } }] } },
+    { projected: { sources: [{ configMap: {} }] } },
+    { projected: { sources: [{ secret: {} }] } },
+    { projected: { sources: [{ clusterTrustBundle: { name: "b", path: "b" } }] } },
+    { projected: { sources: [{ podCertificate: { signerName: "example.com/one", keyType: "ED25519" } }] } },
+    { projected: { sources: [{}] } },
+    { projected: { sources: [] } },
+    { hostPath: { path: "/a" } },
+    {},
+  ].map((source) => ({ volumes: [{ name: "v", ...source }] })),
+);
+const owner = fc
+  .record({
+    name: one("n1", "n1", "n1", "n1", "n2"),
+    uid: one(nodeUid("n1"), nodeUid("n1"), nodeUid("n1"), nodeUid("n2"), "1"),
+    controller: one(true, true, true, true, false, undefined),
+    blockOwnerDeletion: one(undefined, undefined, undefined, false, true),
+  })
+  .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
+const mirrorPod = fc
+  .record({
+    annotations: one<Fields>(mirror, mirror, mirror, mirror, mirror, {}),
+    ownerReferences: fc.oneof(
+      { weight: 9, arbitrary: fc.tuple(owner) },
+      { weight: 1, arbitrary: fc.constant([]) },
+      { weight: 1, arbitrary: fc.tuple(owner, owner) },
+    ),
+    nodeName: one("n1", "n1", "n1", "n1", "n1", "n2", undefined),
+    taken,
+  })
+  .map(({ nodeName, taken, ...metadata }): Fields => {
+    return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers, ...(nodeName && { nodeName }), ...taken } };
+  });
+
+const label = (key: string) => one("a", "b").map((value): Edit => ({ path: ["metadata", "labels", key], value }));
+const status = [
+  at("status.phase", one("Running", "Failed")),
+  at("status.message", one("a", "b")),
+  label("app"),
+  at("status.resourceClaimStatuses", one([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
+  at("status.extendedResourceClaimStatus", one({ resourceClaimName: "c", requestMappings: [] }, undefined)),
+];
+const eviction = creation(one({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
+const binding = creation(
+  one({ apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } }),
+  "binding",
+);
+const ofPods = [change(undefined, label("app")), change("status", ...status), eviction, removal, removals];
+
+const keys = [
+  ...["pool", "example.com/a", "node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/a"],
+  ...[
+    "kubernetes.io/hostname",
+    "kubernetes.io/role",
+    "k8s.io/a",
+    "x.k8s.io/a",
+    "a.node.kubernetes.io/b",
+    "notk8s.io/a",
+  ],
+  ...["kubelet.kubernetes.io/a", "topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "rack"],
+];
+const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
+const node = whole({
+  metadata: whole({ labels: maybe(fc.dictionary(one(...keys), one("a", "b"), { maxKeys: 3 }), 2) }),
+  spec: maybe(
+    one<Fields>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
+  ),
+}).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
+const ofNode = [
+  ...keys.map(label),
+  at("metadata.labels", one(undefined)),
+  at("spec.taints", one([{ key: "t", effect: "NoSchedule" }], [], undefined)),
+  at("spec.unschedulable", fc.boolean()),
+  at("spec.configSource", one(configSource)),
+  at("metadata.ownerReferences", one([{ apiVersion: "v1", kind: "Node", name: "n2", uid: nodeUid("n2") }], [])),
+  at("status.capacity", one({ cpu: "1" }, { cpu: "2" })),
+  at("status.phase", one("Running")),
+];
+
+const token = fc
+  .record({
+    audiences: one<string[] | undefined>(
+      ...[undefined, undefined, ["vault"], ["driver"], ["disk"], ["azure"], ["aws"], ["other"]],
+      ...[["https://kubernetes.default.svc"], ["vault", "disk"], [""], []],
+    ),
+    name: one("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
+    stale: one(false, false, false, false, true),
+    odd: one<Fields>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
+    bound: one(true, true, true, true, true, true, true, false),
+  })
+  .map(({ audiences, name, stale, odd, bound }): Fields => {
+    const uid = podUid(stale ? "on-n2" : name);
+    const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid, ...odd };
+    const spec = { ...(audiences && { audiences }), ...(bound && { boundObjectRef }) };
+    return { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
+  });
+
+const lease = one({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
+const renewal = change(undefined, at("spec.holderIdentity", one("n1", "n2")), label("app"));
+const csiNode = one({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
+const offer = one<Fields>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map(
+  (node) => ({ apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", metadata: {}, spec: slice(node) }),
+);
+
+const podCertificate = fc
+  .record({
+    nodeName: one("n1", "n1", "n1", "n1", "n1", "n2"),
+    nodeUID: one(nodeUid("n1"), nodeUid("n1"), nodeUid("n1"), nodeUid("n1"), nodeUid("n2")),
+    podName: one("on-n1", "on-n1", "on-n1", "plain-on-n1", "shown-on-n1", "on-n2", "gone"),
+    stale: one(false, false, false, false, true),
+    serviceAccountName: one("default", "default", "default", "missing", "other"),
+    account: one("default", "default", "default", "quiet"),
+  })
+  .map(({ stale, account, ...spec }): Fields => {
+    const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
+    const uids = { podUID: podUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
+    return {
+      ...{ apiVersion: "certificates.k8s.io/v1beta1", kind: "PodCertificateRequest", metadata: {} },
+      spec: { signerName: "example.com/one", ...spec, ...uids, maxExpirationSeconds: 3600 },
+    };
+  });
+
+const [serving, client] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+
+export const nodeScenes = {
+  mirrors: story("pods", mirrorPod, ofPods),
+  kubeletsPods: trial("pods", ["on-n1", "on-n1", "on-n2", "shown-on-n1"], [...ofPods, binding]),
+  kubeletsNodes: fc.oneof(
+    story("nodes", node, [change(undefined, ...ofNode), change("status", ...ofNode)]),
+    ...[0, 1].map(() =>
+      trial(
+        "nodes",
+        ["n1", "n1", "n1", "n2"],
+        [creation(node), change(undefined, ...ofNode), change("status", ...ofNode), removal],
+      ),
+    ),
+  ),
+  kubeletsClaims: trial(
+    "persistentvolumeclaims",
+    ["bound-fast", "on-disk"],
+    [
+      creation(one({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
+      change(undefined, label("app")),
+      ...[0, 1, 2].map(() =>
+        change(
+          "status",
+          at("status.capacity.storage", one("2Gi", "3Gi")),
+          at("status.conditions", one([{ type: "Resizing", status: "True" }])),
+          at("status.allocatedResources", one({ storage: "2Gi" })),
+          at("status.allocatedResourceStatuses", one({ storage: "NodeResizePending" })),
+          at("status.phase", one("Lost")),
+          at("spec.volumeName", one("other")),
+          at("metadata.finalizers", one(["example.com/keep"])),
+          label("app"),
+        ),
+      ),
+    ],
+  ),
+  kubeletsTokens: trial("serviceaccounts", ["default"], [creation(token, "token")]),
+  kubeletsLeases: fc.oneof(
+    trial("leases", ["n1", "n1", "n2"], [creation(lease), renewal, renewal, removal], "kube-node-lease"),
+    story("leases", lease, [renewal, removal, removals], "kube-node-lease"),
+    story("leases", lease, [renewal]),
+  ),
+  kubeletsDevices: fc.oneof(
+    trial("csinodes", ["n1", "n2"], [creation(csiNode), change(undefined, label("app")), removal]),
+    story("csinodes", csiNode, [removal]),
+    story("resourceslices", offer, [change(undefined, label("app")), removal, removals]),
+    trial("resourceslices", ["slice-n1", "slice-n2"], [change(undefined, label("app")), removal]),
+  ),
+  kubeletsCertificates: fc.oneof(
+    story(
+      "certificatesigningrequests",
+      signingRequest(
+        one(serving, client, client, "example.com/one"),
+        requestsAmong("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
+      ),
+      [change("approval", label("app"))],
+    ),
+    story("podcertificaterequests", podCertificate, [change(undefined, label("app"))]),
+    story("podcertificaterequests", podCertificate, [change("status", label("app")), removal]),
+  ),
+} satisfies Record<string, Arbitrary<Sequence>>;
+
+const [api, rbac] = ["/api/v1", "/apis/rbac.authorization.k8s.io/v1"];
+const home = `${api}/namespaces/kubelets`;
+const create = (path: string, body: unknown): Call => ({ method: "POST", path, body });
+const merge = (path: string, body: unknown): Call => {
+  return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
+};
+const remove = (path: string): Call => ({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` });
+const asKubelet = (call: Call): Call => {
+  return { ...call, impersonate: { username: "system:node:ours", groups: ["system:nodes"] } };
+};
+const within = (path: string, namespace: string) => `/apis/${path.replace("/", `/v1/namespaces/${namespace}/`)}`;
+const leases = within("coordination.k8s.io/leases", "kube-node-lease");
+const apiGroup = "rbac.authorization.k8s.io";
+
+export const nodeScenarios: Record<string, Scenario[]> = {
+  "node-restriction": [
+    {
+      name: "what a kubelet writes of its own and of others",
+      before: [
+        create(`${rbac}/clusterroles`, {
+          metadata: { name: "kubelets" },
+          rules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "create", "patch", "delete"] }],
+        }),
+        create(`${rbac}/clusterrolebindings`, {
+          metadata: { name: "kubelets" },
+          roleRef: { apiGroup, kind: "ClusterRole", name: "kubelets" },
+          subjects: [{ apiGroup, kind: "User", name: "system:node:ours" }],
+        }),
+        create(`${api}/namespaces`, { metadata: { name: "kubelets" } }),
+        create(`${home}/serviceaccounts`, { metadata: { name: "default" } }),
+        ...["ours", "theirs"].flatMap((name) => [
+          create(`${api}/nodes`, { metadata: { name } }),
+          create(leases, { metadata: { name } }),
+          create(`${home}/pods`, { metadata: { name: `on-${name}` }, spec: { containers, nodeName: name } }),
+        ]),
+      ],
+      calls: [
+        ...["ours", "theirs"].flatMap((name) => [
+          merge(`${api}/nodes/${name}/status`, { status: { phase: "Running" } }),
+          merge(`${api}/nodes/${name}/status`, { metadata: { labels: { "node-restriction.kubernetes.io/a": "b" } } }),
+          merge(`${api}/nodes/${name}`, { metadata: { labels: { pool: "a" } } }),
+          merge(`${api}/nodes/${name}`, { spec: { taints: [{ key: "t", effect: "NoSchedule" }] } }),
+          merge(`${leases}/${name}`, { spec: { holderIdentity: name } }),
+          merge(`${home}/pods/on-${name}/status`, { status: { message: "here" } }),
+          merge(`${home}/pods/on-${name}/status`, { metadata: { labels: { app: "a" } } }),
+          merge(`${home}/pods/on-${name}`, { metadata: { labels: { app: "a" } } }),
+          create(`${home}/pods/on-${name}/eviction`, {
+            apiVersion: "policy/v1",
+            kind: "Eviction",
+            metadata: { name: `on-${name}` },
+          }),
+          remove(`${home}/pods/on-${name}`),
+        ]),
+        create(leases, { metadata: { name: "third" } }),
+        create(within("coordination.k8s.io/leases", "kubelets"), { metadata: { name: "ours" } }),
+        create(`${home}/pods`, { metadata: { name: "mine" }, spec: { containers, nodeName: "ours" } }),
+        create(`${home}/pods`, {
+          metadata: { name: "mine", annotations: mirror },
+          spec: { containers, nodeName: "ours" },
+        }),
+        create(`${home}/serviceaccounts/default/token`, { spec: {} }),
+        create(`${home}/persistentvolumeclaims`, { metadata: { name: "mine" }, spec: claimed }),
+      ].map(asKubelet),
+    },
+  ],
+};

@@ -1,0 +1,134 @@
+import { rmSync } from "node:fs";
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { worlds } from "#lib/cluster/live.ts";
+import { memoryLedger } from "#lib/ledger.ts";
+import type { World } from "#lib/needs.ts";
+import { merge } from "#lib/settings.ts";
+import { parseConfig } from "../config/config.ts";
+import type { ServerCertificate } from "../keys/keys.ts";
+import { groupOf, roles } from "../webhooks/rights.ts";
+import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
+import { bootCluster, type Cluster, type Wishes } from "./control-plane/cluster.ts";
+import { openImageJudge } from "./images.ts";
+import type { Port } from "./parity.ts";
+import { everything, type Stage, stages } from "./stages.ts";
+import { furnish } from "./surroundings.ts";
+
+/** A server with the compiled-in plugin, and one without it that can call the port: alike otherwise. */
+export interface Pair {
+  upstream: Cluster;
+  ours: Cluster;
+  /** With which the port is its plugin's equal. */
+  settings: object;
+  /** How the port reads our cluster, as one that remembers nothing of what another has seen. */
+  world(): (cluster: string, milliseconds: number) => World;
+}
+
+/** Where files of theirs can be, and what is to be done in the end. */
+interface Place {
+  folder: string;
+  certificate: ServerCertificate;
+  stops: (() => Promise<unknown>)[];
+}
+
+/** Some services keep their addresses until all is compared, and some pods are privileged. */
+const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
+/** As whom Postern reads its cluster; no request is theirs. */
+const reader = "postern";
+
+/** Boots both on the same surroundings; upstream's plugin is on from the start, or once a `late` fill is done. */
+export const openPair = async (port: Port, binaries: Binaries, place: Place, late?: Wishes["late"]): Promise<Pair> => {
+  const { plugin, defaultOn, settings } = port.rule.twin;
+  const stage = stages[plugin] ?? {};
+  const standard = merge(settings ?? {}, merge(stage.settings ?? {}, stage.judged && (await judged(place))));
+  const plugins = await pluginsIn(binaries);
+  const staying = [plugin, ...callers, ...(stage.beside ?? [])];
+  const others = plugins.defaultOn.filter((other) => stage.alone && !staying.includes(other));
+  const wishes = {
+    store: await furnishedStore(binaries),
+    flags: [...flags, ...(stage.flags ?? [])],
+    users: { [reader]: [groupOf(reader, port.name)] },
+    ...(stage.rbac && { rbac: true }),
+  };
+  // What a rule alone has settings for, no plugin takes.
+  const own = Object.keys(settings ?? {});
+  const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
+  const configuration = await configuring(plugin, stage, taken, place);
+  const booted = await Promise.allSettled([
+    bootCluster(binaries, {
+      ...{ ...wishes, disable: others, flags: [...wishes.flags, ...configuration] },
+      ...(late ? { late } : { enable: [plugin] }),
+    }),
+    bootCluster(binaries, { ...wishes, disable: [...others, ...(defaultOn ? [plugin] : [])] }),
+  ]);
+  for (const result of booted) if (result.status === "fulfilled") place.stops.push(result.value.stop);
+  const [upstream, ours] = booted.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
+  }) as [Cluster, Cluster];
+  if (stage.rbac) await permit(port, ours);
+
+  const { server, ca, tokenOf } = ours;
+  const connections = { local: { server, ca, credentials: { token: tokenOf(reader) } } };
+  const world = () => worlds(connections, undefined, memoryLedger());
+  return { upstream, ours, settings: standard, world };
+};
+
+/** Lets Postern do what the rule needs, and no more. */
+const permit = async (port: Port, { admin }: Cluster) => {
+  const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
+  for (const body of local ? roles([port], local, reader) : []) {
+    const path = `/apis/rbac.authorization.k8s.io/v1/${String(Reflect.get(body, "kind")).toLowerCase()}s`;
+    const { code, body: said } = await admin({ method: "POST", path, body });
+    if (code !== 201) throw new Error(`the API server refuses a role: ${said.message}`);
+  }
+};
+
+/** What a cluster with all surroundings stored, for others to start from. It is made once, with every plugin off. */
+const furnishedStore = (binaries: Binaries): Promise<string> => {
+  furnished ??= (async () => {
+    const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
+    process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+    const { all, defaultOn: disable } = await pluginsIn(binaries);
+    const hasGroups = all.includes("PodGroupProtection");
+    const cluster = await bootCluster(binaries, { flags: [...flags, ...(hasGroups ? everything : [])], disable });
+    try {
+      await furnish(cluster.admin, hasGroups);
+      await cluster.keep(join(folder, "store"));
+    } catch (error) {
+      await cluster.stop();
+      throw error;
+    }
+    return join(folder, "store");
+  })();
+  return furnished;
+};
+let furnished: Promise<string> | undefined;
+
+/** The flag that gives a plugin its configuration. */
+const configuring = async (name: string, { configuration }: Stage, settings: object, { folder }: Place) => {
+  if (!configuration) return [];
+  const file = join(folder, "admission.json");
+  const plugins = [{ name, configuration: { ...configuration, ...settings } }];
+  const body = { apiVersion: "apiserver.config.k8s.io/v1", kind: "AdmissionConfiguration", plugins };
+  await writeFile(file, JSON.stringify(body));
+  return [`--admission-control-config-file=${file}`];
+};
+
+/** Where somebody is who judges images: for the plugin by a file, for the port in its settings. */
+const judged = async ({ certificate, folder, stops }: Place) => {
+  const { url, ca, stop } = await openImageJudge(certificate);
+  stops.push(stop);
+  const kubeConfigFile = join(folder, "judge.json");
+  const cluster = { server: url, "certificate-authority-data": Buffer.from(ca).toString("base64") };
+  const body = {
+    ...{ apiVersion: "v1", kind: "Config", "current-context": "judge" },
+    clusters: [{ name: "judge", cluster }],
+    users: [{ name: "judge", user: {} }],
+    contexts: [{ name: "judge", context: { cluster: "judge", user: "judge" } }],
+  };
+  await writeFile(kubeConfigFile, JSON.stringify(body));
+  return { imagePolicy: { kubeConfigFile }, backend: { url, ca } };
+};

@@ -1,0 +1,192 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Answer, Call, Client } from "./control-plane/client.ts";
+import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generator.ts";
+import { withUids } from "./nodes.ts";
+import type { Fields } from "./requests.ts";
+
+/** Somebody to be, on one API server. */
+export type Users = (user: User) => Client;
+
+/** What an API server was sent, and what it said. */
+export interface Turn {
+  call: Call & { user: User };
+  answer: Answer;
+  /** What the object was called at last; the suffix of a generated name is the server's own. */
+  name: string;
+}
+
+/** Sends a sequence, about an object of this name. What is left at the end `remains`. */
+export const play = async (
+  sequence: Sequence,
+  name: string,
+  as: Users,
+): Promise<{ turns: Turn[]; remains: string[] }> => {
+  const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
+  const { apiVersion, namespaced, kind: kindName } = { ...kinds, ...planned }[kind];
+  const prefix = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
+  const home = `/api/v1/namespaces/${namespace}`;
+  const collection = `${prefix}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
+  const turns: Turn[] = [];
+  let current = standing ?? (generateName ? `${name}-none` : start + name);
+  const made = new Set<string>();
+
+  const read = async (step: Step & { verb: "replace" }) => {
+    const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
+    const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
+    return code === 200 ? body : undefined;
+  };
+  /** The API server starts from a copy; while that is older than the last write, warnings and graces are up to chance. */
+  const copied = async (path: string) => {
+    const [stored, copy] = await Promise.all(
+      [path, `${path}?resourceVersion=0`].map((path) => as("admin")({ method: "GET", path })),
+    );
+    return Object(stored?.body.metadata).resourceVersion === Object(copy?.body.metadata).resourceVersion;
+  };
+  for (const step of steps) {
+    const object = `${collection}/${current}`;
+    if (made.has(current)) while (!(await copied(object))) await wait(5);
+    const place = {
+      home,
+      namespace,
+      isKept: kind !== "localsubjectaccessreviews",
+      collection,
+      object,
+      name,
+      current,
+      generateName,
+      read,
+      first: steps[0],
+    };
+    const sent = await callOf(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const call = await withUids(sent, as("admin"));
+    // A connection that is closed is an answer as well: the API server closes it where it panics.
+    const answer = await as(step.user)(call).catch((error: Error): Answer => {
+      return { code: 0, body: { message: error.message }, warnings: [] };
+    });
+    const { name: called } = Object(answer.body.metadata);
+    if (answer.code === 201 && answer.body.kind === kindName && called && !step.dryRun) {
+      current = called;
+      made.add(called);
+    }
+    turns.push({ call: { ...call, user: step.user }, answer, name: current });
+  }
+  const left = [...[...made].map((one) => `${collection}/${one}`), ...(sequence.namespace === undefined ? [home] : [])];
+  const remains: string[] = [];
+  for (const path of left) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
+  return { turns, remains };
+};
+
+/** Takes away what a sequence left, whatever keeps it. */
+export const clear = async (path: string, as: Users): Promise<void> => {
+  // A Job that goes would otherwise wait for its pods.
+  const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
+  const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
+  const { code, body } = await as("admin")(away);
+  // Most objects are gone by that: nothing keeps them.
+  if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
+  const contentType = "application/merge-patch+json";
+  const metadata = { finalizers: null, annotations: { [spoil]: null } };
+  await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
+  await as("admin")(away);
+  // Nobody is there who would empty it.
+  if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
+};
+
+interface Place {
+  namespace: string;
+  /** The namespace's own path. */
+  home: string;
+  /** Whether what is created is kept, under a name. */
+  isKept: boolean;
+  collection: string;
+  object: string;
+  name: string;
+  current: string;
+  generateName: boolean;
+  first: Step | undefined;
+  read(step: Step & { verb: "replace" }): Promise<Fields | undefined>;
+}
+
+const callOf = async (step: Step, place: Place): Promise<Call> => {
+  const { collection, object, current, generateName, name } = place;
+  const query = (parameters: Record<string, string> = {}) => {
+    const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
+    return all && `?${all}`;
+  };
+  const subresource = "subresource" in step && step.subresource ? `/${step.subresource}` : "";
+  switch (step.verb) {
+    case "create": {
+      const main = step.into === undefined ? collection : `${place.home}/${step.into}`;
+      const path = `${subresource ? `${object}${subresource}` : main}${query()}`;
+      const given =
+        generateName && !subresource && step.into === undefined ? { generateName: `${name}-` } : { name: current };
+      return {
+        method: "POST",
+        path,
+        body: place.isKept ? called(step.body, name, given) : inside(step.body, place.namespace),
+      };
+    }
+    case "replace": {
+      const before = (await place.read(step)) ?? called(bodyOf(place.first), name, { name: current });
+      return { method: "PUT", path: `${object}${subresource}${query()}`, body: edited(before, step.edits) };
+    }
+    case "patch": {
+      const contentType = `application/${step.type}-patch+json`;
+      return { method: "PATCH", path: `${object}${subresource}${query()}`, body: step.body, contentType };
+    }
+    case "apply": {
+      const path = `${object}${subresource}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
+      const body = called(step.body, name, { name: current });
+      return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
+    }
+    case "delete":
+      return { method: "DELETE", path: `${object}${query(step.graceful ? {} : { gracePeriodSeconds: "0" })}` };
+    case "deletecollection": {
+      const selector = { labelSelector: `${sequenceLabel}=${name}`, gracePeriodSeconds: "0" };
+      return { method: "DELETE", path: `${collection}${query(selector)}` };
+    }
+    case "look":
+      return { method: "GET", path: place.home };
+  }
+};
+
+/** By which a sequence finds its own objects, among those of others. */
+const sequenceLabel = "parity.postern.dev/sequence";
+
+const bodyOf = (step: Step | undefined): Fields => (step && "body" in step ? Object(step.body) : {});
+
+const called = (body: Fields, sequence: string, given: Fields): Fields => {
+  const metadata = Object(body.metadata);
+  const labels = { ...metadata.labels, [sequenceLabel]: sequence };
+  return { ...body, metadata: { ...metadata, labels, ...given } };
+};
+
+/** A question about what somebody may do in this namespace. */
+const inside = ({ spec, ...body }: Fields, namespace: string): Fields => {
+  const { resourceAttributes, ...rest } = Object(spec);
+  return {
+    ...body,
+    metadata: { namespace },
+    spec: { ...rest, resourceAttributes: { ...resourceAttributes, namespace } },
+  };
+};
+
+const edited = (object: Fields, edits: Edit[]): Fields => {
+  const copy = structuredClone(object);
+  for (const edit of edits) set(copy, edit);
+  return copy;
+};
+
+/** As deep as the object goes; what isn't there is made. */
+const set = (target: object, { path: [first, ...rest], ...edit }: Edit): void => {
+  const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
+  if (rest.length > 0) {
+    const inner = Reflect.get(target, key);
+    const isThere = typeof inner === "object" && inner !== null;
+    const outer = isThere ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
+    if (!isThere) Reflect.set(target, key, outer);
+    set(outer, { path: rest, ...edit });
+  } else if ("value" in edit) Reflect.set(target, key, structuredClone(edit.value));
+  else if (Array.isArray(target)) target.splice(Number(key), 1);
+  else Reflect.deleteProperty(target, key);
+};

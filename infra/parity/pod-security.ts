@@ -1,0 +1,411 @@
+import fc, { type Arbitrary } from "fast-check";
+import type { Call } from "./control-plane/client.ts";
+import {
+  asked,
+  asPatch,
+  type Edit,
+  lastStep,
+  list,
+  maybe,
+  one,
+  patchType,
+  type Sequence,
+  type Step,
+  whole,
+} from "./generator.ts";
+import { findEvaluator, readCorpus } from "./pod-security/evaluator.ts";
+import type { Fields } from "./requests.ts";
+import type { Scenario } from "./steps.ts";
+
+// Pods that dare more or less, their templates, and namespaces that ask for more or less of them.
+
+const modes = ["enforce", "audit", "warn"];
+const keyOf = (label: string) => `pod-security.kubernetes.io/${label}`;
+const asking = (labels: Record<string, string>) =>
+  Object.fromEntries(Object.entries(labels).map(([label, value]) => [keyOf(label), value]));
+
+/** What both are configured with. */
+export const podSecuritySettings = {
+  defaults: {
+    ...{ enforce: "baseline", "enforce-version": "v1.26" },
+    ...{ audit: "restricted", "audit-version": "latest", warn: "baseline", "warn-version": "v1.20" },
+  },
+  exemptions: { usernames: ["system:node:n1"], runtimeClasses: ["plain"], namespaces: ["secured-not"] },
+};
+
+/** Namespaces, by what they ask for; some of it means nothing. */
+export const securedHomes = {
+  secured: { labels: asking({ enforce: "restricted" }) },
+  "secured-little": { labels: asking({ enforce: "baseline" }) },
+  "secured-softly": { labels: asking({ enforce: "privileged", audit: "baseline", warn: "restricted" }) },
+  "secured-as-before": {
+    labels: asking({
+      ...{ enforce: "restricted", "enforce-version": "v1.21", audit: "baseline", "audit-version": "v1.0" },
+      "warn-version": "v1.24",
+    }),
+  },
+  "secured-ahead": { labels: asking({ enforce: "baseline", "enforce-version": "v1.99", warn: "privileged" }) },
+  "secured-by-version": { labels: asking({ "audit-version": "v1.7", "enforce-version": "latest" }) },
+  "secured-badly": { labels: asking({ enforce: "Baseline", audit: "none" }) },
+  "secured-worse": { labels: asking({ enforce: "", "enforce-version": "1.21", warn: "x", "warn-version": "v1.7" }) },
+  "secured-open": { labels: asking({ enforce: "privileged", audit: "privileged", warn: "privileged" }) },
+  "secured-not": { labels: asking({ enforce: "restricted", audit: "baseline" }) },
+  // Where only what stands there is looked at, for others come and go.
+  "secured-populated": {},
+  "secured-oddly": { labels: asking({ enforce: "Baseline", audit: "none" }) },
+  "secured-firmly": { labels: asking({ enforce: "restricted", "enforce-version": "v1.21" }) },
+} as const;
+const population = "secured-populated";
+
+const image = "registry.example.com/app:1";
+const confined = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
+const modest = { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } };
+
+/** Pods that are there when their namespace asks for more; owners are known by their names. */
+const residents = [
+  ["bold-1", { hostNetwork: true }, "ReplicaSet"],
+  ["bold-2", { hostNetwork: true }, "ReplicaSet"],
+  ["bold-3", { hostNetwork: true }],
+  ["alike", { hostPID: true }],
+  ["spared", { hostPID: true, runtimeClassName: "plain" }],
+  ["usual", {}],
+  ["modest", { securityContext: modest, containers: [{ name: "a", image, securityContext: confined }] }],
+] as const;
+
+export const securedPods = residents.map(([name, spec, owner]) => ({
+  ...{ apiVersion: "v1", kind: "Pod" },
+  metadata: {
+    ...{ name, namespace: population },
+    ...(owner && {
+      ownerReferences: [{ apiVersion: "apps/v1", kind: owner, name: population, controller: true, uid: "" }],
+    }),
+  },
+  spec: { containers: [{ name: "a", image }], ...spec },
+}));
+
+const seLinuxOptions = one<Fields>(
+  ...[{ type: "container_t" }, { type: "container_engine_t" }, { type: "spc_t" }, { user: "u" }, { role: "r" }],
+  { type: "spc_t", user: "u", role: "r", level: "s0" },
+);
+const profile = one<Fields>(
+  ...[{ type: "RuntimeDefault" }, { type: "Unconfined" }, { type: "Localhost", localhostProfile: "a" }],
+);
+const flag = fc.boolean();
+const shared = {
+  seLinuxOptions: maybe(seLinuxOptions, 1, 7),
+  seccompProfile: maybe(profile, 1, 3),
+  appArmorProfile: maybe(profile, 1, 7),
+  runAsNonRoot: maybe(one(true, true, false), 1, 2),
+  runAsUser: maybe(one(0, 1000), 1, 5),
+};
+const capability = one("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
+const ofContainer = fc
+  .tuple(
+    whole({
+      ...shared,
+      privileged: maybe(flag, 1, 6),
+      capabilities: maybe(whole({ add: maybe(list(capability, 3)), drop: maybe(one(["ALL"], ["NET_RAW"], ["all"])) })),
+      procMount: maybe(one("Default", "Unmasked"), 1, 9),
+    }),
+    one<Fields>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
+  )
+  .map(([one, more]): Fields => {
+    const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
+    // Who has every right can't be kept from getting more.
+    const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
+    return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
+  });
+
+const host = one("127.0.0.1", "example.com", "");
+const action = one("httpGet", "tcpSocket").chain((kind) =>
+  host.map((host) => ({ [kind]: { port: 80, ...(host && { host }) } })),
+);
+const hostPorts = one(
+  [
+    { containerPort: 80, hostPort: 8080 },
+    { containerPort: 81, hostPort: 443 },
+  ],
+  [{ containerPort: 80, hostPort: 80 }],
+);
+const containerOf = (name: string, runs: boolean) =>
+  whole({
+    name: one(name),
+    image: one(image, image, "app:2"),
+    securityContext: maybe(ofContainer, 4),
+    ...(runs && {
+      livenessProbe: maybe(action, 1, 9),
+      readinessProbe: maybe(action, 1, 9),
+      lifecycle: maybe(
+        action.map((action) => ({ preStop: action })),
+        1,
+        9,
+      ),
+    }),
+    ports: maybe(hostPorts, 1, 9),
+  });
+
+const source = one<Fields>(
+  ...[{ emptyDir: {} }, { configMap: { name: "a" } }, { secret: { secretName: "a" } }, { projected: {} }, {}],
+  ...[{ csi: { driver: "example.com" } }, { image: { reference: image } }, { hostPath: { path: "/etc" } }],
+  ...[{ nfs: { server: "a", path: "/b" } }, { rbd: { monitors: ["a"], image: "b" } }, { hostPath: { path: "/" } }],
+  ...[{ azureFile: { secretName: "a", shareName: "b" } }, { storageos: { volumeName: "a" } }],
+  { flexVolume: { driver: "example.com/a" } },
+);
+const volumes = list(source, 3).map((found) => found.map((source, index) => ({ name: `v${index}`, ...source })));
+const sysctl = one(
+  ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "kernel.msgmax"],
+  ...["net.ipv4.tcp_rmem", "net.core.somaxconn"],
+);
+const sysctls = fc
+  .uniqueArray(sysctl, { minLength: 1, maxLength: 3 })
+  .map((names) => names.map((name) => ({ name, value: "0" })));
+
+const debuggers = fc.tuple(containerOf("e0", false)).map((found) => found.map(({ ports: _, ...one }) => one));
+
+const spec = fc
+  .tuple(
+    whole({
+      containers: fc.oneof(
+        fc.tuple(containerOf("c0", true)),
+        fc.tuple(containerOf("c0", true), containerOf("c1", true)),
+      ),
+      initContainers: maybe(fc.tuple(containerOf("i0", false)), 1, 3),
+      securityContext: maybe(whole({ ...shared, sysctls: maybe(sysctls, 1, 5) }), 3),
+      volumes: maybe(volumes, 1, 2),
+      runtimeClassName: maybe(one("plain", "sandboxed"), 1, 7),
+      os: maybe(one({ name: "linux" }), 1, 7),
+    }),
+    one<Fields>(
+      ...[{}, {}, {}, {}, { hostPID: true }, { hostIPC: true }, { hostNetwork: true, hostPID: true }],
+      ...[{ hostUsers: false }, { hostUsers: false }, { hostUsers: true }],
+    ),
+  )
+  .map(([spec, more]): Fields => ({ ...spec, ...more }));
+/** Of these hardly a field may be set. */
+const onWindows = one<Fields>(
+  ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
+).map((context): Fields => {
+  const securityContext = { securityContext: context };
+  const isHosted = Object(context).windowsOptions !== undefined;
+  const containers = [{ name: "c0", image, ...securityContext }];
+  return {
+    os: { name: "windows" },
+    containers,
+    ...(isHosted && { hostNetwork: true, securityContext: { windowsOptions: { hostProcess: true } } }),
+  };
+});
+const annotations = fc
+  .tuple(
+    one("apparmor.security.beta", "seccomp.security.alpha"),
+    one("c0", "c1", "other"),
+    one("unconfined", "runtime/default", "localhost/a"),
+  )
+  .map(([kind, name, value]) => ({ [`container.${kind}.kubernetes.io/${name}`]: value }));
+
+/** Those on which upstream tests its checks, where they are at hand. */
+const evaluator = await findEvaluator();
+const corpus = evaluator ? await readCorpus(evaluator) : [];
+/** Most are tested at several versions. */
+const upstreamsAt = (version: string): Template[] => {
+  const texts = corpus
+    .filter(({ place }) => place.includes(version))
+    .map(({ pod: { metadata, spec } }) => {
+      const { annotations } = metadata ?? {};
+      return JSON.stringify({ metadata: annotations ? { annotations } : {}, spec });
+    });
+  return [...new Set(texts)].map((text) => JSON.parse(text));
+};
+const upstreams = upstreamsAt("/v1.");
+
+interface Template {
+  metadata: Fields;
+  spec: Fields;
+}
+const template: Arbitrary<Template> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      metadata: maybe(annotations, 1, 7).map((annotations): Fields => (annotations ? { annotations } : {})),
+      spec,
+    }),
+  },
+  { weight: 1, arbitrary: onWindows.map((spec) => ({ metadata: {}, spec })) },
+  ...(upstreams.length > 0 ? [{ weight: 3, arbitrary: one(...upstreams) }] : []),
+);
+
+/** An object is made, changed in some of these ways, and goes. */
+const story = (kind: Sequence["kind"], body: Arbitrary<Fields>, changes: Arbitrary<Step>[]): Arbitrary<Sequence> =>
+  fc
+    .tuple(asked, body, fc.array(fc.oneof(...changes), { maxLength: 3 }), lastStep, one(false, false, false, true))
+    .map(([asked, body, changes, last, generateName]): Sequence => {
+      const first: Step = { ...asked, verb: "create", body };
+      return { kind, namespace: "default", generateName, steps: [first, ...changes, last] };
+    });
+
+const change = (edits: Arbitrary<Edit[]>, subresource?: string): Arbitrary<Step> =>
+  fc.tuple(asked, edits, one("replace" as const, "patch" as const), patchType).map(([asked, edits, verb, type]) => {
+    const place = subresource !== undefined && { subresource };
+    return verb === "replace"
+      ? { ...asked, ...place, verb, edits }
+      : { ...asked, ...place, verb, type, body: asPatch(type, edits) };
+  });
+const at = (path: Edit["path"], value: Arbitrary<unknown>): Arbitrary<Edit[]> =>
+  value.map((value) => [{ path, ...(value !== undefined && { value }) }]);
+
+const label = change(at(["metadata", "labels", "app"], one("x", "y")));
+const brings = change(at(["spec", "containers", 0, "image"], one("app:3", "app:4")));
+const debug = change(at(["spec", "ephemeralContainers"], debuggers), "ephemeralcontainers");
+const resize = change(
+  at(["spec", "containers", 0, "resources", "requests"], one({ cpu: "1" }, { cpu: "2" })),
+  "resize",
+);
+
+const restartPolicy = "Never";
+const selector = { matchLabels: { app: "x" } };
+const ofWorkload = ({ metadata, spec }: Template) => ({ metadata: { ...metadata, labels: { app: "x" } }, spec });
+const workloads: Record<string, [Sequence["kind"], string, (template: Template) => Fields]> = {
+  Deployment: ["deployments", "apps/v1", (one) => ({ spec: { selector, template: ofWorkload(one) } })],
+  StatefulSet: [
+    "statefulsets",
+    "apps/v1",
+    (one) => ({ spec: { selector, serviceName: "a", template: ofWorkload(one) } }),
+  ],
+  DaemonSet: ["daemonsets", "apps/v1", (one) => ({ spec: { selector, template: ofWorkload(one) } })],
+  ReplicaSet: ["replicasets", "apps/v1", (one) => ({ spec: { selector, template: ofWorkload(one) } })],
+  ReplicationController: [
+    ...(["replicationcontrollers", "v1"] as const),
+    (one) => ({ spec: { selector: { app: "x" }, template: ofWorkload(one) } }),
+  ],
+  Job: [
+    "jobs",
+    "batch/v1",
+    ({ metadata, spec }) => ({ spec: { template: { metadata, spec: { ...spec, restartPolicy } } } }),
+  ],
+  CronJob: [
+    ...(["cronjobs", "batch/v1"] as const),
+    ({ metadata, spec }) => {
+      const template = { metadata, spec: { ...spec, restartPolicy } };
+      return { spec: { schedule: "0 0 * * *", jobTemplate: { spec: { template } } } };
+    },
+  ],
+  PodTemplate: ["podtemplates", "v1", (template) => ({ template })],
+};
+
+const level = one("privileged", "baseline", "baseline", "restricted", "restricted", "Baseline", "");
+const version = one("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
+const labels = fc
+  .record({
+    ...{ enforce: maybe(level, 2), audit: maybe(level), warn: maybe(level) },
+    ...{ "enforce-version": maybe(version, 1, 3), "warn-version": maybe(version, 1, 5) },
+    "audit-version": maybe(version, 1, 9),
+  })
+  .map((said) =>
+    asking(
+      Object.fromEntries(Object.entries(said).filter((entry): entry is [string, string] => entry[1] !== undefined)),
+    ),
+  );
+const relabel = fc.oneof(
+  ...["enforce", "enforce", ...modes].map((mode) => change(at(["metadata", "labels", keyOf(mode)], level))),
+  ...modes.map((mode) => change(at(["metadata", "labels", keyOf(`${mode}-version`)], version))),
+  label,
+);
+const trial = (standing: string): Arbitrary<Sequence> =>
+  fc
+    .array(relabel, { minLength: 1, maxLength: 4 })
+    .map((steps) => ({ kind: "namespaces", namespace: "default", standing, generateName: false, steps }));
+
+const standing = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
+
+export const podSecurityScenes = {
+  securedPods: story(
+    "pods",
+    template.map(({ metadata, spec }): Fields => ({ apiVersion: "v1", kind: "Pod", metadata, spec })),
+    [label, brings, brings, debug, debug, resize],
+  ),
+  securedWorkloads: fc.oneof(
+    ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
+      story(
+        kind,
+        template.map((template): Fields => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
+        [label],
+      ),
+    ),
+  ),
+  securedNamespaces: fc.oneof(
+    story(
+      "namespaces",
+      labels.map((labels): Fields => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } })),
+      [relabel, relabel],
+    ),
+    ...standing.map(trial),
+  ),
+};
+
+const within = (namespace: string, resource = "pods") => `/api/v1/namespaces/${namespace}/${resource}`;
+const create = (path: string, body: unknown): Call => ({ method: "POST", path, body });
+const patch = (path: string, body: unknown): Call => {
+  return { method: "PATCH", path, body, contentType: "application/strategic-merge-patch+json" };
+};
+const pod = (name: string, spec: Fields = {}) => {
+  return { apiVersion: "v1", kind: "Pod", metadata: { name }, spec: { containers: [{ name: "a", image }], ...spec } };
+};
+const namespace = (name: string, labels: Record<string, string>) => ({ metadata: { name, labels: asking(labels) } });
+const home = (name: string, labels: Record<string, string>): Call[] => [
+  create("/api/v1/namespaces", namespace(name, labels)),
+  create(within(name, "serviceaccounts"), { metadata: { name: "default" } }),
+];
+
+/** With the plugin's own defaults. */
+export const podSecurityScenarios: Record<string, Scenario[]> = {
+  "pod-security": [
+    {
+      name: "pods of namespaces that ask for something",
+      before: [
+        ...home("restricted", { enforce: "restricted" }),
+        ...home("baseline-of-old", { enforce: "baseline", "enforce-version": "v1.20", audit: "restricted" }),
+        ...home("wary", { warn: "restricted" }),
+        // With an account: of two rules that refuse what is added to it, either may be heard.
+        create(within("restricted"), pod("older", { hostNetwork: true, serviceAccountName: "default" })),
+      ],
+      calls: [
+        create(within("restricted"), pod("p1")),
+        create(within("restricted"), pod("p2", { hostNetwork: true, hostPID: true })),
+        create(
+          within("restricted"),
+          pod("p3", { securityContext: modest, containers: [{ name: "a", image, securityContext: confined }] }),
+        ),
+        patch(`${within("restricted")}/older`, { metadata: { labels: { app: "a" } } }),
+        patch(`${within("restricted")}/older`, { spec: { containers: [{ name: "a", image: "app:2" }] } }),
+        patch(`${within("restricted")}/older/ephemeralcontainers`, {
+          spec: { ephemeralContainers: [{ name: "e", image }] },
+        }),
+        create(within("baseline-of-old"), pod("p1")),
+        create(within("baseline-of-old"), pod("p2", { volumes: [{ name: "v", hostPath: { path: "/etc" } }] })),
+        create(within("wary"), pod("p1", { hostIPC: true })),
+        create("/apis/apps/v1/namespaces/restricted/deployments", {
+          metadata: { name: "d" },
+          spec: { selector, template: { metadata: { labels: { app: "x" } }, spec: pod("").spec } },
+        }),
+      ],
+    },
+    {
+      name: "the pods on which upstream tests its checks",
+      before: home("testing", { enforce: "baseline", warn: "restricted" }),
+      calls: upstreamsAt("/v1.35/").map(({ metadata, spec }, index) =>
+        create(`${within("testing")}?dryRun=All`, { metadata: { ...metadata, name: `p${index}` }, spec }),
+      ),
+    },
+    {
+      name: "namespaces that ask for more, and for what nobody knows",
+      before: [...home("growing", {}), create(within("growing"), pod("p1")), create(within("growing"), pod("p2"))],
+      calls: [
+        create("/api/v1/namespaces", namespace("odd", { enforce: "strict", "warn-version": "1.20" })),
+        create("/api/v1/namespaces", namespace("even", { enforce: "restricted" })),
+        patch("/api/v1/namespaces/growing", { metadata: { labels: asking({ enforce: "restricted" }) } }),
+        patch("/api/v1/namespaces/growing", { metadata: { labels: asking({ enforce: "baseline", audit: "x" }) } }),
+        patch("/api/v1/namespaces/growing", { metadata: { labels: asking({ enforce: "baseline" }) } }),
+        create(within("growing"), pod("p3", { hostNetwork: true })),
+      ],
+    },
+  ],
+};

@@ -1,0 +1,225 @@
+import type { KubernetesObject, UserInfo } from "#lib/review.ts";
+import { merge } from "#lib/settings.ts";
+import { type Case, operationOf, phaseOf, reviewOf } from "../catalogue/cases.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Call, Client } from "./control-plane/client.ts";
+import { until } from "./postern.ts";
+
+export type Fields = Record<string, unknown>;
+
+/** A case as a request that a real API server takes. */
+export interface CaseRequest {
+  user: UserInfo;
+  namespace: string | undefined;
+  method: Call["method"];
+  path: string;
+  /** The case's object, or what it becomes, with no more around it than the API server insists on. */
+  body(object: KubernetesObject): Fields;
+  /** What is there before, without the ephemeral containers, which nobody can create a pod with. */
+  present?: Fields;
+  ephemeralContainers?: unknown;
+  /** Where the object will be; nowhere where nothing is kept, or the API server makes the name. */
+  place: string | undefined;
+  collection: string;
+  /** Its name, or how the API server begins it. */
+  name: string;
+}
+
+/** A case's request, in this namespace unless the case says another. */
+export const requestOf = async (listed: Listed, entry: Case, spare: string, admin: Client): Promise<CaseRequest> => {
+  const { request } = reviewOf(listed, entry);
+  const { subResource, operation } = request;
+  const main = await served(admin, request.resource, request.kind.kind);
+  const own = subResource ? await served(admin, request.resource, request.kind.kind, subResource) : main;
+
+  const given = entry[phaseOf(entry)] ?? {};
+  const { name: said, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
+  const isKept = main.verbs.includes("get");
+  const isMade = said === undefined && generateName !== undefined;
+  const name = said ?? generateName?.replace(/-$/, "") ?? "a";
+  const called = isMade || !isKept ? {} : { name };
+  const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? spare) : undefined;
+  // Nobody empties a namespace that goes; and without those that the API server made itself, it is none.
+  const isHome = main.kind === "Namespace";
+  const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
+  const collection = [
+    prefixOf(request.resource),
+    ...(namespace ? ["namespaces", namespace] : []),
+    request.resource.resource,
+  ].join("/");
+  // What is deleted without a name goes with all others.
+  const isNamed =
+    (operation !== "CREATE" || subResource !== undefined) &&
+    (operation !== "DELETE" || given.metadata?.name !== undefined);
+  const path = [collection, isNamed && name, subResource].filter(Boolean).join("/");
+  const query = new URLSearchParams(operation === "CONNECT" ? optionsIn(given) : []);
+  if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
+  if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
+  const whole = (object: KubernetesObject, { apiVersion, kind }: Served): Fields =>
+    withoutUid({ apiVersion, kind, metadata: called, ...complete({ ...object, kind }, namespace) }, called);
+  const before = presentIn(entry, subResource);
+  return {
+    ...{ user: request.userInfo, namespace, collection, name },
+    method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
+    path: query.size > 0 ? `${path}?${query}` : path,
+    body: (object) => whole(object, own),
+    ...(before && isOurs && withoutEphemeral(whole(before, main))),
+    place: isMade || !isKept || !isOurs ? undefined : `${collection}/${name}`,
+  };
+};
+
+/** An object with what the API server insists on. */
+export const complete = (object: KubernetesObject, namespace: string | undefined): Fields =>
+  merge(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as Fields;
+
+/** The API server draws them. */
+const withoutUid = (object: Fields, called: object): Fields => {
+  const { uid: _, ...metadata } = Object(object.metadata);
+  return { ...object, metadata: { ...called, ...metadata } };
+};
+
+/** What an API server says of a resource. */
+interface Served {
+  apiVersion: string;
+  kind: string;
+  namespaced: boolean;
+  verbs: string[];
+}
+
+interface Resource {
+  group: string;
+  version: string;
+  resource: string;
+}
+
+const prefixOf = ({ group, version }: Resource) => (group === "" ? `/api/${version}` : `/apis/${group}/${version}`);
+
+/** A resource, or one of its subresources; what Kubernetes does not know, this API server is taught. */
+const served = async (admin: Client, resource: Resource, kind: string, subResource?: string): Promise<Served> => {
+  const apiVersion = [resource.group, resource.version].filter(Boolean).join("/");
+  const path = [resource.resource, subResource].filter(Boolean).join("/");
+  const known = discovered.get(admin) ?? new Map<string, Listing>();
+  discovered.set(admin, known);
+  const find = async () => {
+    const prefix = prefixOf(resource);
+    const found = known.get(prefix)?.find(({ name }) => name === path);
+    if (found) return found;
+    const { body } = await admin({ method: "GET", path: prefix });
+    const list: Listing = Array.isArray(body.resources) ? body.resources : [];
+    known.set(prefix, list);
+    return list.find(({ name }) => name === path);
+  };
+  const found = (await find()) ?? (await teach(admin, resource, kind, find));
+  const { group, version, ...rest } = { ...{ kind, namespaced: true, verbs: ["get"] }, ...found };
+  return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
+};
+
+type Listing = { name: string; group?: string; version?: string }[];
+/** What API servers have said that they serve: nobody takes it away again. */
+const discovered = new WeakMap<Client, Map<string, Listing>>();
+
+const teach = async (
+  admin: Client,
+  { group, version, resource }: Resource,
+  kind: string,
+  find: () => Promise<unknown>,
+) => {
+  const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
+  const { code } = await admin({
+    method: "POST",
+    path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    body: {
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      metadata: { name: `${resource}.${group}` },
+      spec: {
+        ...{ group, scope: "Namespaced", names: { plural: resource, kind, listKind: `${kind}List` } },
+        versions: [{ name: version, served: true, storage: true, schema }],
+      },
+    },
+  });
+  if (code === 201) await until(`${resource}.${group} is not served`, async () => (await find()) !== undefined);
+  return undefined;
+};
+
+/** What a case finds, as an object of the main resource. */
+const presentIn = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
+  const operation = operationOf(entry);
+  if (operation === "CREATE") return subResource === undefined ? undefined : {};
+  if (operation === "CONNECT") return {};
+  const old = operation === "DELETE" ? entry[phaseOf(entry)] : entry.oldObject;
+  if (subResource !== "scale") return old;
+  // A Scale leaves a 0 out, where what is scaled takes nothing for 1.
+  const { replicas = 0 } = Object(Object(old).spec);
+  return { metadata: { ...old?.metadata }, ...{ spec: { replicas } } };
+};
+
+const withoutEphemeral = (object: Fields) => {
+  const { ephemeralContainers, ...spec } = Object(object.spec);
+  return ephemeralContainers === undefined
+    ? { present: object }
+    : { present: { ...object, spec }, ephemeralContainers };
+};
+
+/** The query of a CONNECT is its object. */
+const optionsIn = ({ apiVersion: _, kind: __, metadata: ___, ...options }: KubernetesObject): [string, string][] =>
+  Object.entries(options).flatMap(([key, value]) => [value].flat().map((one): [string, string] => [key, String(one)]));
+
+const image = "registry.example.com/app:1";
+const labels = { app: "a" };
+const selecting = {
+  selector: { matchLabels: labels },
+  template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
+};
+
+/** Without these, the API server takes no object of a kind. */
+const needed: Record<string, (namespace: string | undefined) => Fields> = {
+  Binding: () => ({ target: { kind: "Node", name: "n1" } }),
+  Deployment: () => ({ spec: selecting }),
+  Event: (namespace) => ({ involvedObject: { namespace } }),
+  Ingress: () => ({ spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }),
+  Job: () => ({ spec: { template: { spec: { restartPolicy: "Never", containers: [{ name: "a", image }] } } } }),
+  PersistentVolume: () => ({ spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"] } }),
+  PersistentVolumeClaim: () => ({
+    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+  }),
+  PriorityClass: () => ({ value: 1 }),
+  Pod: () => ({ spec: { containers: [{ name: "a", image }] } }),
+  SelfSubjectAccessReview: () => ({ spec: { nonResourceAttributes: { path: "/", verb: "get" } } }),
+  Service: () => ({ spec: { ports: [{ port: 80 }] } }),
+  StorageClass: () => ({ provisioner: "example.com" }),
+  StatefulSet: () => ({ spec: { ...selecting, serviceName: "a" } }),
+  TokenReview: () => ({ spec: { token: "a" } }),
+  VolumeAttributesClass: () => ({ driverName: "example.com", parameters: { a: "b" } }),
+};
+
+/**
+ * A pod's containers with a name and an image each, and with limits that an extended resource's requests must equal; a
+ * workload's templates and a pod group with a policy; a volume that is somewhere.
+ */
+const inFull = (kind: string, object: KubernetesObject): object => {
+  const { spec } = Object(object);
+  if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
+    const full = spec.podGroupTemplates.map((one: Fields) => ({ schedulingPolicy: { basic: {} }, ...one }));
+    return { ...object, spec: { ...spec, podGroupTemplates: full } };
+  }
+  if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)
+    return { ...object, spec: { hostPath: { path: "/a" }, ...spec } };
+  if (kind === "PodGroup") return { ...object, spec: { schedulingPolicy: { basic: {} }, ...spec } };
+  if (kind !== "Pod") return object;
+  const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
+  const full = lists.map((list) => [
+    list,
+    spec[list].map((one: Fields, at: number) => containerInFull(one, `${list[0]}${at}`)),
+  ]);
+  return { ...object, ...(spec && { spec: { ...spec, ...Object.fromEntries(full) } }) };
+};
+
+const containerInFull = (container: Fields, name: string): Fields => {
+  const { requests = {}, limits = {} } = Object(container.resources);
+  const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));
+  const resources = extended.length > 0 && {
+    resources: { ...Object(container.resources), limits: { ...limits, ...Object.fromEntries(extended) } },
+  };
+  return { name, image, ...container, ...resources };
+};

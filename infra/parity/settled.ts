@@ -1,0 +1,165 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { plural, type Recorded } from "#lib/recorded.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { type Case, phaseOf } from "../catalogue/cases.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Answer, Client } from "./control-plane/client.ts";
+import { clear } from "./player.ts";
+import { complete } from "./requests.ts";
+
+// What a case says is there, put into an API server: a case in namespaces of its own, and what no namespace holds for as
+// long as the case is asked.
+
+type Present = NonNullable<Recorded["objects"]>[number];
+
+const presentFor = ({ needs }: Case): Present[] => needs?.objects ?? [];
+const isHome = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
+
+/** A case with other names for its namespaces, which no other case has. What it asks of namespaces themselves stays. */
+export const atHome = (entry: Case, home: string): Case => {
+  if (entry.resource === "namespaces") return entry;
+  const given = entry[phaseOf(entry)];
+  const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
+  const called = (name: string) => (name === own ? home : `${home}-${name}`);
+  const renamed = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(renamed);
+    if (typeof value !== "object" || value === null) return value;
+    const members = Object.entries(value).map(([key, inner]) => [
+      key,
+      key === "namespace" && typeof inner === "string" ? called(inner) : renamed(inner),
+    ]);
+    return isHome(value)
+      ? { ...value, metadata: { ...Object(value).metadata, name: called(Object(value).metadata.name) } }
+      : Object.fromEntries(members);
+  };
+  const { mutate, validate, oldObject, needs } = entry;
+  const said = { mutate, validate, oldObject, needs };
+  const present = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
+  return { ...entry, ...Object(renamed(present)), namespace: home };
+};
+
+/** The namespaces where a case or what it needs lives. */
+export const homesOf = (entry: Case): string[] =>
+  [
+    ...new Set([
+      ...(entry.namespace === undefined ? [] : [entry.namespace]),
+      ...presentFor(entry).flatMap((one) => [one.metadata.namespace, isHome(one) ? one.metadata.name : undefined]),
+    ]),
+  ].filter((name) => name !== undefined);
+
+/** Other uids than the server's own are the same everywhere. */
+export const withUid = <T>(value: T, said: unknown, own: unknown): T =>
+  typeof said === "string" && typeof own === "string"
+    ? JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(said), JSON.stringify(own)))
+    : value;
+
+/** What a case finds in a cluster: what of it can't be there, and how it goes again. */
+export interface Settled {
+  lacks: string[];
+  leave(): Promise<void>;
+}
+
+/** Has a cluster look as a case says, and waits until its plugins, which watch it, see that. */
+export const settle = async (admin: Client, { rule }: Listed, entry: Case): Promise<Settled> => {
+  const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
+  const lacks: string[] = [];
+  const made: string[] = [];
+  const send = async (call: Parameters<Client>[0], what: string): Promise<Answer> => {
+    const answer = await admin(call);
+    if (answer.code >= 300 && answer.code !== 409) lacks.push(`${what}: ${answer.body.message ?? answer.body.text}`);
+    return answer;
+  };
+
+  for (const home of homesOf(entry)) {
+    const said = presentFor(entry).find((one) => isHome(one) && one.metadata.name === home);
+    // Who reads namespaces says which there are.
+    if (said === undefined && reads("namespaces")) await clear(`${namespaces}/${home}`, () => admin);
+    else await openHome(admin, home, said);
+    // Who reads accounts says which there are; the pods of all others are given this one.
+    const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
+    if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
+    if (isEnding(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
+  }
+  lacks.push(...(await saidOtherwise(admin, entry)));
+
+  let last = "";
+  for (const one of presentFor(entry).toSorted(byAge)) {
+    if (isHome(one)) continue;
+    const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
+    // The API server counts seconds: what has another time is made in the next one, and what has the same time in one.
+    if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
+    last = creationTimestamp ?? last;
+    const { namespace } = one.metadata;
+    const [collection, path] = placesOf(one);
+    const finalizers = [...(Object(one.metadata).finalizers ?? []), ...(deletionTimestamp ? ["example.com/keep"] : [])];
+    const { status, ...rest }: Present & { status?: object } = one;
+    const body = complete(
+      { ...rest, metadata: { ...one.metadata, ...(finalizers.length > 0 && { finalizers }) } },
+      namespace,
+    );
+    const what = `${one.kind} "${one.metadata.name}"`;
+    const { code } = await send({ method: "POST", path: collection, body }, what);
+    if (code >= 300) continue;
+    made.push(path);
+    const contentType = "application/merge-patch+json";
+    if (status) await send({ method: "PATCH", path: `${path}/status`, body: { status }, contentType }, what);
+    if (deletionTimestamp) await send({ method: "DELETE", path }, what);
+  }
+  if (rule.needs) await wait(50);
+  const leave = async () => {
+    await Promise.all(made.map((path) => clear(path, () => admin)));
+  };
+  return { lacks, leave };
+};
+
+const namespaces = "/api/v1/namespaces";
+const isEnding = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
+
+/** A namespace as it is said to be, also where it has been something else. */
+export const openHome = async (admin: Client, name: string, said?: Present): Promise<void> => {
+  const { labels, annotations } = Object(said?.metadata);
+  const metadata = { name, ...(labels && { labels }), ...(annotations && { annotations }) };
+  const { code } = await admin({ method: "POST", path: namespaces, body: { metadata } });
+  const contentType = "application/merge-patch+json";
+  if (code === 409 && said)
+    await admin({ method: "PATCH", path: `${namespaces}/${name}`, body: { metadata }, contentType });
+};
+
+/** What a case has the API server say that it does not say. */
+const saidOtherwise = async (admin: Client, { needs = {}, user }: Case): Promise<string[]> => {
+  const { refused = [], may = [], discovery = {} } = needs;
+  const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
+    const { username, groups } = other ?? user ?? { username: "jane" };
+    const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    const spec = { user: username, groups, resourceAttributes };
+    const { body } = await admin({ method: "POST", path, body: { spec } });
+    const { verb, resource } = resourceAttributes;
+    return Object(body.status).allowed === allowed ? [] : [`here ${username} may ${verb} ${resource ?? "this"}`];
+  });
+  const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
+    const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;
+    const { resources: served = [] } = (await admin({ method: "GET", path })).body;
+    const names = Array.isArray(served) ? served.map(({ name }) => name) : [];
+    const missing = resources.filter(({ resource }) => !names.includes(resource));
+    const more = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
+    return missing.length + more.length > 0 ? [`${groupVersion} has other resources here`] : [];
+  });
+  return [
+    ...refused.map(({ resource, name }) => `here ${resource} "${name}" can be created`),
+    ...(await Promise.all([...asked, ...listed])).flat(),
+  ];
+};
+
+const placesOf = ({ apiVersion, kind = "", metadata: { name, namespace } }: Present): [string, string] => {
+  const prefix = apiVersion?.includes("/") ? `/apis/${apiVersion}` : "/api/v1";
+  const collection = [prefix, ...(namespace === undefined ? [] : ["namespaces", namespace]), plural(kind)].join("/");
+  return [collection, `${collection}/${name}`];
+};
+
+/** Of a map, Go mostly gives first what came first; and rules go by names. */
+const byAge = (one: Present, other: Present) => {
+  const [first = "", second = ""] = [one, other].map(({ metadata }) => {
+    return `${Object(metadata).creationTimestamp ?? ""} ${metadata.name}`;
+  });
+  return first < second ? -1 : first > second ? 1 : 0;
+};

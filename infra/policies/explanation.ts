@@ -1,0 +1,135 @@
+import { referencesIn, scriptsIn } from "#lib/policy/checks/places.ts";
+import { warningsOf } from "#lib/policy/checks/warnings.ts";
+import { nameOf, type Policy } from "#lib/policy/kinds.ts";
+import { checkDocuments } from "#lib/policy/loaded.ts";
+import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
+import { groupVersionOf, kindsOf } from "../apiserver/kinds/kinds.ts";
+import { butSimilarKinds, isDefinable } from "../apiserver/kinds/unknown.ts";
+import { readFiles } from "../apiserver/manifest-cluster.ts";
+import type { Path, Source } from "../check/manifests/documents.ts";
+import { positionOf } from "../check/manifests/positions.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { differencesOf } from "./differences.ts";
+import { wordsOf } from "./sentences.ts";
+
+/** What there is to say of a policy. One with faults is not admitted, and the rest is not said of it. */
+export interface Explained {
+  policy: string;
+  does: string[];
+  /** Each begins with the file and the line. */
+  faults: string[];
+  /** Likewise. */
+  warnings: string[];
+  unlikeKinitiras: string[];
+}
+
+/** A document of a file, and where it is written. */
+export interface PolicyDocument {
+  value: unknown;
+  source: Source;
+  /** The index of the document in its file. */
+  index: number;
+}
+
+/** The documents of files of YAML or JSON, or of all those below a folder; there must be a policy among them. */
+export const readPolicies = async (places: readonly string[]): Promise<PolicyDocument[]> => {
+  const files = await Promise.all(places.map((place) => readFiles(place, (file) => file)));
+  const documents = files.flat().flatMap((file) => {
+    const source = { name: file.name, text: file.text };
+    return file.documents.map((value, index) => ({ value, source, index }));
+  });
+  if (checkDocuments(documents.map(({ value }) => value)).length > 0) return documents;
+  throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "hold" : "holds"} no policy`);
+};
+
+type Cue = (source: string) => Promise<string>;
+
+/** Every policy of these documents, explained; those with faults come first. */
+export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue): Promise<Explained[]> => {
+  const checked = checkDocuments(documents.map(({ value }) => value));
+  const faultyFirst = checked.toSorted(
+    (one, other) => Number(one.policy !== undefined) - Number(other.policy !== undefined),
+  );
+  return Promise.all(
+    faultyFirst.map(async ({ name, policy, faults, document, path }) => {
+      const explained = policy
+        ? await explain(policy, cue)
+        : { policy: name, does: [], faults, warnings: [], unlikeKinitiras: [] };
+      const locate = (sentence: string) => `${placeOf(documents[document], path, sentence)} ${sentence}`;
+      return { ...explained, faults: explained.faults.map(locate), warnings: explained.warnings.map(locate) };
+    }),
+  );
+};
+
+/** The file and the line of the field that a sentence begins with, or of the nearest field above it that is written. */
+const placeOf = (document: PolicyDocument | undefined, path: Path, sentence: string): string => {
+  if (document === undefined) return "";
+  const { source, index } = document;
+  const { line } = positionOf({ source, document: index, path, line: 1 }, fieldIn(sentence));
+  return `${source.name}:${line}`;
+};
+
+/** The steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
+const fieldIn = (sentence: string): Path => {
+  const [field = ""] = /^(?:\.?[^\s.[\]":]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+/.exec(sentence) ?? [];
+  return [...field.matchAll(/\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|[^.[\]]+/g)].map(([name, index, key]) =>
+    index === undefined ? (key ?? name) : Number(index),
+  );
+};
+
+const explain = async (policy: Policy, cue: Cue): Promise<Explained> => {
+  const scripts = await Promise.all(scriptsIn(policy).map(({ at, what }) => checkScript(at, what, cue)));
+  return {
+    policy: `${policy.kind} ${nameOf(policy)}`,
+    does: wordsOf(policy),
+    faults: scripts.flatMap(({ faults }) => faults),
+    warnings: [...warningsOf(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
+    unlikeKinitiras: differencesOf(policy),
+  };
+};
+
+const checkScript = async (at: string, script: string, cue: Cue): Promise<Pick<Explained, "faults" | "warnings">> => {
+  const fault = await faultOfScript(script, cue);
+  if (fault !== undefined) return { faults: [`${at} does not compile: ${fault}`], warnings: [] };
+  const [output, shape] = at.startsWith("spec.validateRules")
+    ? (["validate", 'a struct, such as {valid: false, reason: "…"}'] as const)
+    : (["patches", 'a list, such as [{op: "remove", path: "…"}]'] as const);
+  const isWrong = at.endsWith(".cue") && (await hasWrongOutput(script, output, cue));
+  return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
+};
+
+/** Warns of kinds that Kubernetes doesn't have, in groups whose kinds no CustomResourceDefinition can define. */
+const absentKindsIn = (policy: Policy): string[] => {
+  const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
+    return { at: `spec.resourceSelectors[${index}]`, what, effect: "takes nothing" };
+  });
+  const references = referencesIn(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
+    from === "k8s" && k8s && isUsed
+      ? [{ at: `${at}.k8s`, what: k8s, effect: "finds nothing, and every request fails" }]
+      : [],
+  );
+  return [...selectors, ...references]
+    .filter(({ what: { apiVersion, kind } }) => {
+      const isPattern = apiVersion.includes("*") || kind.includes("*");
+      return !isPattern && !isDefinable(groupVersionOf(apiVersion).group) && kinds.of(apiVersion, kind) === undefined;
+    })
+    .map(({ at, what: { apiVersion, kind }, effect }) => {
+      return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${butSimilarKinds(kind)}`;
+    });
+};
+
+const kinds = kindsOf([]);
+
+/** As somebody reads it. */
+export const written = ({ policy, ...parts }: Explained): string => {
+  const titles = [
+    ["What it does", parts.does],
+    ["What is wrong with it", parts.faults],
+    ["What to look at", parts.warnings],
+    ["Where kinitiras does something else", parts.unlikeKinitiras],
+  ] as const;
+  const blocks = titles
+    .filter(([, lines]) => lines.length > 0)
+    .map(([title, lines]) => `\n${title}:\n${lines.map((line) => `- ${line}\n`).join("")}`);
+  return `${policy}\n${blocks.join("")}`;
+};

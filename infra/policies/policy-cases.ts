@@ -1,0 +1,153 @@
+import { readFile } from "node:fs/promises";
+import { toFailure } from "#lib/failure.ts";
+import { isMap } from "#lib/policy/tree.ts";
+import type { Recorded } from "#lib/recorded.ts";
+import type { Review } from "#lib/review.ts";
+import { merge, mistakes } from "#lib/settings.ts";
+import { describedWorld, servedAmong, servedAs } from "../apiserver/kinds/served.ts";
+import { objectsAmong } from "../apiserver/manifest-cluster.ts";
+import { type Case, casesIn, decideCase, differences, phaseOf, reviewOf } from "../catalogue/cases.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import type { Setup } from "../config/config.ts";
+import type { TestResult } from "../testing/results.ts";
+
+/** A rule, set up with the policies that it reads out of documents. */
+export interface Judge {
+  listed: Listed;
+  /** The settings that hold the policies. */
+  held: string[];
+}
+
+/** The rules that read all these documents, each set up with what it takes from them beside what its setup says. */
+export const judgesOf = (
+  catalogue: readonly Listed[],
+  documents: readonly unknown[],
+  setups: ReadonlyMap<string, Setup> = new Map(),
+): Judge[] =>
+  catalogue.flatMap((listed) => {
+    const { name, rule } = listed;
+    const readers = Object.entries(rule.manifests ?? {});
+    const read = readers.map(([key, reader]) => [key, reader(documents)] as const);
+    if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
+    const holding = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
+    const settings = merge(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
+    // No entry stands between a case and its policies.
+    const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+    return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
+  });
+
+/** The cases of a file that somebody wrote for policies. What is wrong with one is said in a sentence. */
+export const readTrials = async (file: string, judges: readonly Judge[]): Promise<[Judge, Case][]> => {
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
+  });
+  return casesIn(text, file, ["mutate", "validate"], "fails").map((entry) => {
+    const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
+    const judge = judges.find(({ listed }) => listed.phases.includes(phaseOf(entry)));
+    if (judge === undefined) throw wrong(`says ${phaseOf(entry)}, which no rule does that reads such policies`);
+    const unfit = unfitIn(entry) ?? unfitSettings(judge, entry.settings);
+    if (unfit !== undefined) throw wrong(unfit);
+    const objects = entry.needs?.objects;
+    if (objects === undefined) return [judge, entry];
+    const where = `${file}: "${entry.name}" needs.objects`;
+    return [judge, { ...entry, needs: { ...entry.needs, objects: objectsAmong(objects, where) } }];
+  });
+};
+
+/** A case judged by its rule, in a world of which it says everything. */
+export const tryCase = async (file: string, { listed }: Judge, entry: Case): Promise<TestResult> => {
+  const { name, fails } = entry;
+  const tried = (because: string[]) => {
+    return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
+  };
+  try {
+    const decision = await decideCase(listed, entry, requestFor(listed, entry), describedWorld(entry.needs ?? {}));
+    if (fails !== undefined) return tried([`it does not fail, but should: ${fails}`]);
+    return tried(differences(entry, decision));
+  } catch (error) {
+    const { message } = toFailure(error);
+    if (fails === undefined) return { file, name, result: "not evaluated", because: [message] };
+    return tried(message === fails ? [] : [`it fails with ${JSON.stringify(message)}, not ${JSON.stringify(fails)}`]);
+  }
+};
+
+/** The review of a case, of the resource that its object is served as. */
+const requestFor = (listed: Listed, entry: Case): Review => {
+  const object = entry[phaseOf(entry)] ?? {};
+  const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
+  const served = servedAs(
+    { ...servedAmong([...(entry.needs?.objects ?? []), home]), ...entry.needs?.discovery },
+    object,
+  );
+  const review = reviewOf(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });
+  if (served?.namespaced !== false || object.kind === "Namespace") return review;
+  const { namespace: _, ...request } = review.request;
+  return { ...review, request };
+};
+
+const isText = (value: unknown) => typeof value === "string";
+const isTexts = (value: unknown) => Array.isArray(value) && value.every(isText);
+const isObject = (value: unknown) =>
+  isMap(value) && isText(value.apiVersion) && isText(value.kind) && isMap(value.metadata ?? {});
+const listOf = (test: (one: Record<string, unknown>) => boolean) => (value: unknown) =>
+  Array.isArray(value) && value.every((one) => isMap(one) && test(one));
+const isAnswered = ({ answer }: Record<string, unknown>) =>
+  isMap(answer) && typeof answer.status === "number" && isText(answer.body);
+const isServed = ({ resource, kind, namespaced }: Record<string, unknown>) =>
+  isText(resource) && isText(kind) && typeof namespaced === "boolean";
+
+type Field = [isFit: (value: unknown) => boolean, expected: string];
+const anObject: Field = [isObject, "an object with apiVersion and kind"];
+const aText: Field = [isText, "a text"];
+const aMap: Field = [isMap, "a map"];
+const answers: Field = [
+  listOf(isAnswered),
+  "a list of requests, such as { url }, each with an answer: { status, body }, the body a text",
+];
+
+const fields: Record<string, Field> = {
+  ...{ mutate: anObject, validate: anObject, oldObject: anObject, becomes: [isMap, "an object"] },
+  ...{ resource: aText, namespace: aText, variant: aText, refused: aText, fails: aText },
+  ...{ request: aMap, details: aMap, recorded: aMap },
+  reason: [(value) => value === null || isText(value), "a text"],
+  ...{ user: aMap, settings: aMap, needs: aMap, audit: aMap },
+  operation: [(value) => ["CREATE", "UPDATE", "DELETE"].includes(String(value)), "CREATE, UPDATE or DELETE"],
+  admitted: [(value) => value === true, "true"],
+  dryRun: [(value) => typeof value === "boolean", "true or false"],
+  now: [(value) => isText(value) && !Number.isNaN(Date.parse(String(value))), "a time such as 2026-01-01T00:00:00Z"],
+  code: [(value) => typeof value === "number", "a number"],
+  warnings: [isTexts, "a list of texts"],
+};
+const maps: Field = [listOf(() => true), "a list of maps"];
+const needs: Record<keyof Recorded, Field> = {
+  ...{ objects: [Array.isArray, "a list of objects"], http: answers, https: answers, aws: answers },
+  ...{ refused: maps, may: maps, reads: maps },
+  discovery: [
+    (value) => isMap(value) && Object.values(value).every(listOf(isServed)),
+    "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
+  ],
+  ...{ ledger: aMap, plurals: aMap },
+};
+
+const unfitIn = (entry: Case): string | undefined =>
+  unfitAmong(fields, entry, "") ?? (entry.needs && unfitAmong(needs, entry.needs, "needs."));
+
+const unfitAmong = (known: Record<string, Field>, given: object, before: string): string | undefined => {
+  for (const [key, value] of Object.entries(given)) {
+    if (key === "name") continue;
+    const [isFit, expected] = Object.hasOwn(known, key) ? (known[key] ?? []) : [];
+    if (!isFit) return `has an unknown ${before}${key}; ${Object.keys(known).join(", ")} are known`;
+    if (!isFit(value)) return `must have ${expected} as ${before}${key}`;
+  }
+  return undefined;
+};
+
+const unfitSettings = ({ listed: { rule }, held }: Judge, given: object | undefined): string | undefined => {
+  const [mistake] = mistakes(rule.settings ?? {}, given ?? {});
+  if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
+  const twice = held.find((key) => Object.hasOwn(given ?? {}, key));
+  if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
+  const unfit = rule.checkSettings?.(merge(rule.settings ?? {}, given));
+  return unfit && `can't have these settings: it ${unfit}`;
+};

@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { Heard } from "#lib/recording/recorder.ts";
+import type { Bucket } from "../aws/bucket.ts";
+import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "./fetch.ts";
+import { openRecordings } from "./local-store.ts";
+
+const folders: string[] = [];
+const place = async () => {
+  const folder = await mkdtemp(join(tmpdir(), "postern-recordings-"));
+  folders.push(folder);
+  return join(folder, "to");
+};
+
+const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): Heard => ({
+  origin: { rule, cluster, version: "1", at: "2026-01-01T00:00:00.000Z" },
+  request: {} as Heard["request"],
+  line: async () => {
+    if (line instanceof Error) throw line;
+    return line;
+  },
+});
+
+/** What came of these, and what was said meanwhile. */
+const kept = async (folder: string, all: Heard[], most = 100) => {
+  const said: string[] = [];
+  const recordings = await openRecordings(folder, most, (sentence) => void said.push(sentence));
+  for (const one of all) recordings.hear(one);
+  return { end: await recordings.close(), said };
+};
+
+after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+
+describe("a folder of recordings", () => {
+  it("has a file for each rule of each cluster, for nobody else's eyes", async () => {
+    const to = await place();
+    const all = [heard("- {}\n"), heard("- {}\n", "other"), heard("- {}\n", "other", "test"), heard("- []\n")];
+    assert.deepEqual(await kept(to, all), { end: `4 reviews recorded in ${to}`, said: [] });
+    assert.deepEqual((await readdir(to, { recursive: true })).sort(), [
+      "prod",
+      "prod/limit-it.yaml",
+      "prod/other.yaml",
+      "test",
+      "test/other.yaml",
+    ]);
+    assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- {}\n- []\n");
+    const modes = await Promise.all(
+      ["", "prod", "prod/other.yaml"].map(async (path) => (await stat(join(to, path))).mode & 0o777),
+    );
+    assert.deepEqual(modes, [0o700, 0o700, 0o600]);
+  });
+
+  it("is gone on with, on a line of its own where the last one was cut off", async () => {
+    const to = await place();
+    await mkdir(join(to, "prod"), { recursive: true });
+    await writeFile(join(to, "prod/limit-it.yaml"), "- {}\n- {");
+    await kept(to, [heard("- []\n")]);
+    await kept(to, [heard("- []\n")]);
+    assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- {}\n- {\n- []\n- []\n");
+  });
+
+  it("has whole lines where several write there", async () => {
+    const to = await place();
+    const long = (who: string) => `- {"name":"${who.repeat(300_000)}"}\n`;
+    const all = (who: string) => Array.from({ length: 12 }, () => heard(long(who)));
+    await Promise.all(["a", "b", "c"].map((who) => kept(to, all(who))));
+    // Who saw another one's line half written begins with a line that is empty, which nobody minds.
+    const lines = (await readFile(join(to, "prod/limit-it.yaml"), "utf8")).split("\n").filter(Boolean);
+    assert.equal(lines.length, 36);
+    for (const line of lines) assert.ok(["a", "b", "c"].some((who) => `${line}\n` === long(who)));
+  });
+
+  it("takes so many of a rule and no more, which it says once", async () => {
+    const to = await place();
+    const all = [..."12345"].map((digit) => heard(`- ${digit}\n`));
+    const { end, said } = await kept(to, [...all, heard("- {}\n", "other")], 2);
+    assert.equal(end, `3 reviews recorded in ${to}; left out: 3 beyond 2 of a rule`);
+    assert.deepEqual(said, ["prod/limit-it.yaml has 2 reviews, and gets no more; --most N takes more"]);
+    assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- 1\n- 2\n");
+  });
+
+  it("leaves out what can't be recorded, and says how often and why", async () => {
+    const to = await place();
+    const large = new Error("too large");
+    const { end, said } = await kept(to, [heard(large), heard("- {}\n"), heard(large), heard(new Error("other"))]);
+    assert.equal(end, `1 review recorded in ${to}; left out: 2 too large, 1 other`);
+    assert.deepEqual(said, []);
+  });
+
+  it("that is taken away is complained of once, and not made again", async () => {
+    const to = await place();
+    const said: string[] = [];
+    const recordings = await openRecordings(to, 10, (sentence) => void said.push(sentence));
+    await rm(to, { recursive: true });
+    for (let time = 0; time < 3; time++) recordings.hear(heard("- {}\n"));
+    assert.equal(await recordings.close(), `0 reviews recorded in ${to}; left out: 3 not written`);
+    assert.equal(said.length, 1);
+    assert.match(said[0] ?? "", /^.*to\/prod\/limit-it\.yaml can't be written: ENOENT/);
+    await assert.rejects(stat(to), /ENOENT/);
+  });
+
+  it("must be one that can be made", async () => {
+    const to = await place();
+    await writeFile(to, "");
+    await assert.rejects(
+      openRecordings(to, 1, () => {}),
+      { message: new RegExp(`^--to ${to} can't be made: EEXIST`) },
+    );
+  });
+
+  it("holds no more of what waits than it must, however much comes at once", async () => {
+    const small = await place();
+    const many = Array.from({ length: 10_000 }, (_, index) => heard("- {}\n", `rule-${index % 3}`));
+    assert.equal((await kept(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
+    const large = await place();
+    const request: object = { object: "x".repeat(4 * 1024 * 1024) };
+    const those = Array.from({ length: 10 }, () => ({ ...heard("- {}\n"), request: request as Heard["request"] }));
+    const { end } = await kept(large, those);
+    assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
+  });
+
+  it("is written after what was heard was answered, and one that can't be weighed doesn't change that", async () => {
+    const to = await place();
+    const deep = JSON.parse("[".repeat(200_000) + "]".repeat(200_000));
+    let isAnswered = false;
+    const line = async () => {
+      assert.ok(isAnswered);
+      return "- {}\n";
+    };
+    const recordings = await openRecordings(to, 10, () => {});
+    recordings.hear({ ...heard(""), line, request: { object: deep } as Heard["request"] });
+    await Promise.resolve();
+    isAnswered = true;
+    assert.equal(await recordings.close(), `1 review recorded in ${to}`);
+  });
+
+  it("counts reasons, and no more of them than somebody reads", async () => {
+    const to = await place();
+    const all = Array.from({ length: 100 }, (_, index) => heard(new Error(`it\u001b has ${index} bytes`)));
+    const { end } = await kept(to, all);
+    assert.match(end, /; left out: 1 it\? has 0 bytes, /);
+    assert.equal(end.split(", ").length, 21);
+    assert.match(end, /, 80 for other reasons$/);
+  });
+
+  it("says that the disk is full, and once", {
+    skip: existsSync("/dev/full") ? false : "there is no /dev/full",
+  }, async () => {
+    const to = await place();
+    await mkdir(join(to, "prod"), { recursive: true });
+    await symlink("/dev/full", join(to, "prod/limit-it.yaml"));
+    const all = [heard("- {}\n"), heard("- {}\n", "other"), heard("- {}\n")];
+    const { end, said } = await kept(to, all);
+    assert.equal(end, `1 review recorded in ${to}; left out: 2 not written`);
+    assert.match(said.join(), /^[^,]*limit-it\.yaml can't be written: ENOSPC[^,]*, write$/);
+  });
+});
+
+describe("recordings in a bucket", () => {
+  const line = (origin: object) => `- ${JSON.stringify({ name: "a", recorded: origin })}\n`;
+  const good = line({ rule: "limit-it", cluster: "prod" });
+  const at = (day: number) => new Date(Date.UTC(2026, 0, day));
+  const objects: Record<string, { text: string; modified?: Date; bytes?: number }> = {
+    "a/1.yaml": { text: good, modified: at(1) },
+    "a/2.yaml": { text: good, modified: at(3) },
+    "a/3.yaml": { text: line({ rule: "../x", cluster: "prod" }) },
+    "a/4.yaml": { text: line({ rule: "limit-it", cluster: ".." }) },
+    "a/5.yaml": { text: `${good}${good}` },
+    "a/6.yaml": { text: "- {nonsense}\n" },
+    "a/7.json": { text: good },
+    "a/8.yaml": { text: good, bytes: 3e9 },
+    "a/9.yaml": { text: good.replace("\n", "") },
+    ...Object.fromEntries(
+      Array.from({ length: 40 }, (_, index) => [
+        `b/${index}.yaml`,
+        { text: line({ rule: `rule-${index % 3}`, cluster: "test" }) },
+      ]),
+    ),
+    "c.yaml": { text: good },
+  };
+  const read: string[] = [];
+  const bucket: Bucket = {
+    list: async function* (prefix) {
+      for (const [key, { text, modified = at(2), bytes = text.length }] of Object.entries(objects))
+        if (key.startsWith(prefix)) yield { key, modified, bytes };
+      if (prefix === "c") yield { key: "c/gone.yaml", modified: at(2), bytes: 100 };
+    },
+    read: async (key) => {
+      read.push(key);
+      return objects[key]?.text;
+    },
+  };
+  const fetched = async (prefix: string, since = at(1)) => {
+    const to = await place();
+    const recordings = await openRecordings(to, 1000, () => {});
+    const strange = await fetchRecordings(bucket, prefix, since, recordings);
+    return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
+  };
+
+  it("are fetched, and nothing else that lies there", async () => {
+    const { strange, end, to } = await fetched("a/");
+    assert.deepEqual([strange, end], [7, "2 reviews recorded"]);
+    assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), good + good);
+    assert.ok(!read.includes("a/8.yaml"), "it is too large to be read");
+  });
+
+  it("are fetched from a time on, and below a prefix", async () => {
+    assert.equal((await fetched("a/", at(3))).end, "1 review recorded");
+    assert.deepEqual((await fetched("b/")).end, "40 reviews recorded");
+    assert.deepEqual((await readdir(join((await fetched("")).to))).sort(), ["prod", "test"]);
+  });
+
+  it("are fetched, but for what a lifecycle rule has taken away meanwhile", async () => {
+    const { strange, end } = await fetched("c");
+    assert.deepEqual([strange, end], [0, "1 review recorded"]);
+    assert.ok(read.includes("c/gone.yaml"));
+  });
+
+  it("go into a folder of their own", async () => {
+    const to = await place();
+    await refuseUnlessEmpty(to);
+    await mkdir(join(to, "prod"), { recursive: true });
+    await assert.rejects(refuseUnlessEmpty(to), {
+      message: `--to ${to} is not empty; what is fetched goes into a folder of its own`,
+    });
+    await chmod(to, 0o700);
+  });
+
+  const addresses: [string, unknown][] = [
+    ["s3://reviews", { bucket: "reviews", prefix: "" }],
+    ["s3://reviews/", { bucket: "reviews", prefix: "" }],
+    ["s3://re.vi-ews/a/b", { bucket: "re.vi-ews", prefix: "a/b" }],
+  ];
+  for (const [address, expected] of addresses)
+    it(`are at ${address}`, () => assert.deepEqual(placeIn(address), expected));
+  for (const address of ["reviews", "s3:/reviews", "s3://", "s3://A/b", "https://a.example"])
+    it(`are not at ${address}`, () =>
+      assert.throws(() => placeIn(address), {
+        message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`,
+      }));
+  it("are of an age", () => {
+    assert.deepEqual(["90m", "24h", "7d"].map(ageOf), [5_400_000, 86_400_000, 604_800_000]);
+    for (const wrong of ["", "0h", "1", "h", "1w", "-1h", "123456m"])
+      assert.throws(() => ageOf(wrong), { message: `--since takes a time such as 90m, 24h or 7d, not "${wrong}"` });
+  });
+});

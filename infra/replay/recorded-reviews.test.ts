@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { linesOf } from "./lines.ts";
+import { recordingsAt } from "./recorded-reviews.ts";
+
+async function* chunksOf(...chunks: (string | Uint8Array)[]) {
+  for (const chunk of chunks) yield Buffer.from(chunk);
+}
+const all = <T>(items: AsyncIterable<T>): Promise<T[]> => Array.fromAsync(items);
+/** What is found on standard input, as lines and their cases' names, or what is wrong with them. */
+const found = async (...chunks: (string | Uint8Array)[]) =>
+  (await all(recordingsAt(["-"], chunksOf(...chunks)))).map((one) => [
+    one.line,
+    "entry" in one ? one.entry.name : one.sentence,
+  ]);
+
+describe("the lines of a file", () => {
+  it("are the same in whatever pieces it comes", () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(fc.array(fc.constantFrom("a", "ß", "\n", "\r\n", "🐙"))), async (pieces) => {
+        const text = pieces.flat().join("");
+        const bytes = Buffer.from(text);
+        const whole = text.split(/\r?\n/);
+        if (whole.at(-1) === "") whole.pop();
+        const single = Array.from(bytes, (byte) => Uint8Array.of(byte));
+        for (const chunks of [[bytes], single, pieces.map((piece) => piece.join(""))]) {
+          const lines = await all(linesOf(chunksOf(...chunks)));
+          assert.deepEqual(
+            lines,
+            whole.map((text, index) => ({ number: index + 1, text })),
+          );
+        }
+      }),
+    ));
+
+  it("are left out where they are too long or no text, and those after them aren't", async () => {
+    const lines = await all(linesOf(chunksOf("1234", "56\n12345\n", Uint8Array.of(0xff, 10), "end"), 5));
+    assert.deepEqual(lines, [
+      { number: 1, wrong: "is longer than 5 bytes" },
+      { number: 2, text: "12345" },
+      { number: 3, wrong: "is not UTF-8" },
+      { number: 4, text: "end" },
+    ]);
+  });
+});
+
+describe("a file of recordings", () => {
+  const recording = (name: string, more: object = {}) => JSON.stringify({ name, validate: {}, ...more });
+  const one = `- ${recording("is one")}\n`;
+  for (const [what, text, expected] of [
+    [
+      "one a line",
+      `${one}${one}`,
+      [
+        [1, "is one"],
+        [2, "is one"],
+      ],
+    ],
+    ["comments, empty lines and a document's beginning before them", `# a\n\n---\n${one}`, [[4, "is one"]]],
+    [
+      "an empty line among them",
+      `${one}\n${one}`,
+      [
+        [1, "is one"],
+        [3, "is one"],
+      ],
+    ],
+    ["nothing", "", []],
+    [
+      "a line that was cut off",
+      `${one}- {"name":"is`,
+      [
+        [1, "is one"],
+        [2, "is no recording: after the dash, it is not JSON"],
+      ],
+    ],
+    [
+      "a line of something else",
+      `${one}hello\n${one}`,
+      [
+        [1, "is one"],
+        [2, "is no recording: each begins with a dash"],
+        [3, "is one"],
+      ],
+    ],
+    [
+      "what is no case",
+      `${one}- []\n- {}\n`,
+      [
+        [1, "is one"],
+        [2, "is no case: a map is expected"],
+        [3, "is no case: it has no name"],
+      ],
+    ],
+    [
+      "both phases",
+      `- ${recording("is two", { mutate: {} })}`,
+      [[1, "is no case: it must say either mutate or validate"]],
+    ],
+    ["no phase", '- {"name":"is none"}', [[1, "is no case: it must say either mutate or validate"]]],
+    ["an object that is none", '- {"name":"is none","mutate":[]}', [[1, "is no case: mutate must be a map"]]],
+    ["a user that is none", `- ${recording("a", { user: "jane" })}`, [[1, "is no case: user must be a map"]]],
+    [
+      "an operation that is none",
+      `- ${recording("a", { operation: "PATCH" })}`,
+      [[1, "is no case: operation must be CREATE, UPDATE, DELETE or CONNECT"]],
+    ],
+    [
+      "a time that is none",
+      `- ${recording("a", { now: "soon" })}`,
+      [[1, "is no case: now must be a time, for instance 2026-01-01T00:00:00Z"]],
+    ],
+    [
+      "warnings that are none",
+      `- ${recording("a", { warnings: [1] })}`,
+      [[1, "is no case: warnings must be a list of texts"]],
+    ],
+    [
+      "answers without names",
+      `- ${recording("a", { needs: { objects: [{}] } })}`,
+      [[1, "is no case: needs.objects must be a list of objects with names"]],
+    ],
+    [
+      "objects of no kind",
+      `- ${recording("a", { needs: { objects: [{ kind: 1, metadata: { name: "a" } }] } })}`,
+      [[1, "is no case: needs.objects must be a list of objects with names"]],
+    ],
+    [
+      "questions without answers",
+      `- ${recording("a", { needs: { https: [{ url: "https://a/" }] } })}`,
+      [[1, "is no case: needs.https must be a list of questions with answers"]],
+    ],
+    [
+      "answers of another kind",
+      `- ${recording("a", { needs: { may: {} } })}`,
+      [[1, "is no case: needs.may must be a list of questions that say whether it is allowed"]],
+    ],
+    [
+      "a rule that nobody can have",
+      `- ${recording("a", { recorded: { rule: "../lib" } })}`,
+      [[1, "is no case: recorded.rule must be the name of a rule"]],
+    ],
+    [
+      "cases as people write them",
+      "- name: is one\n  validate: &a {}\n- name: is two\n  validate: *a\n",
+      [
+        [1, "is one"],
+        [3, "is two"],
+      ],
+    ],
+    ["cases after a comment", "# a\n\n- name: is one\n  validate: {}\n", [[3, "is one"]]],
+    ["a map", "name: is one\n", [[1, "is no list of cases"]]],
+    ["no YAML", "- name: is one\n- {\n", [[2, /^is no YAML: /]]],
+    ["an alias to nowhere", "- name: is one\n  validate: *a\n", [[1, /^is no YAML: Unresolved alias/]]],
+  ] as const)
+    it(`may have ${what}`, async () => {
+      const lines = await found(text);
+      assert.equal(lines.length, expected.length);
+      for (const [index, [line, wanted]] of expected.entries()) {
+        assert.equal(lines[index]?.[0], line);
+        if (typeof wanted === "string") assert.equal(lines[index]?.[1], wanted);
+        else assert.match(String(lines[index]?.[1]), wanted);
+      }
+    });
+
+  it("may be nested deeper than anybody can look", async () => {
+    const nested = (depth: number) => `- {"name":"a","validate":${'{"a":'.repeat(depth)}1${"}".repeat(depth)}}\n`;
+    const lines = await found(nested(900), nested(1100), nested(500_000));
+    const wrong = "is no case: it is nested more than 1000 deep";
+    assert.deepEqual(lines, [
+      [1, "a"],
+      [2, wrong],
+      [3, wrong],
+    ]);
+  });
+
+  it("says whose its recordings are", async () => {
+    const recorded = { rule: "limit-ranger", cluster: "prod", version: "7", at: "2026-11-20T10:00:00Z" };
+    const [one] = await all(recordingsAt(["-"], chunksOf(`- ${recording("a", { recorded })}`)));
+    assert.deepEqual(one, {
+      file: "-",
+      line: 1,
+      entry: { name: "a", validate: {}, recorded },
+      rule: "limit-ranger",
+      cluster: "prod",
+    });
+  });
+
+  it("may have keys that mean something else elsewhere", async () => {
+    const text =
+      '- {"name":"a","validate":{"__proto__":{"a":1}},"__proto__":{"rule":"a"},"recorded":{"__proto__":{"rule":"a"}}}';
+    const [one] = await all(recordingsAt(["-"], chunksOf(text)));
+    assert.ok(one && "entry" in one);
+    assert.equal(one.rule, undefined);
+    assert.equal(JSON.stringify(one.entry.validate), '{"__proto__":{"a":1}}');
+  });
+
+  it("isn't unfolded without end", async () => {
+    const levels = Array.from({ length: 30 }, (_, level) => `- &a${level + 1} [*a${level}, *a${level}]\n`).join("");
+    const lines = await found(`- &a0 [a]\n${levels}`);
+    assert.match(String(lines[0]?.[1]), /^is no YAML: Excessive alias count/);
+  });
+
+  it("is read no further than a person would write", async () => {
+    const lines = await found("- name: a\n", ...Array.from({ length: 20 }, () => `# ${"a".repeat(1024 * 1024)}\n`));
+    assert.deepEqual(lines, [[17, "makes this longer than 16777216 characters"]]);
+  });
+
+  it("may have a line that is too long, and others after it", async () => {
+    const lines = await found(one, `- {"name":"${"a".repeat(5 * 1024 * 1024)}"}\n`, one);
+    assert.deepEqual(lines, [
+      [1, "is one"],
+      [2, "is longer than 4194304 bytes"],
+      [3, "is one"],
+    ]);
+  });
+});

@@ -1,0 +1,118 @@
+import type { Live } from "../aws/functions.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { counted, inParallel } from "../cli/progress.ts";
+import { probeAll } from "../clusters/probe.ts";
+import { ruleOf } from "../webhooks/webhooks.ts";
+import { type Outcome, tryOut } from "./canary.ts";
+import { webhooksIn, withKey } from "./entries.ts";
+import { atOnce, type Ground } from "./preparation.ts";
+import type { Release } from "./releases.ts";
+import { onePerPhase } from "./targets.ts";
+
+/** A rule whose alias has to point elsewhere. */
+interface Move {
+  rule: string;
+  from: Live;
+  to: string;
+  /** Whether what it points at passed its cases, and may be gone back to. */
+  wasReleased: boolean;
+}
+
+/** Points `live` at the versions, at once or after a trial. Answers what is live then, and which are not as wanted. */
+export const moveAll = async (ground: Ground, versions: Map<string, string>, told: Release["clusters"]) => {
+  const { job, plan, releases } = ground;
+  const { functions, metrics } = job.stage;
+  const moves: Move[] = [];
+  for (const { part, known } of plan.parts) {
+    const [rule, to] = [part.name, versions.get(part.name) ?? ""];
+    // Of one that the stack has just made, the first version is live.
+    const from = known?.live ?? (await functions.live(rule));
+    const isDisarmed = known?.disarmed !== undefined && known.whole.version === to;
+    if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
+    const wasReleased = releases.all.some(({ rules }) => rules[rule]?.version === from.version);
+    moves.push({ rule, from, to, wasReleased });
+  }
+  const trials = job.canary ? moves.filter(({ from, to, wasReleased }) => wasReleased && from.version !== to) : [];
+  const direct = moves.filter((move) => !trials.includes(move));
+  if (direct.length > 0) await moveAtOnce(ground, direct, told);
+  const live = new Map(versions);
+  if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
+
+  // What nobody watches any more is taken back before it is tried anew.
+  for (const { rule, from } of trials)
+    if (Object.keys(from.weights).length > 0) await functions.move(rule, from.version, from);
+  const { share, signal } = job.canary;
+  const watch = job.canary;
+  const asked = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
+  let outcomes: Outcome[] = [];
+  await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
+    outcomes = await tryOut(functions, metrics, asked, watch, tell);
+    return `${outcomes.filter(({ is }) => is === "promoted").length} of ${asked.length} promoted`;
+  });
+  const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
+  for (const { trial, is, why } of stuck) {
+    live.set(trial.rule, trial.old);
+    const what = {
+      "taken back": "was taken back",
+      undecided: "was taken back undecided",
+      lost: "is not on trial any more",
+    };
+    job.progress.say(`${trial.rule}: version ${trial.fresh} ${what[is]}: ${why}`);
+  }
+  if (signal?.aborted) throw new Complaint("stopped; what was on trial was taken back", 1);
+  return { live, stuck: stuck.map(({ trial }) => trial.rule) };
+};
+
+const moveAtOnce = async (ground: Ground, moves: Move[], told: Release["clusters"]) => {
+  const { job } = ground;
+  const { functions } = job.stage;
+  const moved: Move[] = [];
+  await job.progress.step("aliases", async (tell) => {
+    await inParallel(atOnce, moves, async (move) => {
+      await functions.move(move.rule, move.to, move.from);
+      moved.push(move);
+      tell(moved.length, moves.length);
+    }).catch(async (error) => {
+      // All of them or none.
+      throw new Complaint(`${sentenceOf(error)}${await moveBack(ground, moved)}`, 1);
+    });
+    return `${moves.length} moved`;
+  });
+  await seeThem(ground, moves, told);
+};
+
+/** To where they were, each whatever becomes of the others; answers what could not be, as the end of a sentence. */
+const moveBack = async ({ job }: Ground, moves: Move[]): Promise<string> => {
+  const { functions } = job.stage;
+  const stuck: string[] = [];
+  for (const { rule, from } of moves)
+    await functions
+      .live(rule)
+      .then((live) => functions.move(rule, from.version, live))
+      .catch(() => stuck.push(rule));
+  return stuck.length === 0 ? "; what was moved is moved back" : `; ${stuck.join(", ")} could not be moved back`;
+};
+
+/** What was moved must be seen to answer over the addresses that clusters call; otherwise all of it is moved back. */
+const seeThem = async (ground: Ground, moves: Move[], told: Release["clusters"]) => {
+  const { job, keyring } = ground;
+  const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
+  const names = back.map(({ rule }) => rule);
+  const asked = Object.entries(told).flatMap(([cluster, { manifests, keyVersion }]) =>
+    keyring === undefined
+      ? []
+      : webhooksIn(withKey(manifests, keyring.current.segment(cluster, keyVersion))).filter((webhook) =>
+          names.includes(ruleOf(webhook) ?? ""),
+        ),
+  );
+  if (asked.length === 0) return;
+  await job.progress.step("doors", async () => {
+    const sick = (await probeAll(onePerPhase(asked))).filter(({ ok }) => !ok);
+    if (sick.length === 0) return `${counted(names.length, "rule")} seen to answer`;
+    const sentences = sick.map(({ sentence }) => sentence).join("\n");
+    throw new Complaint(
+      `not every new version answers over its address${await moveBack(ground, back)}:\n${sentences}`,
+      1,
+    );
+  });
+};

@@ -1,0 +1,145 @@
+import { readFile } from "node:fs/promises";
+import type { Functions, Live, Version } from "../aws/functions.ts";
+import { unzip, zip } from "../build/zip.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { reviewOf } from "../clusters/probe.ts";
+
+// What somebody does in an emergency: none of it needs the cluster, which may be jammed, or the catalogue.
+
+/** How a rule stands: what is live, and what it could go back to. */
+export interface Standing {
+  rule: string;
+  version: string;
+  weights: Record<string, number>;
+  modified: Date;
+  /** Until when it lets everything by, and which version it would be otherwise. */
+  disarmed?: { until: Date; version: string };
+  /** The version before it, if it is still there. */
+  previous?: string;
+}
+
+/** The same with what it was told by, so that nothing is moved over what somebody else has moved since. */
+export interface Known extends Standing {
+  live: Live;
+  versions: Version[];
+  /** The version that decides, or would if it were not disarmed. */
+  whole: Version;
+}
+
+export const standingOf = async (functions: Functions, rule: string, released?: string[]): Promise<Standing> => {
+  const { live: _, versions: __, whole: ___, ...standing } = await known(functions, rule, released);
+  return standing;
+};
+
+/** `released` are the versions that were live, the last one first; where nobody knows, any may have been. */
+export const known = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
+  const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
+  const find = (wanted: string) => versions.find(({ version }) => version === wanted);
+  const current = find(live.version);
+  if (current === undefined) throw new Complaint(`${rule} is live as version ${live.version}, which is not there`, 3);
+  const disarmed = disarmedOf(current);
+  const whole = disarmed ? find(disarmed.version) : current;
+  if (whole === undefined)
+    throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
+  const previous = released
+    ? released.find((one) => one !== whole.version && find(one) !== undefined)
+    : versions.findLast((one) => Number(one.version) < Number(whole.version) && !disarmedOf(one))?.version;
+  return {
+    ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, whole },
+    ...(disarmed && { disarmed }),
+    ...(previous !== undefined && { previous }),
+  };
+};
+
+/** Moves a rule to a version that was live before; answers which. */
+export const rollBack = async (
+  functions: Functions,
+  rule: string,
+  to?: string,
+  released?: string[],
+): Promise<string> => {
+  const state = await known(functions, rule, released);
+  const { live } = state;
+  // What is only on trial has nothing to go back from.
+  const isOnTrial = Object.keys(live.weights).length > 0;
+  const wanted = to ?? (isOnTrial ? live.version : state.previous);
+  if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
+  if (to !== undefined || !isOnTrial) checkReturn(state, wanted, released);
+  if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
+  return wanted;
+};
+
+/** Whether a rule may go back to a version, or a Complaint. */
+export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, released?: string[]): void => {
+  const target = versions.find(({ version }) => version === wanted);
+  if (target === undefined)
+    throw new Complaint(
+      `${rule} has no version ${wanted}; it has ${versions.map(({ version }) => version).join(", ")}`,
+    );
+  if (disarmedOf(target))
+    throw new Complaint(`version ${wanted} of ${rule} is a disarmed one; postern disarm makes those`);
+  if (released && !released.includes(wanted))
+    throw new Complaint(`version ${wanted} of ${rule} never went live: it may not have passed its cases`, 1);
+  for (const [what, name] of [
+    ["the keys", "POSTERN_KEYS"],
+    ["the clusters and key versions", "POSTERN_ACCEPTS"],
+  ] as const) {
+    const lacking = listed(whole, name).filter((one) => !listed(target, name).includes(one));
+    if (lacking.length > 0)
+      throw new Complaint(`version ${wanted} of ${rule} doesn't accept ${what} in use; roll back to one that does`, 1);
+  }
+};
+
+/** Has a rule let everything by until then, whatever its own code does; answers the version that stands in for it. */
+export const disarm = async (functions: Functions, rule: string, until: Date): Promise<string> => {
+  const { live, versions, whole } = await known(functions, rule);
+  await tidy(functions, rule, versions);
+  const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
+  const version = await functions.republish(rule, whole, {
+    code: (archive) => {
+      const { "index.cjs": own, ...others } = unzip(archive) ?? {};
+      if (own === undefined)
+        throw new Complaint(`version ${whole.version} of ${rule} was not built by postern build`, 3);
+      return zip({ "index.cjs": stand, "rule.cjs": own, ...others });
+    },
+    environment: {
+      ...whole.environment,
+      DISARMED_UNTIL: until.toISOString(),
+      DISARMED_VERSION: whole.version,
+      DISARMED_RULE: rule,
+    },
+    description: `Version ${whole.version}, disarmed until ${until.toISOString()}`,
+  });
+  await seenToLetBy(functions, rule, version);
+  await functions.move(rule, version, live);
+  return version;
+};
+
+/** Ends that at once; answers the version that is live now. */
+export const arm = async (functions: Functions, rule: string): Promise<string> => {
+  const { live, versions, whole, disarmed } = await known(functions, rule);
+  if (disarmed) await functions.move(rule, whole.version, live);
+  await tidy(functions, rule, versions);
+  return whole.version;
+};
+
+/** Where somebody who disarmed was stopped midway, what the next deployment finds is put right. */
+const tidy = async (functions: Functions, rule: string, versions: Version[]) => {
+  const latest = versions.findLast((one) => !disarmedOf(one));
+  if (latest && "DISARMED_UNTIL" in (await functions.unpublished(rule))) await functions.restore(rule, latest);
+};
+
+/** Only a version that was published to be one; what somebody left in an environment makes none. */
+const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: Version) =>
+  DISARMED_UNTIL && DISARMED_VERSION && description.startsWith(`Version ${DISARMED_VERSION}, disarmed until `)
+    ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION }
+    : undefined;
+
+const listed = ({ environment }: Version, name: string) => (environment[name] ?? "").split(",").filter(Boolean);
+
+/** Nothing is pointed at that doesn't answer a review, or doesn't let it by. */
+const seenToLetBy = async (functions: Functions, rule: string, version: string) => {
+  const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: reviewOf([]) });
+  if (Object(Object(payload).response).allowed === true) return;
+  throw new Complaint(`version ${version}, which should stand in for ${rule}, doesn't: ${fault ?? "it refuses"}`, 3);
+};

@@ -1,0 +1,52 @@
+import type { Share } from "#lib/endpoint.ts";
+import type { Phase } from "#lib/rule.ts";
+import type { Manifest } from "../clusters/api.ts";
+import { entriesNamed } from "../clusters/entries.ts";
+import type { Webhook } from "../webhooks/webhooks.ts";
+import type { ReleasedCluster } from "./releases.ts";
+
+/** What a version of a rule answers, as far as entries ask for it. */
+export interface Served {
+  phases: Phase[];
+  share: Share;
+}
+
+/** An entry of a cluster that would get no answer. */
+export interface Orphan {
+  entry: string;
+  phase: Phase;
+  why: string;
+  /** Whether it is the cluster's key, which no entry can do without. */
+  isKey: boolean;
+}
+
+/** The entries that a cluster was told of, and these versions would not answer. What they don't speak of stays as it is. */
+export const orphansIn = (
+  cluster: string,
+  { manifests, keyVersion }: ReleasedCluster,
+  served: ReadonlyMap<string, Served>,
+): Orphan[] =>
+  entriesNamed(manifests).flatMap(({ rule, variant, phase }): Orphan[] => {
+    const version = served.get(rule);
+    if (version === undefined) return [];
+    const entry = variant === undefined ? rule : `${variant}.${rule}`;
+    const orphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
+    const { clusters, variants: usual = {} } = version.share;
+    const own = Object.hasOwn(clusters, cluster) ? clusters[cluster] : undefined;
+    if (own === undefined) return orphan(`doesn't know cluster ${cluster}`, true);
+    if (!own.keyVersions.includes(keyVersion)) return orphan(`doesn't take its key of version ${keyVersion}`, true);
+    if (own.mode === "off") return [];
+    if (!version.phases.includes(phase)) return orphan(`doesn't ${phase}`);
+    const isKnown = variant === undefined || Object.hasOwn(own.variants ?? usual, variant);
+    return isKnown ? [] : orphan(`has no variant ${variant}`);
+  });
+
+/** Manifests without these entries; what has none left goes. */
+export const withoutOrphans = (manifests: Manifest[], orphans: Orphan[]): Manifest[] =>
+  manifests.flatMap((manifest) => {
+    if (!Array.isArray(manifest.webhooks)) return [manifest];
+    const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
+    const gone = new Set(orphans.filter((one) => one.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
+    const webhooks = manifest.webhooks.filter(({ name }: Webhook) => !gone.has(name));
+    return webhooks.length === 0 ? [] : [{ ...manifest, webhooks }];
+  });

@@ -1,0 +1,76 @@
+import { mustBeChangeable } from "../aws/stack.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { inParallel } from "../cli/progress.ts";
+import type { Watch } from "./canary.ts";
+import { known } from "./disarm.ts";
+import type { Keyring } from "./keyring.ts";
+import { pack, rulesIn } from "./package.ts";
+import { type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
+import { openReleases, type Release, type Releases } from "./releases.ts";
+import { planCluster, type Targets, withAddresses } from "./targets.ts";
+
+/** What is to be deployed, where to, and how carefully. */
+export interface Job extends Targets {
+  /** A share of the reviews first. */
+  canary?: Watch | undefined;
+  /** How many clusters get their entries at a time. */
+  wave: number;
+  /** Clusters that are gone themselves: what they were told is forgotten. */
+  forgotten?: string[];
+  /** Stops it before the next step. */
+  signal?: AbortSignal | undefined;
+}
+
+/** How many functions are changed at once: Lambda's own API takes 15 calls a second. */
+export const atOnce = 5;
+
+/** What a roll-out rests on. */
+export interface Ground {
+  job: Job;
+  releases: Releases;
+  keyring: Keyring | undefined;
+  plan: Plan;
+}
+
+/**
+ * Builds, and compares with what is there. Without a keyring, public keys come from the newest release, and clusters are
+ * compared with what that release says of them: a plan needs neither the key that signs URLs nor a right in a cluster.
+ */
+export const prepare = async (job: Job, keyring: Keyring | undefined, build = pack): Promise<Ground> => {
+  const { stage, catalogue, file } = job;
+  const config = await withAddresses(job);
+  const [releases, deployed, outputs] = await Promise.all([
+    openReleases(stage.records),
+    stage.stack.template(),
+    stage.stack.outputs(),
+  ]);
+  const publicKeys = keyring?.publicKeys ?? (await readPublicKeys(job, releases.all[0]));
+  const built = await build(stage.name, config, catalogue, file, publicKeys);
+  const names = built.parts.map(({ name }) => name);
+  const states = await standings(stage, names, releases.all);
+  const missing = rulesIn(deployed, stage.name).find((rule) => names.includes(rule) && !states.has(rule));
+  if (missing !== undefined) mustBeChangeable(stage.name, await stage.stack.status());
+  if (missing !== undefined)
+    throw new Complaint(
+      `the stack has a function for ${missing}, and Lambda doesn't: somebody deleted it; turn the rule off until a later release has taken it out of the stack`,
+      1,
+    );
+  const parts = planParts(built.parts, states, releases.all);
+  const clusters = await inParallel(atOnce, job.clusters, (name) =>
+    planCluster(job, name, releases.all[0], keyring, outputs),
+  );
+  const elsewhere = [...parts.map(({ changes }) => changes), ...clusters.map(({ differences }) => differences)].some(
+    ({ length }) => length > 0,
+  );
+  const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, elsewhere);
+  const rights = planRights(deployed, template);
+  const plan = { stage: stage.name, stack, template, parts, kept, rights, clusters, notes: built.notes };
+  return { job, releases, keyring, plan };
+};
+
+/** The public keys that the newest release records, or, where it records none, those that a function has. */
+const readPublicKeys = async ({ stage: { functions } }: Job, newest: Release | undefined): Promise<string> => {
+  if (newest?.keys) return newest.keys.accepted;
+  const [rule] = await functions.rules();
+  return rule === undefined ? "" : ((await known(functions, rule)).whole.environment.POSTERN_KEYS ?? "");
+};

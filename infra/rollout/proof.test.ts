@@ -1,0 +1,17 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { prove } from "./proof.ts";
+
+describe("a version without CUE", () => {
+  it("is not asked the cases that come to a script", async () => {
+    const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
+    assert.ok(listed);
+    const functions = { invoke: async () => ({ payload: {}, log: "", fault: undefined }) };
+    const [able, unable] = [
+      await prove(functions, listed, "1"),
+      await prove(functions, listed, "1", { scripts: false }),
+    ];
+    assert.equal(able.cases - unable.cases, 2);
+  });
+});

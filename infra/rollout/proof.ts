@@ -1,0 +1,153 @@
+import { matches } from "#lib/match.ts";
+import { recorded } from "#lib/recorded.ts";
+import { inPhase } from "#lib/rule.ts";
+import type { Functions } from "../aws/functions.ts";
+import {
+  type Case,
+  decideCase,
+  decisionIn,
+  differences,
+  eventOf,
+  facetOf,
+  patched,
+  phaseOf,
+  readCases,
+  reviewOf,
+} from "../catalogue/cases.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { inParallel } from "../cli/progress.ts";
+
+/** How many of a version's cases are asked at once. */
+const atOnce = 4;
+/** How many differences are told. */
+const told = 3;
+
+/**
+ * Has a version decide every case of its rule, and compares its answers in full; of a group, the cases of each member; and
+ * of a version without CUE, because no settings want it, those that do without.
+ * Answers what differs, in sentences: none where the version may be pointed at.
+ */
+export const prove = async (
+  functions: Pick<Functions, "invoke">,
+  listed: Listed,
+  version: string,
+  { scripts = true }: { scripts?: boolean } = {},
+): Promise<{ cases: number; faults: string[] }> => {
+  const all = (listed.members ?? [listed]).map(async (one) =>
+    (await readCases(one)).map((entry) => [one, entry] as const),
+  );
+  const own = (await Promise.all(all))
+    .flat()
+    .filter(([, entry]) => listed.members === undefined || phaseOf(entry) === "mutate");
+  const able = await Promise.all(own.map(async ([one, entry]) => scripts || !(await runsScript(one, entry))));
+  const asked = own.filter((_, index) => able[index]);
+  const found = await inParallel(atOnce, asked, async ([one, entry]) => {
+    const member = listed.members && { member: one.name };
+    const answer = await functions.invoke(listed.name, version, { ...eventOf(one, entry), ...member });
+    const decision = decisionIn(answer.payload, reviewOf(one, entry).request.uid);
+    const sentences = answer.fault
+      ? [`it fails: ${answer.fault}${lastOf(answer.log)}`]
+      : decision
+        ? differences(entry, decision)
+        : [`it answers no review: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
+    return sentences.length === 0 ? [] : [`${one.name}, "${entry.name}": ${sentences.join("; ")}`];
+  });
+  const faults = found.flat();
+  const more = faults.length - told;
+  return {
+    cases: asked.length,
+    faults: more > 0 ? [...faults.slice(0, told), `${listed.name}: ${more} more cases differ`] : faults,
+  };
+};
+
+/** Whether a case comes to a script. */
+const runsScript = async (listed: Listed, entry: Case): Promise<boolean> => {
+  let runs = false;
+  const cue = async () => {
+    runs = true;
+    return "{}";
+  };
+  const world = { ...recorded(entry.needs ?? {}), cue };
+  // What it comes to with such a script is nobody's affair.
+  await decideCase(listed, entry, reviewOf(listed, entry), world).catch(() => {});
+  return runs;
+};
+
+/** A rule with both halves, and the functions that have them: its own, or a group's for the first. */
+export interface Couple {
+  rule: Listed;
+  mutator: string;
+  validator: string;
+}
+
+export const couplesIn = (served: Listed[]): Couple[] =>
+  served.flatMap((one) =>
+    (one.members ?? [one])
+      .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
+      .flatMap((rule) => {
+        const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
+        // In a group, its own function only validates.
+        const isTold = one.members === undefined && isGrouped;
+        return isTold ? [] : [{ rule, mutator: one.name, validator: rule.name }];
+      }),
+  );
+
+/** The versions of a couple that are live together. */
+type Pair = Record<"mutator" | "validator", string>;
+
+/**
+ * What either version's mutator writes of a case, the other's validator must take as the one beside it does. Answers what
+ * it doesn't, in sentences.
+ */
+export const proveTogether = async (
+  functions: Pick<Functions, "invoke">,
+  { rule, mutator, validator }: Couple,
+  old: Pair,
+  fresh: Pair,
+): Promise<string[]> => {
+  const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
+  const member = mutator === rule.name ? {} : { member: rule.name };
+  const refusalOf = async (version: string, entry: Case, object: unknown) => {
+    const event = { ...eventOf(rule, entry), phase: "validate" };
+    const review = Object(Reflect.get(event, "review"));
+    const asked = { ...event, review: { ...review, request: { ...review.request, object } } };
+    const { payload } = await functions.invoke(validator, version, asked);
+    const outcome = decisionIn(payload, reviewOf(rule, entry).request.uid)?.outcome;
+    return outcome?.allowed === false ? outcome.status?.message : undefined;
+  };
+  const found = await inParallel(atOnce, cases, async (entry) => {
+    if (!isValidated(rule, entry)) return [];
+    const sentences: string[] = [];
+    for (const [writer, judge] of [
+      [old, fresh],
+      [fresh, old],
+    ] as const) {
+      const { payload } = await functions.invoke(mutator, writer.mutator, { ...eventOf(rule, entry), ...member });
+      const decision = decisionIn(payload, reviewOf(rule, entry).request.uid);
+      if (decision === undefined || decision.refused) continue;
+      const object = patched(entry.mutate, decision.outcome);
+      const refusal = await refusalOf(judge.validator, entry, object);
+      if (refusal === undefined || (await refusalOf(writer.validator, entry, object)) !== undefined) continue;
+      sentences.push(
+        `${rule.name}, "${entry.name}": version ${judge.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
+      );
+    }
+    return sentences;
+  });
+  return found.flat().slice(0, told);
+};
+
+/** Whether the API server would ask the validating half of a case, too. */
+const isValidated = (rule: Listed, entry: Case): boolean => {
+  const { rule: facet, settings } = facetOf(rule.rule, entry);
+  const { request } = reviewOf(rule, entry);
+  const asked = inPhase(facet.match, "validate", settings) ?? [];
+  return request.operation !== "DELETE" && asked.some((match) => matches(match, request));
+};
+
+/** What it wrote last, where it says more than that it began and ended. */
+const lastOf = (log: string): string => {
+  const lines = log.split("\n").filter((line) => line.trim() && !/^(START|END|REPORT|INIT_START) /.test(line));
+  const last = lines.at(-1);
+  return last === undefined ? "" : ` (its log ends: ${last.slice(0, 300)})`;
+};

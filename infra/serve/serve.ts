@@ -1,0 +1,190 @@
+import { isIP } from "node:net";
+import { dirname, join, relative } from "node:path";
+import { worlds } from "#lib/cluster/live.ts";
+import { warm } from "#lib/cue/engine.ts";
+import type { Host } from "#lib/endpoint.ts";
+import type { Report } from "#lib/journal.ts";
+import { verdictOf } from "#lib/journal.ts";
+import { doorkeeper } from "#lib/key.ts";
+import { memoryLedger } from "#lib/ledger.ts";
+import { unconnected } from "#lib/needs.ts";
+import type { Recorder } from "#lib/recording/recorder.ts";
+import { nameOf } from "#lib/status.ts";
+import type { Written } from "../apiserver/manifest-cluster.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { common, type Option, type Options, print, table } from "../cli/command.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { type Config, configFile, type Setup } from "../config/config.ts";
+import { readConnections } from "../config/connections.ts";
+import { openCertificate, openSigner, type Signer } from "../keys/keys.ts";
+import { openGateway } from "./gateway.ts";
+import { openWorkshop, type Workshop, watchWorkshop } from "./handlers.ts";
+
+/** What every verb takes that serves. */
+export const servingOptions = {
+  config: common.config,
+  host: {
+    type: "string",
+    value: "HOST",
+    default: "127.0.0.1",
+    says: "where to listen, and a name in the certificate",
+  },
+  port: { type: "string", value: "PORT", default: "8443", says: "0 for any that is free" },
+  watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
+} satisfies Record<string, Option>;
+
+/** Returns what postern.yaml, as it is served now, says of a rule in a cluster. */
+export type SetupOf = (cluster: string, rule: string) => Setup | undefined;
+
+/** Serves the rules of postern.yaml until Ctrl-C; with `listening`, somebody hears what is answered. */
+export const serve = async (
+  options: Options,
+  listening = (host: Host, _: SetupOf): Listening => ({ host }),
+): Promise<void> => {
+  const file = options.text("config") ?? configFile;
+  const state = join(dirname(file), ".postern");
+  const host = options.text("host") ?? "";
+  const port = options.number("port") ?? 8443;
+  if (port > 65_535) throw new Complaint(`--port takes a number up to 65535, not ${port}`);
+  if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
+    throw new Complaint(`--host takes an address or a name, not "${host}"`);
+  const signer = await openSigner(state);
+  const ledger = memoryLedger();
+  let world: Host["world"] = unconnected;
+  let setupOf: SetupOf = () => undefined;
+  const { host: surroundings, judge } = listening(
+    {
+      publicKeys: signer.publicKey,
+      world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
+      journal: (report: Report) => print(lineOf(report)),
+    },
+    (cluster, rule) => setupOf(cluster, rule),
+  );
+
+  let standing: ReadonlyMap<string, Written> = new Map();
+  let kept: ReadonlySet<string> = new Set();
+  const open = async () => {
+    const opened = await openWorkshop(file, surroundings, judge, kept);
+    // A rule that is grouped and validates stands there twice.
+    const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
+    const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
+    const isLost = (name: string) => opened.config.clusters.get(name)?.connect?.manifests && !written.has(name);
+    // What a folder held before is better than nothing.
+    if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
+    for (const fault of faults) print(`${fault}\n`);
+    for (const { name, sentence } of opened.broken) print(`${name} is not served: ${sentence}\n`);
+    standing = written;
+    if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
+    kept = new Set(rules.map(({ name }) => name));
+    setupOf = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
+    const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
+    world = (cluster, milliseconds) => {
+      const manifests = written.get(cluster);
+      if (manifests === undefined) return live(cluster, milliseconds);
+      // Manifests are always of now.
+      const { anew: _, ...services } = live(cluster, milliseconds);
+      return { ...services, ...manifests };
+    };
+    return opened;
+  };
+  const workshop = await open();
+  const gateway = await openGateway(await openCertificate(state, host), host, port);
+  /** Has the gateway serve these, with the key versions of their postern.yaml. */
+  const serveWorkshop = ({ config: { clusters }, handlers }: Workshop) =>
+    gateway.serve(
+      handlers,
+      doorkeeper(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
+    );
+  serveWorkshop(workshop);
+  const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];
+  const config = options.text("config");
+  const reload = async () => {
+    try {
+      const fresh = await open();
+      serveWorkshop(fresh);
+      print(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
+    } catch (error) {
+      const sentence = error instanceof Complaint ? error.message : sentenceOf(error);
+      print(`${clock()} not reloaded, serving as before: ${sentence}\n`);
+    }
+  };
+
+  // Whoever reads that we serve may change something at once.
+  const stopWatching = options.flag("watch") ? await watchWorkshop(file, reload) : () => {};
+  print(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
+  await interrupted();
+  print(`${clock()} answering what has begun\n`);
+  stopWatching();
+  await gateway.close();
+};
+
+/** Reports whether a rule is known to evaluate scripts, under some cluster's settings. */
+const awaitsScripts = ({ name, rule }: Listed, { clusters }: Config): boolean =>
+  [...clusters.values()].some(({ rules }) => {
+    const setup = rules.get(name);
+    if (setup === undefined || setup.mode === "off") return false;
+    return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
+  });
+
+/** What surrounds the endpoints that are served, and who judges there. */
+type Listening = Pick<Recorder, "host"> & Partial<Recorder>;
+
+/** Until Ctrl-C. It may come twice, from the terminal and through npm; after a second, another one is meant. */
+const interrupted = () =>
+  new Promise<void>((stop) => {
+    let first: number | undefined;
+    const heard = () => {
+      first ??= performance.now();
+      if (performance.now() - first > 1000) process.exit(130);
+      stop();
+    };
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, heard);
+  });
+
+const welcome = ({ config, served }: Workshop, signer: Signer, url: string, options: string[]): string => {
+  const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
+    const segment = signer.segment(cluster, keyVersions.at(-1) ?? 1);
+    const modeOf = ({ name }: Listed) => rules.get(name)?.mode ?? "off";
+    const rows = served.flatMap(({ members, ...listed }) => {
+      const { name, phases } = listed;
+      const mode = members?.map((member) => `${member.name}: ${modeOf(member)}`).join(", ") ?? modeOf(listed);
+      const isGrouped = config.groups.some(({ members }) => members.some((member) => member.name === name));
+      const own = phases.filter((phase) => phase === "validate" || !isGrouped);
+      return own.map((phase) => [name, phase, mode, `${url}/${segment}/${name}/${phase}`]);
+    });
+    const words = ["npx", "postern", "manifests", "--cluster", cluster, "--url", url, ...options];
+    const register = `${words.map(quoted).join(" ")} | kubectl apply -f -`;
+    return `Cluster ${cluster}\n\n${table([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
+  });
+  return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
+};
+
+/** As a shell reads it. */
+const quoted = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+const clock = () => new Date().toISOString().slice(11, 23);
+
+/** One review as one line for a person. */
+const lineOf = (report: Report): string => {
+  const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
+  const what = request
+    ? [
+        request.operation,
+        [request.kind.kind, request.subResource].filter(Boolean).join("/"),
+        [request.namespace, nameOf(request)].filter(Boolean).join("/"),
+      ]
+    : [];
+  const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? sentenceOf(error) : ""}`;
+  const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
+  const words = [
+    cluster,
+    [rule, phase].filter(Boolean).join("/"),
+    ...(group ? [`(${group})`] : []),
+    ...what,
+    verdict,
+    ...patch,
+    `${milliseconds.toFixed(2)} ms`,
+  ];
+  // Names are the caller's, and this is somebody's terminal.
+  return `${clock()} ${words.join(" ").replace(/\p{Cc}/gu, "?")}\n`;
+};

@@ -1,0 +1,388 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import type { Context } from "aws-lambda";
+import fc from "fast-check";
+import type { Decision } from "#lib/decide.ts";
+import { type Freshness, unconnected, type World } from "#lib/needs.ts";
+import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { KubernetesObject, Review } from "#lib/review.ts";
+import { inPhase, type Phase } from "#lib/rule.ts";
+import { buildOddCases, perturbed } from "../../test/perturbed.ts";
+import {
+  type Case,
+  decideCase,
+  describeDifferences,
+  facetOf,
+  operationOf,
+  patched,
+  phaseOf,
+  readCaseLines,
+  readCases,
+  reviewOf,
+} from "../catalogue/cases.ts";
+import { listing } from "../catalogue/list.ts";
+import { type Listed, readRules } from "../catalogue/registry.ts";
+import { type Suggested, suggested } from "../check/fixes/suggestions.ts";
+import { parseConfig, servedRules } from "../config/config.ts";
+import { handlerOf } from "../serve/handlers.ts";
+import { condition } from "./cel.ts";
+
+// Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
+const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
+const { rules, broken } = await readRules();
+const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
+const catalogue = rules.filter(isChosen);
+
+const secret = "nobody's business";
+/** The rules that fill in what was read a while ago, with the reason; their READMEs tell it. */
+const fillingFromMemory: Record<string, string> = {
+  "pod-topology-labels": "a node that has its zone and region keeps them",
+  "policy-override": "it would list every policy for every write",
+};
+const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
+
+for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
+
+if (only.length === 0 && broken.length === 0)
+  it("lists every rule in functions/README.md; npm run fix writes it", async () => {
+    const { present, wanted } = await listing(catalogue);
+    assert.equal(present, wanted);
+  });
+
+for (const listed of catalogue) {
+  const cases = await readCases(listed).catch((error: Error) => error);
+  if (cases instanceof Error) {
+    describe(listed.name, () => it("has cases", () => fail(cases.message)));
+    continue;
+  }
+  describe(listed.name, () => {
+    for (const [index, entry] of cases.entries()) {
+      it(entry.name, async () => {
+        const lines = describeDifferences(entry, await judged(listed, entry));
+        if (lines.length > 0)
+          fail(`functions/${listed.name}/cases.yaml:${(await readCaseLines(listed))[index]}`, ...lines);
+      });
+    }
+    describe("as every rule", () => laws(listed, cases));
+  });
+}
+
+/** Fails with these lines alone: where they come from in this file is of no interest. */
+function fail(...lines: string[]): never {
+  const error = new Error(lines.join("\n"));
+  error.stack = error.message;
+  throw error;
+}
+
+// A call takes no more than about 120,000 arguments, so that none may have as many as an object has elements.
+const large: [rule: string, phase: Phase, says: string][] = [
+  ["service-account", "mutate", "150002 changes"],
+  ["allowed-registries", "validate", "Forbidden"],
+  ["pod-defaults", "mutate", "150001 changes"],
+];
+if (only.length === 0)
+  describe("a pod with 150,000 containers", () => {
+    const config = parseConfig(
+      `rules:
+  service-account:
+  always-pull-images:
+  default-toleration-seconds:
+  allowed-registries: { settings: { registries: [registry.example.com] } }
+groups:
+  pod-defaults: [always-pull-images, default-toleration-seconds]`,
+      catalogue,
+    );
+    const metadata = { name: "default", namespace: "default" };
+    const needs = { objects: [{ apiVersion: "v1", kind: "ServiceAccount", metadata }] };
+    const containers = Array.from({ length: 150_000 }, (_, index) => ({ name: `c${index}`, image: "app" }));
+    const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
+    const resource = { group: "", version: "v1", resource: "pods" };
+    const request = {
+      ...{ uid: "1", operation: "CREATE", namespace: "default", userInfo: {}, resource },
+      kind: { group: "", version: "v1", kind: "Pod" },
+      object: pod,
+    };
+    const review = { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request };
+    for (const [name, phase, says] of large)
+      it(`gets an answer of ${name}`, async () => {
+        const listed = servedRules(config, catalogue).find((one) => one.name === name && one.phases.includes(phase));
+        assert.ok(listed);
+        const handler = handlerOf(config, listed, { publicKeys: "", world: unconnected, journal: () => {} });
+        const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
+        const answer = await handler({ phase, cluster: "local", review, needs }, context);
+        const { patch = "", status } = Object(Object(answer).response);
+        const changes = patch && `${JSON.parse(Buffer.from(patch, "base64").toString()).length} changes`;
+        assert.equal(changes || (status ?? Object(answer)).reason, says, JSON.stringify(answer).slice(0, 200));
+      });
+  });
+
+function laws(listed: Listed, cases: Case[]) {
+  const mutations = cases.filter(
+    (entry) => entry.mutate && entry.refused === undefined && operationOf(entry) !== "DELETE",
+  );
+
+  if (mutations.length > 0)
+    it("changes nothing when it runs again", async () => {
+      for (const entry of mutations) {
+        const { outcome } = await judged(listed, entry);
+        const again = { ...entry, mutate: patched(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
+        assert.deepEqual((await judged(listed, again)).outcome.patch, undefined, entry.name);
+      }
+    });
+
+  if (mutations.length > 0)
+    it("keeps fields it does not know", async () => {
+      for (const entry of mutations) {
+        const given = marked(entry.mutate);
+        const { outcome } = await judged(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
+        assert.deepEqual(marked(patched(given, outcome)), marked(entry.becomes ?? entry.mutate), entry.name);
+      }
+    });
+
+  const isFilledFrom = ({ mutate, becomes, needs }: Case) =>
+    mutate !== undefined &&
+    becomes !== undefined &&
+    needs?.objects !== undefined &&
+    !isDeepStrictEqual(mutate, becomes);
+  if (cases.some(isFilledFrom) && !(listed.name in fillingFromMemory))
+    it("fills in nothing from memory", async () => {
+      for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
+        const { objects = [], ...needs } = entry.needs ?? {};
+        const decided = await judged(listed, entry);
+        for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
+          const world = worldOf(entry.needs ?? {}, { ...needs, objects: before });
+          const review = frozen(reviewOf(listed, structuredClone(entry)));
+          assert.deepEqual(await decideCase(listed, entry, review, world), decided, entry.name);
+        }
+      }
+    });
+
+  if (listed.rule.sideEffects === "NoneOnDryRun")
+    it("creates nothing on a dry run", async () => {
+      for (const entry of cases) {
+        const review = reviewOf(listed, { ...entry, dryRun: true });
+        const create = () => assert.fail(`${entry.name}: it creates something`);
+        await decideCase(listed, entry, review, { ...recorded(entry.needs ?? {}), create });
+      }
+    });
+  else
+    it("answers a dry run alike", async () => {
+      for (const entry of cases)
+        assert.deepEqual(
+          await judged(listed, { ...entry, dryRun: !entry.dryRun }),
+          await judged(listed, entry),
+          entry.name,
+        );
+    });
+
+  it("answers where something is missing or empty", async () => {
+    for (const entry of cases)
+      for (const odd of buildOddCases(entry)) {
+        const review = reviewOf(listed, odd);
+        const { outcome } = await decideCase(listed, odd, review).catch((error: Error) => {
+          // A policy may say that an object without something is an error.
+          const isOfPolicy = listed.name.startsWith("policy-") && !(error instanceof TypeError);
+          if (!isOfPolicy && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
+          return { outcome: idle };
+        });
+        assert.doesNotMatch(JSON.stringify(outcome), /undefined|NaN|\[object/, odd.name);
+      }
+  });
+
+  if (cases.some(({ needs }) => needs?.objects))
+    it("tells nothing of what it reads that nobody asked for", async () => {
+      for (const entry of cases) {
+        const objects = entry.needs?.objects?.map(withSecrets);
+        if (!objects) continue;
+        const filled = { ...entry, needs: { ...entry.needs, objects } };
+        const { outcome, refused } = await judged(listed, filled);
+        const advice = refused ? await adviceOn(listed, filled) : undefined;
+        assert.ok(!JSON.stringify([outcome, advice]).includes(secret), entry.name);
+      }
+    });
+
+  if (listed.rule.suggest) {
+    const refusals = cases.filter(({ refused }) => refused !== undefined);
+    it("suggests something in some case that it refuses, in words, and edits that it would admit", async () => {
+      const all = await Promise.all(refusals.map((entry) => adviceOn(listed, entry)));
+      assert.ok(all.some((advice) => advice !== undefined));
+      for (const [index, entry] of refusals.entries()) {
+        assert.ok(!all[index]?.isVain, `${entry.name}: "${all[index]?.text}" is refused, too`);
+        await helps(listed, entry, all[index]);
+      }
+    });
+    it("suggests nothing else with any object like those", () =>
+      fc.assert(
+        fc.asyncProperty(perturbed(refusals), async (entry) => {
+          const isRefused = await judged(listed, entry).then(({ refused }) => refused, unanswered);
+          if (isRefused) await helps(listed, entry, await adviceOn(listed, entry).catch(unanswered));
+        }),
+        { numRuns: 100 },
+      ));
+  }
+
+  for (const phase of listed.phases) {
+    const own = cases.filter((entry) => phaseOf(entry) === phase);
+    it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
+    const conditionsOf = (entry: Case) => {
+      const { rule, settings } = facetOf(listed.rule, entry);
+      return inPhase(rule.matchConditions, phase, settings);
+    };
+    if (own.every((entry) => conditionsOf(entry) === undefined)) continue;
+
+    const called = (entry: Case, { request }: Review) =>
+      Object.values(conditionsOf(entry) ?? {}).every((expression) => condition(expression)(request));
+    const law = async (entry: Case) => {
+      const review = reviewOf(listed, entry);
+      if (called(entry, review)) return true;
+      const { outcome } = await decideCase(listed, entry, review);
+      assert.deepEqual(
+        { ...idle, ...outcome },
+        idle,
+        `skipped, though it would have acted: ${JSON.stringify(review.request)}`,
+      );
+      return false;
+    };
+
+    it(`would do nothing where its conditions to ${phase} are false`, async () => {
+      for (const entry of own) await law(entry);
+    });
+    it(`would do nothing there with any object like those of its cases, to ${phase}`, () =>
+      fc.assert(
+        fc.asyncProperty(perturbed(own), async (entry) => {
+          await law(entry);
+        }),
+        { numRuns: 300 },
+      ));
+  }
+
+  it("has a README in the common order", async () => {
+    const readme = await readFile(join(listed.folder, "README.md"), "utf8");
+    const headings = [...readme.matchAll(/^#+ .*$/gm)].map(([line]) => line);
+    assert.deepEqual(
+      headings,
+      [`# ${listed.name}`, "## Why", "## Settings", "## Needs", "## Differences from upstream"].filter(
+        (heading) => heading !== "## Differences from upstream" || headings.includes(heading),
+      ),
+    );
+    assert.match(
+      readme,
+      new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`),
+      "opens with the rule's summary",
+    );
+    const { twin } = listed.rule;
+    if (twin?.defaultOn) {
+      assert.ok(twin.worthwhile, "says what it is good for where its twin is on");
+      const [intro = ""] = readme.split("\n## ");
+      assert.ok(intro.replaceAll("\n", " ").includes(twin.worthwhile), "its README begins with that, too");
+    }
+    for (const key of Object.keys(listed.rule.settings ?? {}))
+      assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
+  });
+}
+
+/** The decision on a case, with everything frozen: a rule that edits its input fails here. */
+async function judged(listed: Listed, entry: Case): Promise<Decision> {
+  return decideCase(listed, entry, frozen(reviewOf(listed, structuredClone(entry))));
+}
+
+/** What the rule suggests on a case that it refuses, with everything frozen, and where nothing can be done but to read. */
+async function adviceOn(listed: Listed, entry: Case): Promise<Suggested | undefined> {
+  const { rule, settings } = facetOf(listed.rule, entry);
+  const { request } = frozen(reviewOf(listed, structuredClone(entry)));
+  const acts = () => assert.fail(`${entry.name}: it does something`);
+  const world = { ...recorded(entry.needs ?? {}), create: acts, https: acts, http: acts, aws: acts, ledger: acts };
+  const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
+  const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, world };
+  return suggested(rule, phaseOf(entry), request, around);
+}
+
+/** What is suggested is said on one line, without a full stop; with what it edits, the rule admits the object. */
+async function helps(
+  listed: Listed,
+  entry: Case,
+  { text, object, isVain }: Suggested = { text: "nothing" },
+): Promise<void> {
+  assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
+  assert.doesNotMatch(text, /\p{Cc}/u, entry.name);
+  if (object === undefined || isVain) return;
+  const { refused, outcome } = await judged(listed, { ...entry, [phaseOf(entry)]: object });
+  assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
+}
+
+/** With another object, a rule may ask what its cases have no answer to. */
+function unanswered(error: Error): undefined {
+  if (!isUnanswered(error)) throw error;
+}
+
+function isUnanswered({ message }: Error): boolean {
+  return message.startsWith("no answer is recorded");
+}
+
+function frozen<T>(value: T): T {
+  if (typeof value === "object" && value !== null)
+    for (const inner of Object.values(Object.freeze(value))) frozen(inner);
+  return value;
+}
+
+/** A world that has changed a moment ago, and remembers what it was where a rule takes an answer of some age. */
+function worldOf(now: Recorded, before: Recorded): World {
+  const [fresh, remembered] = [recorded(now), recorded(before)];
+  const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
+  return {
+    ...fresh,
+    get: (kind, name, namespace, freshness) => at(freshness).get(kind, name, namespace, freshness),
+    list: (kind, namespace, freshness) => at(freshness).list(kind, namespace, freshness),
+    anew: () => fresh,
+  };
+}
+
+/** The object without all that may change. */
+function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<Recorded["objects"]>[number] {
+  const { name = "", namespace } = metadata ?? {};
+  return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
+}
+
+/** The object with other values everywhere but in its name and kind. */
+function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...rest }: T): T {
+  const { name, namespace, ...others } = Object(metadata);
+  const change = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(change);
+    if (typeof value === "object" && value !== null)
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, change(inner)]));
+    return typeof value === "boolean" ? !value : typeof value === "number" ? value + 1 : `1${value}`;
+  };
+  const identity = { apiVersion, kind, metadata: { ...Object(change(others)), name, namespace } };
+  return { ...Object(change(rest)), ...identity } as T;
+}
+
+/** An object of the cluster, with what is its owner's alone wherever there is room for it. */
+function withSecrets<T extends KubernetesObject>(object: T): T {
+  const more = { [secret]: secret };
+  const { metadata } = object;
+  const filled = Object.entries(object).map(([key, value]) =>
+    typeof value === "object" && value !== null && !Array.isArray(value) && key !== "metadata"
+      ? [key, { ...value, "unheard-of": more }]
+      : [key, value],
+  );
+  const labels = { ...metadata?.labels, [secret]: secret };
+  const annotations = { ...metadata?.annotations, [secret]: secret };
+  return { ...Object.fromEntries(filled), "unheard-of": more, metadata: { ...metadata, labels, annotations } };
+}
+
+/** The object with a field that nobody knows, in it, its spec, and every element of its spec's lists. */
+function marked(object: unknown): unknown {
+  const mark = (value: unknown, depth: number): unknown => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    const inner = Object.entries(value).map(([key, member]) => {
+      if (depth === 0 && key === "spec") return [key, mark(member, 1)];
+      if (depth === 1 && Array.isArray(member)) return [key, member.map((element) => mark(element, 2))];
+      return [key, member];
+    });
+    return { ...Object.fromEntries(inner), ...(depth === 2 && !("name" in value) ? {} : { unheardOf: { kept: [1] } }) };
+  };
+  return mark(object, 0);
+}

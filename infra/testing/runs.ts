@@ -1,0 +1,105 @@
+import { globSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+import { run } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { stripVTControlCharacters } from "node:util";
+import { readCaseLines, readCases } from "../catalogue/cases.ts";
+import type { Broken, Listed } from "../catalogue/registry.ts";
+import type { TestResult } from "./results.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const shared = join(root, "infra/testing/catalogue.test.ts");
+
+/** The rules that are tested: those of these names, or all. */
+interface Chosen {
+  catalogue: readonly Listed[];
+  broken: readonly Broken[];
+  names: readonly string[];
+}
+
+/**
+ * Runs the cases of rules, the laws of every rule and the rules' own tests, each file in a process of its own, and yields
+ * what comes of them.
+ */
+export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGenerator<TestResult> {
+  const chosen = catalogue.filter(({ name }) => names.length === 0 || names.includes(name));
+  const own = chosen.flatMap(({ name }) => globSync(`functions/${name}/**/*.test.ts`, { cwd: root }));
+  const linesOf = remembered(async (name: string) => {
+    const listed = catalogue.find((one) => one.name === name);
+    return listed === undefined ? [] : await casePlaces(listed).catch(() => []);
+  });
+  process.env.POSTERN_RULES = names.join(",");
+  // Within a test, Node would run nothing.
+  delete process.env.NODE_TEST_CONTEXT;
+  const files = [shared, ...own.map((file) => join(root, file))];
+  const isBroken = (rule: string | undefined) => broken.some(({ name }) => name === rule);
+  /** By file, the suites that have begun and not ended. */
+  const open = new Map<string, string[]>();
+  for await (const { type, data } of run({ files, cwd: root, concurrency: true })) {
+    if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;
+    const { file = "", line, nesting, name } = data;
+    const path = [...(open.get(file) ?? []).slice(0, nesting), name];
+    open.set(file, path);
+    if (type === "test:start") continue;
+    const failure = type === "test:fail" ? data.details.error : undefined;
+    const isSuite = data.details.type === "suite";
+    if (isSuite && (failure === undefined || Object(failure).failureType === "subtestsFailed")) continue;
+
+    const isShared = file === shared;
+    const rule = isShared && path.length > 1 ? path[0] : ruleOf(file);
+    const title = (isShared && rule !== undefined ? path.slice(1) : path).join(": ");
+    const cases = isShared && rule !== undefined && path.length === 2 ? await linesOf(rule) : [];
+    const index = cases.findIndex((one) => one.name === name);
+    const [found] = index < 0 ? [] : cases.splice(index, 1);
+    const place = isBroken(rule)
+      ? { file: `functions/${rule}/rule.ts` }
+      : found
+        ? { file: `functions/${rule}/cases.yaml`, line: found.line }
+        : { file: relative(root, file).split(sep).join("/"), ...(line !== undefined && { line }) };
+    const reason = typeof data.skip === "string" ? [data.skip] : [];
+    yield {
+      ...(rule !== undefined && { rule }),
+      ...place,
+      name: title,
+      result: failure === undefined ? passed(data.skip) : isBroken(rule) ? "not evaluated" : "failed",
+      because: failure === undefined ? reason : because(failure, [place.file, place.line].join(":")),
+    };
+  }
+}
+
+const passed = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
+
+/** The rule whose own test a file is. */
+const ruleOf = (file: string): string | undefined =>
+  /^functions\/([^/]+)\//.exec(relative(root, file).split(sep).join("/"))?.[1];
+
+/** The cases of a rule by name, with their lines. */
+const casePlaces = async (listed: Listed): Promise<{ name: string; line: number }[]> => {
+  const [cases, lines] = await Promise.all([readCases(listed), readCaseLines(listed)]);
+  return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
+};
+
+const remembered = <T>(find: (name: string) => Promise<T>): ((name: string) => Promise<T>) => {
+  const known = new Map<string, Promise<T>>();
+  return (name) => {
+    const found = known.get(name) ?? find(name);
+    known.set(name, found);
+    return found;
+  };
+};
+
+/** What a failure says, without its place, and where in a rule's folder it was thrown; no other stack. */
+const because = (failure: unknown, place: string): string[] => {
+  const { cause } = Object(failure);
+  const error = cause ?? failure;
+  const text = stripVTControlCharacters(String(Object(error).message ?? error)).trimEnd();
+  const lines = text.split("\n").filter((line, index) => index > 0 || line !== place);
+  const frame = frameIn(String(Object(error).stack ?? ""));
+  return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
+};
+
+/** The first place of a stack that is in the catalogue, such as `functions/priority/rule.ts:31`. */
+const frameIn = (stack: string): string | undefined => {
+  const [, path] = new RegExp(`${RegExp.escape(pathToFileURL(root).href)}(functions/[^\\s:]+:\\d+)`).exec(stack) ?? [];
+  return path;
+};

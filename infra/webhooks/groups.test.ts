@@ -1,0 +1,301 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Request } from "#lib/review.ts";
+import { type Match, phases, type Rule, rule } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { parseConfig, servedRules, shareOf } from "../config/config.ts";
+import { condition } from "../testing/cel.ts";
+import { configurations, type Webhook } from "./webhooks.ts";
+
+const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
+const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+const services: Match = { ...pods, resources: ["services"], operations: ["CREATE", "UPDATE"] };
+const mutator = (name: string, change: Partial<Rule> = {}) =>
+  listed(name, rule({ summary: "Mutates.", match: [pods], mutate() {}, ...change }));
+
+const catalogue = [
+  mutator("early", { order: 1, matchConditions: { named: 'object.metadata.name == "a"\n  && true' } }),
+  mutator("middle", { order: 2, match: [services], timeoutSeconds: 5, validate() {} }),
+  mutator("late", { order: 3, settings: { a: 1 }, matchConditions: { labelled: "has(object.metadata.labels) // so" } }),
+  mutator("always", { order: 4 }),
+  mutator("guard", { order: 5, guards: true }),
+  mutator("exact", { order: 6, matchPolicy: "Exact" }),
+  mutator("writes", { order: 7, sideEffects: "NoneOnDryRun" }),
+  mutator("selects", { order: 8, namespaceSelector: { matchLabels: { a: "b" } } }),
+  mutator("chooses", { order: 9, objectSelector: { matchLabels: { a: "b" } } }),
+  mutator("newer", { order: 10, match: [{ ...pods, apiVersions: ["v2"] }] }),
+  mutator("any", { order: 11, match: [{ ...pods, apiGroups: ["*"], resources: ["*"] }] }),
+  mutator("asks", { order: 12, authorizedBy: { may: "true" } }),
+  listed("judge", rule({ summary: "Validates.", match: [pods], validate() {} })),
+];
+
+const parse = (yaml: string) => parseConfig(yaml, catalogue);
+const entries = (yaml: string, harden = false): Webhook[] => {
+  const cluster = parse(yaml).clusters.get("local");
+  assert.ok(cluster);
+  const address = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
+  return configurations(catalogue, cluster, { name: "postern", address, harden }).flatMap(({ webhooks }) => webhooks);
+};
+const only = (yaml: string, harden = false): Webhook => {
+  const found = entries(yaml, harden).find(({ name }) => name === "both.postern.dev");
+  assert.ok(found);
+  return found;
+};
+const wrong = (yaml: string, pattern: string | RegExp) =>
+  assert.throws(
+    () => entries(yaml),
+    (error) => {
+      assert.ok(error instanceof Complaint, String(error));
+      if (typeof pattern === "string") assert.equal(error.message, pattern);
+      else assert.match(error.message, pattern);
+      return true;
+    },
+  );
+
+describe("a group in postern.yaml", () => {
+  const rules = `rules: { ${catalogue.map(({ name }) => `${name}: `).join(", ")} }`;
+  const table: [string, string, string | RegExp][] = [
+    ["of a rule's name", "early: [late, always]", "postern.yaml:3 groups.early is the name of a rule, too"],
+    [
+      "of no name",
+      "Both: [early, late]",
+      "postern.yaml:3 groups.Both is no name for a group: lower-case letters, digits and hyphens, at most 42",
+    ],
+    ["without members", "both: []", "postern.yaml:3 groups.both must be a list of rules, with at least one"],
+    ["that is no list", "both: early", /^postern.yaml:3 groups.both must be a list of texts/],
+    [
+      "with an unknown rule",
+      "both: [early, early-bird]",
+      'postern.yaml:3 groups.both.1 "early-bird" is no rule; there is no folder functions/early-bird',
+    ],
+    [
+      "with a rule that doesn't mutate",
+      "both: [early, judge]",
+      'postern.yaml:3 groups.both.1 "judge" only validates; groups are for rules that mutate',
+    ],
+    [
+      "with a rule that the authorizer decides",
+      "both: [early, asks]",
+      `postern.yaml:3 groups.both.1 "asks" is decided by the API server's own authorizer, which a group can't ask`,
+    ],
+    ["with a rule twice", "both: [early, early]", 'postern.yaml:3 groups.both.1 "early" is in both already'],
+    [
+      "with another's rule",
+      "both: [early, late]\n  other: [always, late]",
+      'postern.yaml:4 groups.other.1 "late" is in both already',
+    ],
+    [
+      "of different matchPolicies",
+      "both: [early, exact]",
+      'postern.yaml:3 groups.both must agree in matchPolicy: early has "Equivalent", exact has "Exact"',
+    ],
+    [
+      "of different sideEffects",
+      "both: [early, writes]",
+      'postern.yaml:3 groups.both must agree in sideEffects: early has "None", writes has "NoneOnDryRun"',
+    ],
+    [
+      "of different selectors",
+      "both: [early, selects]",
+      'postern.yaml:3 groups.both must agree in namespaceSelector: early has none, selects has {"matchLabels":{"a":"b"}}',
+    ],
+    ["of different object selectors", "both: [early, chooses]", /agree in objectSelector/],
+    [
+      "of different versions of a resource",
+      "both: [early, newer]",
+      'postern.yaml:3 groups.both must match pods in the same versions: early has [[""],["v1"]], newer has [[""],["v2"]]',
+    ],
+    [
+      "of which one takes any resource",
+      "both: [early, any]",
+      /^postern.yaml:3 groups.both must match pods in the same/,
+    ],
+  ];
+  for (const [name, groups, sentence] of table)
+    it(`${name} is refused`, () => wrong(`${rules}\ngroups:\n  ${groups}`, sentence));
+
+  it("with members that fail in different ways is refused, unless what differs is only tried", () => {
+    const yaml = (mode: string) =>
+      `groups: { both: [early, late] }\nrules: { early: { failurePolicy: Fail, mode: ${mode} }, late: }`;
+    wrong(
+      yaml("enforce"),
+      'postern.yaml:1 groups.both must agree in failurePolicy: early has "Fail", late has "Ignore"',
+    );
+    assert.equal(only(yaml("warn")).failurePolicy, "Ignore");
+  });
+
+  it("with members that spare differently labelled namespaces is refused", () => {
+    const spare = (label: string) => `{ exempt: { namespaceLabels: { ${label}: "yes" } } }`;
+    const yaml = (one: string, other: string) =>
+      `groups: { both: [early, late] }\nrules: { early: ${spare(one)}, late: ${spare(other)} }`;
+    wrong(yaml("a", "b"), /groups.both must agree in exempt.namespaceLabels/);
+    assert.deepEqual(only(yaml("a", "a")).namespaceSelector, {
+      matchExpressions: [{ key: "a", operator: "NotIn", values: ["yes"] }],
+    });
+  });
+
+  it("with a member that is on nowhere is refused", () =>
+    wrong(
+      "rules: { early: }\ngroups: { both: [early, late] }",
+      "postern.yaml:2 groups.both has late, which is not named under rules",
+    ));
+
+  it("may differ in what is off", () => {
+    assert.equal(
+      only("rules: { early: , exact: { mode: off } }\ngroups: { both: [early, exact] }").matchPolicy,
+      "Equivalent",
+    );
+  });
+
+  it("may have members that are recorded beside others that are not", () => {
+    const rules = "rules: { early: { record: { bucket: reviews } }, late: }";
+    assert.equal(only(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
+    assert.equal(only("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
+  });
+
+  it("is served in its members' place, in their order, and those that validate as well are served beside it", () => {
+    const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
+    const served = servedRules(config, catalogue);
+    assert.deepEqual(
+      served.map(({ name, members }) => [name, members?.map((member) => member.name)]),
+      [
+        ["both", ["early", "middle", "late"]],
+        ["middle", undefined],
+        ["guard", undefined],
+      ],
+    );
+  });
+
+  it("knows of each member what its entry would say, and of no cluster, what its folder says", () => {
+    const config = parse(`
+      rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n] } }, late: { settings: { a: 2 } } }
+      clusters: { one: { rules: { early: { mode: warn } } }, two: { rules: { early: { mode: "off" }, late: { mode: "off" } } } }
+      groups: { both: [early, late] }`);
+    const [group] = servedRules(config, catalogue);
+    assert.ok(group);
+    const failsOpen = true;
+    const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };
+    const off = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
+    const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"] };
+    assert.deepEqual(shareOf(config, group), {
+      rule: "both",
+      clusters: {
+        one: {
+          keyVersions: [1],
+          mode: "enforce",
+          settings: { early: { mode: "warn", settings: {}, match: [pods], failsOpen, exempt }, late },
+        },
+        two: { keyVersions: [1], mode: "off", settings: { early: off({}), late: off({ a: 2 }) } },
+      },
+      alone: {
+        early: { mode: "enforce", settings: {}, match: [pods], failsOpen, exempt: {} },
+        late: { ...late, settings: { a: 1 } },
+      },
+    });
+  });
+});
+
+describe("a group's entry", () => {
+  const together = (...names: string[]) => `groups: { both: [${names.join(", ")}] }\n`;
+
+  it("stands where its first member that is on would, instead of all, and validating halves keep their own", () => {
+    const yaml = `rules: { always: , early: { mode: "off" }, middle: , late: }\n${together("early", "middle", "late")}`;
+    assert.deepEqual(
+      entries(yaml).map(({ name, clientConfig }) => [name, clientConfig.url]),
+      [
+        ["both.postern.dev", "https://host/local.key/both/mutate"],
+        ["always.postern.dev", "https://host/local.key/always/mutate"],
+        ["middle.postern.dev", "https://host/local.key/middle/validate"],
+      ],
+    );
+  });
+
+  it("isn't there where all members are off", () =>
+    assert.deepEqual(
+      entries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${together("early", "late")}`),
+      [],
+    ));
+
+  it("is for what any member is for, waits as long as the longest, and is called where one is concerned", () => {
+    const entry = only(`rules: { early: , middle: , late: }\n${together("early", "middle", "late")}`);
+    assert.deepEqual(entry.rules, [
+      { scope: "*", ...pods },
+      { scope: "*", ...services },
+    ]);
+    assert.deepEqual([entry.timeoutSeconds, entry.reinvocationPolicy], [5, "IfNeeded"]);
+    const [only_, ...others] = entry.matchConditions ?? [];
+    assert.deepEqual([only_?.name, others], ["concerns-a-member", []]);
+    const called = (resource: string, object: object, operation = "CREATE") =>
+      condition(String(only_?.expression))({
+        resource: { group: "", version: "v1", resource },
+        operation,
+        object,
+      } as unknown as Request);
+    assert.equal(called("pods", { metadata: { name: "a" } }), true);
+    assert.equal(called("pods", { metadata: { name: "b", labels: {} } }), true);
+    assert.equal(called("pods", { metadata: { name: "b" } }), false);
+    assert.equal(called("services", { metadata: {} }), true);
+    assert.equal(called("services", { metadata: {} }, "UPDATE"), true);
+    assert.equal(called("services", { metadata: { name: "a" } }, "DELETE"), false);
+  });
+
+  it("has no conditions where a member is always concerned", () => {
+    assert.equal(only(`rules: { early: , always: }\n${together("early", "always")}`).matchConditions, undefined);
+  });
+
+  it("spares whom all members spare by its selector, and whom some spare by its conditions", () => {
+    const exempt = (namespaces: string, users: string) =>
+      `{ exempt: { namespaces: [${namespaces}], users: [${users}] } }`;
+    const entry = only(
+      `rules: { early: ${exempt("a, b", "u")}, always: ${exempt("b, c", "v")} }
+      ${together("early", "always").trim()}`.replace(/\n\s+/, "\n"),
+    );
+    assert.deepEqual(entry.namespaceSelector, {
+      matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["b"] }],
+    });
+    const called = (namespace: string, username: string, name: string) =>
+      condition(String(entry.matchConditions?.[0]?.expression))({
+        resource: { group: "", version: "v1", resource: "pods" },
+        operation: "CREATE",
+        namespace,
+        userInfo: { username },
+        object: { metadata: { name } },
+      } as unknown as Request);
+    assert.equal(called("a", "u", "a"), true, "the other one is concerned");
+    assert.equal(called("c", "w", "a"), true, "the first one is concerned");
+    assert.equal(called("c", "w", "b"), false, "the first one would do nothing, the other spares the namespace");
+    assert.equal(called("d", "v", "b"), false, "the first one would do nothing, the other spares the user");
+    assert.equal(called("d", "v", "a"), true);
+  });
+
+  it("that fails closed spares what lets a cluster heal, where no member says otherwise, and whoever only warns has no say", () => {
+    const fail = "{ failurePolicy: Fail }";
+    const yaml = `rules: { early: ${fail}, late: ${fail}, always: { mode: warn } }\n${together("early", "late", "always")}`;
+    assert.equal(only(yaml).failurePolicy, "Fail");
+    const vital = { key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["kube-system", "kube-node-lease"] };
+    assert.deepEqual(only(yaml).namespaceSelector, { matchExpressions: [vital] });
+  });
+
+  it("hardens where all members guard, and is refused by name where one doesn't, or where they spare other namespaces", () => {
+    const yaml = (early: string) => `rules: { early: ${early}, guard: }\n${together("early", "guard")}`;
+    assert.equal(only(yaml("")).failurePolicy, "Ignore");
+    const hardened = (early: string, pattern: RegExp) => assert.throws(() => only(yaml(early), true), pattern);
+    hardened("", /groups.both must agree in failurePolicy: early has "Ignore", guard has "Fail"/);
+    wrong(yaml("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
+    const explicit = `rules: { early: { failurePolicy: Fail, exempt: { namespaces: [a] } }, guard: { failurePolicy: Fail } }\n${together("early", "guard")}`;
+    assert.throws(() => only(explicit, true), /groups.both must agree in exempt.namespaces where it fails closed/);
+  });
+
+  it("counts once in what a request may wait", () => {
+    const slow = (name: string) => mutator(name, { timeoutSeconds: 15 });
+    const rules = [slow("a"), slow("b")];
+    const on = (yaml: string) => {
+      const cluster = parseConfig(yaml, rules).clusters.get("local");
+      assert.ok(cluster);
+      return configurations(rules, cluster, { name: "postern", address: () => "https://host", harden: false });
+    };
+    assert.throws(() => on("rules: { a: , b: }"), /could wait 30 s for a, b, .*; group them, or shorten one/);
+    assert.equal(on("rules: { a: , b: }\ngroups: { both: [a, b] }").length, 1);
+  });
+});

@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts";
+import { phases, type Rule, rule } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { parseConfig } from "../config/config.ts";
+import { accessEntries, roles } from "./rights.ts";
+
+// What these roles allow in a cluster, test/cluster/rights.test.ts says.
+
+const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
+const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
+const reads = { recent: get("namespaces"), now: get("namespaces", { maxAge: 0 }), all: list("namespaces") };
+const catalogue = [
+  listed("reads", rule({ summary: "Reads.", match: pods, needs: reads, mutate() {} })),
+  listed(
+    "asks",
+    rule({
+      summary: "Asks.",
+      match: pods,
+      needs: { may: accessReview(), kinds: discovery(), make: create("namespaces") },
+      mutate() {},
+      validate() {},
+    }),
+  ),
+  listed("calls", rule({ summary: "Calls.", match: pods, needs: { call: https() }, validate() {} })),
+  listed("thinks", rule({ summary: "Thinks.", match: pods, validate() {} })),
+];
+const clusterOf = (yaml: string) => {
+  const [cluster] = parseConfig(yaml, catalogue).clusters.values();
+  assert.ok(cluster);
+  return cluster;
+};
+const eks = JSON.stringify({ eks: "prod", region: "eu-west-1" });
+const token = JSON.stringify({ tokenSecret: "t", region: "eu-west-1", server: "https://192.0.2.1" });
+const rules = "rules: { reads: , asks: , calls: , thinks: }";
+
+interface Printed {
+  kind: string;
+  metadata: { name: string };
+  rules?: unknown;
+  subjects?: { kind: string; name: string }[];
+}
+// What is printed has these fields; the assertions look at no others.
+const printed = (yaml: string) => roles(catalogue, clusterOf(yaml), "postern") as Printed[];
+const namesOf = (yaml: string) => printed(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+
+describe("a rule's rights", () => {
+  it("are what it needs, once each", () => {
+    const [reading, , asking] = printed(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
+    assert.deepEqual(reading?.rules, [{ apiGroups: [""], resources: ["namespaces"], verbs: ["get", "list"] }]);
+    assert.deepEqual(asking?.rules, [
+      { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
+      { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] },
+      { apiGroups: [""], resources: ["namespaces"], verbs: ["create"] },
+    ]);
+  });
+
+  it("are those of its function's group alone, and nobody's where nothing is asked", () => {
+    const all = printed(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
+    assert.deepEqual(
+      all.map(({ kind, metadata, subjects }) => [kind, metadata.name, subjects?.map(({ kind, name }) => [kind, name])]),
+      ["reads", "asks"].flatMap((name) => [
+        ["ClusterRole", `postern:${name}`, undefined],
+        ["ClusterRoleBinding", `postern:${name}`, [["Group", `postern:${name}`]]],
+      ]),
+    );
+    assert.deepEqual(printed("rules: { calls: , thinks: , reads: { mode: 'off' } }"), []);
+  });
+
+  it("are also those of the account whose token is kept, which comes with them", () => {
+    const all = printed(`${rules}\nclusters: { prod: { connect: ${token} } }`);
+    assert.deepEqual(
+      all.slice(0, 2).map(({ kind, metadata }) => [kind, metadata.name]),
+      [
+        ["ServiceAccount", "postern"],
+        ["Secret", "postern-token"],
+      ],
+    );
+    for (const { subjects } of all.filter(({ kind }) => kind === "ClusterRoleBinding"))
+      assert.deepEqual(
+        subjects?.map(({ kind }) => kind),
+        ["Group", "ServiceAccount"],
+      );
+  });
+
+  it("of a group are its members', and of a member that validates beside it, its own", () => {
+    const groups = "groups: { both: [reads, asks] }";
+    assert.deepEqual(namesOf(`${rules}\n${groups}`), [
+      "ClusterRole postern:asks",
+      "ClusterRoleBinding postern:asks",
+      "ClusterRole postern:both",
+      "ClusterRoleBinding postern:both",
+    ]);
+  });
+});
+
+describe("the access entries of an EKS cluster", () => {
+  it("make each function's role a member of its rule's group", () => {
+    const cluster = clusterOf(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
+    const template = accessEntries(catalogue, cluster, "postern");
+    assert.deepEqual(Reflect.get(template, "Resources").ReadsAccessEntry, {
+      Type: "AWS::EKS::AccessEntry",
+      Properties: {
+        ClusterName: "prod",
+        PrincipalArn: { Ref: "ReadsRoleArn" },
+        Type: "STANDARD",
+        KubernetesGroups: ["postern:reads"],
+      },
+    });
+    assert.deepEqual(Object.keys(Reflect.get(template, "Parameters")), ["ReadsRoleArn", "AsksRoleArn"]);
+  });
+});

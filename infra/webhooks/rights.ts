@@ -1,0 +1,137 @@
+import type { Need, Needs, Resource } from "#lib/needs.ts";
+import { idOf } from "../build/deployment.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Cluster } from "../config/config.ts";
+import { askingRules } from "../config/connections.ts";
+
+/** What one rule may do in a cluster. */
+interface Right {
+  apiGroups?: string[];
+  resources?: string[];
+  nonResourceURLs?: string[];
+  verbs: string[];
+}
+
+/** Where a token is kept for functions, its account is this one. */
+const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
+
+/** The group that a rule's function belongs to in a cluster, by its access entry. */
+export const groupOf = (name: string, rule: string) => `${name}:${rule}`;
+
+/** What a rule needs, and under which settings. */
+interface Asked {
+  needs: Needs;
+  settings: object;
+}
+
+/** The rules that are on in a cluster and ask it something, each with what it asks. */
+const asking = (catalogue: Listed[], cluster: Cluster): { name: string; asked: Asked[] }[] => {
+  const { groups } = cluster;
+  const askedBy = ({ name, rule }: Listed): Asked => {
+    return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
+  };
+  const on = askingRules(catalogue, cluster);
+  const grouped = groups.map(({ name, members }) => ({
+    name,
+    members: on.filter((listed) => members.includes(listed)),
+  }));
+  const alone = on.filter(
+    (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
+  );
+  return [
+    ...alone.map((listed) => ({ name: listed.name, asked: [askedBy(listed)] })),
+    ...grouped
+      .filter(({ members }) => members.length > 0)
+      .map(({ name, members }) => ({ name, asked: members.map(askedBy) })),
+  ];
+};
+
+/** The least roles with which the rules that are on can do what they need, each for its own function alone. */
+export const roles = (catalogue: Listed[], cluster: Cluster, name: string): object[] => {
+  const rules = asking(catalogue, cluster);
+  const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
+  const labels = { "app.kubernetes.io/managed-by": "postern" };
+  const rbac = "rbac.authorization.k8s.io";
+  const apiVersion = `${rbac}/v1`;
+  const each = rules.flatMap(({ name: rule, asked }) => {
+    const metadata = { name: groupOf(name, rule), labels };
+    const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
+    return [
+      { apiVersion, kind: "ClusterRole", metadata, rules: rights(asked) },
+      {
+        ...{ apiVersion, kind: "ClusterRoleBinding", metadata },
+        roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
+        subjects: [group, ...(hasToken ? [account] : [])],
+      },
+    ];
+  });
+  if (each.length === 0 || !hasToken) return each;
+  const { namespace } = account;
+  const annotations = { "kubernetes.io/service-account.name": account.name };
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: account.name, namespace, labels } },
+    {
+      ...{ apiVersion: "v1", kind: "Secret", type: "kubernetes.io/service-account-token" },
+      metadata: { name: `${account.name}-token`, namespace, labels, annotations },
+    },
+    ...each,
+  ];
+};
+
+/** One right a resource, with the verbs of all who need it. */
+const rights = (asked: Asked[]): Right[] => {
+  const found = new Map<string, Right>();
+  const all = asked.flatMap(({ needs, settings }) => Object.values(needs).flatMap((need) => rightsOf(need, settings)));
+  for (const right of all) {
+    const key = JSON.stringify([right.apiGroups, right.resources, right.nonResourceURLs]);
+    const verbs = new Set([...(found.get(key)?.verbs ?? []), ...right.verbs]);
+    found.set(key, { ...right, verbs: [...verbs].sort() });
+  }
+  return [...found.values()];
+};
+
+const discovery: Right = { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] };
+const toRead = ({ group, resource }: Resource, ...verbs: string[]): Right => {
+  return { apiGroups: [group], resources: [resource], verbs };
+};
+
+const rightsOf = ({ verb, kind, kinds }: Need<unknown>, settings: object): Right[] => {
+  if (verb === "may")
+    return [{ apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }];
+  if (verb === "discover") return [discovery];
+  const some = kinds?.(settings) ?? [];
+  return [
+    ...(kind ? [toRead(kind, verb)] : []),
+    ...some.map((one) => toRead(one, "get", "list")),
+    ...(some.length > 0 ? [discovery] : []),
+  ];
+};
+
+/** For an EKS cluster: each function's role becomes a member of the group that may do what its rule needs. */
+export const accessEntries = (catalogue: Listed[], cluster: Cluster, name: string): object => {
+  const rules = asking(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
+  return {
+    AWSTemplateFormatVersion: "2010-09-09",
+    Description: `Lets ${name}'s functions read what their rules need in ${cluster.connect?.eks}`,
+    Parameters: Object.fromEntries(
+      rules.map(({ name, id }) => [
+        `${id}RoleArn`,
+        { Type: "String", Description: `The role of ${name}; the output ${id}RoleArn of the functions' stack has it` },
+      ]),
+    ),
+    Resources: Object.fromEntries(
+      rules.map(({ name: rule, id }) => [
+        `${id}AccessEntry`,
+        {
+          Type: "AWS::EKS::AccessEntry",
+          Properties: {
+            ClusterName: cluster.connect?.eks,
+            PrincipalArn: { Ref: `${id}RoleArn` },
+            Type: "STANDARD",
+            KubernetesGroups: [groupOf(name, rule)],
+          },
+        },
+      ]),
+    ),
+  };
+};

@@ -1,0 +1,156 @@
+import type { Operation } from "#lib/review.ts";
+import type { LabelSelector, Match, Phase } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { Complaint } from "../cli/complaint.ts";
+import type { Cluster } from "../config/config.ts";
+import { entriesOf, exemptConditions, exemptSelector, type Facet, oneLine } from "./entry.ts";
+import { disagreements, entryTogether } from "./groups.ts";
+
+/** Where and how a cluster's entries call. */
+export interface Registration {
+  /** The configurations' name. */
+  name: string;
+  /** The address of a rule's endpoint, with the cluster's key in it; `path` is the phase, and the variant behind it. */
+  address(rule: string, path: string): string;
+  /** PEM; only where the API server's own roots don't suffice. */
+  ca?: string | undefined;
+  /** Whether a rule or a group, by its name, fails closed where it guards. */
+  harden: boolean | ((name: string) => boolean);
+  /** Is told of entries that could keep a request waiting too long; they are refused, if nobody is. */
+  slow?(sentence: string): void;
+}
+
+export interface Webhook {
+  name: string;
+  clientConfig: { url: string; caBundle?: string };
+  rules: readonly Match[];
+  failurePolicy: "Fail" | "Ignore";
+  matchPolicy: "Equivalent" | "Exact";
+  namespaceSelector?: LabelSelector;
+  objectSelector?: LabelSelector;
+  matchConditions?: { name: string; expression: string }[];
+  sideEffects: "None" | "NoneOnDryRun";
+  timeoutSeconds: number;
+  reinvocationPolicy?: "IfNeeded" | "Never";
+  admissionReviewVersions: string[];
+}
+
+/** Mutating calls are made one after the other, within the API server's own 34 s. */
+const longestChain = 20;
+
+/** The two webhook configurations of a cluster, in the order of the compiled-in chain. */
+export const configurations = (catalogue: Listed[], cluster: Cluster, registration: Registration) => {
+  const mutating = webhooks("mutate", catalogue, cluster, registration);
+  const slow = slowIn(mutating);
+  if (slow !== undefined && registration.slow === undefined) throw new Complaint(slow);
+  if (slow !== undefined) registration.slow?.(slow);
+  return [
+    configuration("MutatingWebhookConfiguration", registration.name, mutating),
+    configuration(
+      "ValidatingWebhookConfiguration",
+      registration.name,
+      webhooks("validate", catalogue, cluster, registration),
+    ),
+  ].filter(({ webhooks }) => webhooks.length > 0);
+};
+
+const configuration = (kind: string, name: string, webhooks: Webhook[]) => {
+  const labels = { "app.kubernetes.io/managed-by": "postern" };
+  return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
+};
+
+/** A group stands where its first member would. */
+const webhooks = (phase: Phase, catalogue: Listed[], cluster: Cluster, registration: Registration): Webhook[] =>
+  catalogue.flatMap((listed) => {
+    const setup = cluster.rules.get(listed.name);
+    if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
+    const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
+    if (group === undefined)
+      return entriesOf(listed, phase, setup, hardens(registration, listed.name)).map((facet) =>
+        webhook(listed.name, phase, facet, registration),
+      );
+    const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
+    if (!isFirst) return [];
+    const [disagreement] = disagreements(group, cluster, hardens(registration, group.name));
+    if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
+    const entry = entryTogether(group, cluster, hardens(registration, group.name));
+    return entry ? [webhook(group.name, phase, { entry }, registration)] : [];
+  });
+
+const hardens = ({ harden }: Registration, name: string) => (typeof harden === "boolean" ? harden : harden(name));
+
+const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { address, ca }: Registration): Webhook => {
+  const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
+  const { match, exempt, objectSelector } = entry;
+  const conditions = Object.entries({ ...exemptConditions(exempt), ...entry.conditions });
+  const namespaceSelector = both(entry.namespaceSelector, exemptSelector(exempt));
+  return {
+    name: `${name}.postern.dev`,
+    clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
+    rules: match.map((one) => ({ scope: "*", ...one })),
+    failurePolicy: entry.failurePolicy,
+    matchPolicy: entry.matchPolicy,
+    ...(namespaceSelector && { namespaceSelector }),
+    ...(objectSelector && { objectSelector }),
+    ...(conditions.length > 0 && {
+      matchConditions: conditions.map(([name, expression]) => ({ name, expression: oneLine(expression) })),
+    }),
+    sideEffects: entry.sideEffects,
+    timeoutSeconds: entry.timeoutSeconds,
+    ...(phase === "mutate" && { reinvocationPolicy: entry.reinvocationPolicy }),
+    admissionReviewVersions: ["v1", "v1beta1"],
+  };
+};
+
+const both = (one: LabelSelector | undefined, other: LabelSelector | undefined): LabelSelector | undefined => {
+  if (one === undefined || other === undefined) return one ?? other;
+  const matchExpressions = [...(one.matchExpressions ?? []), ...(other.matchExpressions ?? [])];
+  return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
+};
+
+/** What is wrong with entries that one request could wait for longer than the API server waits. */
+const slowIn = (webhooks: Webhook[]): string | undefined => {
+  const literals = (part: (match: Match) => readonly string[]) => [
+    ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
+  ];
+  const names = literals(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
+  const subs = literals(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);
+  const longest = { seconds: 0, rules: [] as string[], request: "" };
+  for (const group of literals(({ apiGroups }) => apiGroups))
+    for (const resource of names.flatMap((name) => subs.map((sub) => (sub === "" ? name : `${name}/${sub}`))))
+      for (const operation of ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[]) {
+        const called = webhooks.filter(({ rules }) =>
+          rules.some((match) => matches(match, group, resource, operation)),
+        );
+        // Of a rule's variants, one is called.
+        const byRule = Map.groupBy(called, ruleOf).values();
+        const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((one) => one.timeoutSeconds)), 0);
+        if (seconds <= longest.seconds) continue;
+        const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
+        Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
+      }
+  if (longest.seconds <= longestChain) return undefined;
+  return `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`;
+};
+
+/** The rule or the group of an entry: of its name the last part before the domain, for no rule's name has a dot. */
+export const ruleOf = ({ name }: Pick<Webhook, "name">) =>
+  name
+    .replace(/\.postern\.dev$/, "")
+    .split(".")
+    .at(-1);
+
+const overlap = (list: readonly string[], wanted: readonly string[]) =>
+  list.includes("*") || wanted.some((one) => list.includes(one));
+
+const matches = ({ apiGroups, resources, operations }: Match, group: string, path: string, operation: Operation) => {
+  const [resource, sub = ""] = path.split("/");
+  return (
+    overlap(apiGroups, [group]) &&
+    overlap(operations, [operation]) &&
+    resources.some((entry) => {
+      const [wanted, wantedSub = ""] = entry.split("/");
+      return [resource, "*"].includes(wanted) && (wantedSub === "*" || wantedSub === sub);
+    })
+  );
+};
