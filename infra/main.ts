@@ -29,8 +29,8 @@ export const run = async (words: readonly string[]): Promise<number> => {
 
 const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   const verbs = (await readdir(folder))
-    .filter((file) => !file.includes(".test."))
-    .map((file) => file.replace(/\.ts$/, ""))
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => file.slice(0, -".ts".length))
     .sort();
   if (verb === "--version") {
     process.stdout.write(`postern ${await version()}\n`);

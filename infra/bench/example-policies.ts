@@ -64,7 +64,7 @@ const text = (file: string) => readFileSync(new URL(file, folder), "utf8");
 export const tables: Tables = JSON.parse(text("cases.json"));
 
 const example = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
-  const policy: Policy = parse(text(policyFile.replace("kinitiras/", "")));
+  const policy: Policy = parse(text(policyFile));
   if (onlyRule === undefined || policy.kind !== "ClusterValidatePolicy") return { ...rest, policies: [policy] };
   const validateRules = policy.spec.validateRules.slice(onlyRule, onlyRule + 1);
   const http = validateRules[0]?.template?.condition.dataRef?.http;
