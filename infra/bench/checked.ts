@@ -33,7 +33,7 @@ export const checkRatios = async (folder: string, rounds: number, manifests = 10
     const floors: Floor[] = [];
     for (let round = 0; round < rounds; round++) {
       const measured = [
-        async () => checks.push((await run("../cli/command.ts", ["check", "--config", config, place])) as Used),
+        async () => checks.push((await run("../main.ts", ["check", "--config", config, place])) as Used),
         async () => floors.push((await run("floor.ts", [config, place])) as Floor),
       ];
       // Who goes first is swapped from round to round.
