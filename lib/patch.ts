@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "./failure.ts";
+import { isMap, own } from "./json.ts";
 import type { Patch } from "./review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -231,7 +232,5 @@ const plain = (value: unknown): unknown => {
 
 const noJson = (value: unknown) => new Failure(500, `the rule wrote ${String(value)} where JSON has no such value`);
 
-const own = (value: object, key: string): unknown => (Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined);
 const isContainer = (value: unknown): value is Container => typeof value === "object" && value !== null;
-const isMap = (value: unknown): value is Record<string, unknown> => isContainer(value) && !Array.isArray(value);
 const escaped = (key: string) => (/[~/]/.test(key) ? key.replaceAll("~", "~0").replaceAll("/", "~1") : key);

@@ -1,4 +1,5 @@
 import { Failure } from "./failure.ts";
+import { isMap } from "./json.ts";
 
 /** What every Kubernetes object has, as far as a rule that takes any kind may rely on it. */
 export interface KubernetesObject {
@@ -136,8 +137,6 @@ const members =
   };
 const isText = (value: unknown) => typeof value === "string";
 const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const text = must("a string", isText);
 const map = must("an object", isMap);

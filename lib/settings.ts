@@ -1,3 +1,4 @@
+import { isMap } from "./json.ts";
 /**
  * A rule's settings: its defaults, overridden member by member. The defaults are the shape: a member they don't have is
  * unknown, a value of another type is wrong. An empty map or list among them is open to any members.
@@ -8,9 +9,6 @@ export interface Mistake {
   path: (string | number)[];
   sentence: string;
 }
-
-type Fields = Record<string, unknown>;
-const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The defaults with what is given in their place, member by member; lists are replaced whole. */
 export const merge = (defaults: object, given: unknown): object => {

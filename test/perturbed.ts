@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { isMap } from "#lib/json.ts";
 import { type Case, phaseOf } from "../infra/catalogue/cases.ts";
 
 type Path = (string | number)[];
@@ -83,8 +84,6 @@ const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknow
 const placeOf = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
 /** What is never wrong or absent: the API server knows it from the request's URL. */
 const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const walk = (value: unknown, path: Path, visit: (path: Path, value: unknown) => void) => {
   visit(path, value);

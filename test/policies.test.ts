@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { type Decision, decide } from "#lib/decide.ts";
 import type { HttpsRequest, Served, World } from "#lib/needs.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Policy } from "#lib/policy/kinds.ts";
 import { plural, recorded } from "#lib/recorded.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
@@ -49,7 +50,7 @@ const ask = async (
 };
 
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => {
-  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  const { group, version } = splitApiVersion(apiVersion);
   return { group, version, kind };
 };
 

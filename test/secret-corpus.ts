@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { plural } from "#lib/recorded.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 
@@ -17,7 +18,7 @@ export const readSecrets = (): Planted[] =>
 
 export const requestWith = ({ object, oldObject, options = null, user }: Planted): Request => {
   const { apiVersion = "v1", kind = "", metadata = {} } = object;
-  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  const { group, version } = splitApiVersion(apiVersion);
   return {
     uid: "1",
     kind: { group, version, kind },

@@ -1,5 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
+import { isMap } from "postern/json";
 import { type HttpsResponse, jsonOf } from "postern/needs";
 import { containersOf } from "postern/objects/pod";
 import type { Request } from "postern/review";
@@ -52,6 +53,3 @@ export const unanswered = (error: unknown): Answer => {
 };
 
 const silent = (fault: string): Answer => ({ allowed: false, fault });
-
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,4 +1,5 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
+import { own } from "postern/json";
 import { isSame } from "postern/objects/same";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
@@ -24,6 +25,4 @@ const changes = (before: unknown, after: unknown, path: string, free: readonly s
   return [...keys].flatMap((key) => changes(own(one, key), own(other, key), path ? `${path}.${key}` : key, free));
 };
 
-const own = (object: object, key: string): unknown =>
-  Object.hasOwn(object, key) ? Reflect.get(object, key) : undefined;
 const isMap = (value: unknown) => typeof value === "object" && !Array.isArray(value);

@@ -1,5 +1,6 @@
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
 import { type Access, accessReview, discovery, type Permission, type Served } from "postern/needs";
+import { splitApiVersion } from "postern/objects/api-version";
 import type { KubernetesObject, Request } from "postern/review";
 import { rule } from "postern/rule";
 import { forbidden } from "postern/status";
@@ -95,7 +96,7 @@ const resourcesOf = async (
   { apiVersion = "", kind }: OwnerReference,
   discover: (groupVersion: string) => Promise<Served[] | undefined>,
 ) => {
-  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  const { group, version } = splitApiVersion(apiVersion);
   const served = (await discover(apiVersion)) ?? [];
   return served
     .filter((one) => !one.resource.includes("/") && [one.kind, one.kind.toLowerCase()].includes(kind))

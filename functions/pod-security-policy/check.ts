@@ -1,3 +1,4 @@
+import { isMap } from "postern/json";
 import type { Around } from "./choose.ts";
 import type { Policy } from "./policy.ts";
 import { profileOf } from "./profile.ts";
@@ -14,8 +15,6 @@ const must = (what: string, at: string, value: unknown) => `must have ${what} as
 const first = (faults: Iterable<string | undefined>) => {
   for (const fault of faults) if (fault !== undefined) return fault;
 };
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const flag: Check = (value, at) => (typeof value === "boolean" ? undefined : must("true or false", at, value));
 const text: Check = (value, at) => (typeof value === "string" ? undefined : must("a text", at, value));

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import { plural, type Recorded, recorded } from "#lib/recorded.ts";
 import { type Envelope, requestOf, uid } from "#lib/recording/recording.ts";
 import {

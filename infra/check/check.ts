@@ -1,3 +1,4 @@
+import { own } from "#lib/json.ts";
 import type { Resource } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fill } from "../apiserver/defaults/filled.ts";
@@ -15,7 +16,6 @@ import { openRules, type Rules } from "./evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
 import { type Fault, faultText, type Manifest, nameOf } from "./manifests/documents.ts";
 import { readInput } from "./manifests/input.ts";
-import { own } from "./values.ts";
 
 /** What is checked, against what. */
 export interface Setup {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import { called, type Kind, type Manifest, refOf } from "./api.ts";
 import { discreet } from "./redaction.ts";
 

@@ -1,5 +1,4 @@
-import { isMap } from "#lib/policy/tree.ts";
-import { own } from "../check/values.ts";
+import { isMap, own } from "#lib/json.ts";
 import { alignment } from "./alignment.ts";
 import { linesOf } from "./yaml-lines.ts";
 

@@ -1,4 +1,4 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 
 /** How YAML is laid out. */
 export interface Layout {

@@ -1,3 +1,4 @@
+import { isMap } from "#lib/json.ts";
 import type { KubernetesObject, Request, UserInfo } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
 import type { Case } from "../catalogue/cases.ts";
@@ -176,6 +177,5 @@ const onto = (present: unknown, given: unknown): unknown => {
   return { ...present, ...Object.fromEntries(changed) };
 };
 
-const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 const isNamed = (value: unknown): value is (Fields & { name: unknown })[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => isMap(one) && "name" in one);

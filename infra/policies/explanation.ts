@@ -1,9 +1,10 @@
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { referencesIn, scriptsIn } from "#lib/policy/checks/places.ts";
 import { warningsOf } from "#lib/policy/checks/warnings.ts";
 import { nameOf, type Policy } from "#lib/policy/kinds.ts";
 import { checkDocuments } from "#lib/policy/loaded.ts";
 import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
-import { groupVersionOf, kindsOf } from "../apiserver/kinds/kinds.ts";
+import { kindsOf } from "../apiserver/kinds/kinds.ts";
 import { butSimilarKinds, isDefinable } from "../apiserver/kinds/unknown.ts";
 import { readFiles } from "../apiserver/manifest-cluster.ts";
 import type { Path, Source } from "../check/manifests/documents.ts";
@@ -111,7 +112,7 @@ const absentKindsIn = (policy: Policy): string[] => {
   return [...selectors, ...references]
     .filter(({ what: { apiVersion, kind } }) => {
       const isPattern = apiVersion.includes("*") || kind.includes("*");
-      return !isPattern && !isDefinable(groupVersionOf(apiVersion).group) && kinds.of(apiVersion, kind) === undefined;
+      return !isPattern && !isDefinable(splitApiVersion(apiVersion).group) && kinds.of(apiVersion, kind) === undefined;
     })
     .map(({ at, what: { apiVersion, kind }, effect }) => {
       return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${butSimilarKinds(kind)}`;

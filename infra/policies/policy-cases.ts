@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import type { Recorded } from "#lib/recorded.ts";
 import type { Review } from "#lib/review.ts";
 import { merge, mistakes } from "#lib/settings.ts";

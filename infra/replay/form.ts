@@ -1,4 +1,4 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import type { Case } from "../catalogue/cases.ts";
 import { isName } from "../catalogue/registry.ts";
 

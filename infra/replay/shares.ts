@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Mode } from "#lib/decide.ts";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap, own } from "#lib/json.ts";
 import { merge } from "#lib/settings.ts";
-import { own } from "../check/values.ts";
 
 /** How a rule is set up in one cluster, in one version; or why it isn't asked there, or why nobody can say. */
 export type Standing = { mode: Mode; settings: object } | { absent: string } | { fault: string };

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import { isAsWanted } from "../aws/functions.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";

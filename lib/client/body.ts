@@ -1,4 +1,5 @@
 import { Failure } from "../failure.ts";
+import { isMap } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 
 /** What the API server takes, in bytes. */
@@ -108,5 +109,3 @@ export const objectIn = (
 };
 
 /** Whether a value is a JSON object. */
-export const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);

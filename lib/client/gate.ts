@@ -1,7 +1,8 @@
 import { Failure } from "../failure.ts";
+import { isMap } from "../json.ts";
 import type { Request } from "../review.ts";
 import { unfit } from "./answers.ts";
-import { isMap, mediaType, objectIn, parsed } from "./body.ts";
+import { mediaType, objectIn, parsed } from "./body.ts";
 import { concerned } from "./chain.ts";
 import { patched } from "./patches.ts";
 import type { Plan } from "./plans.ts";

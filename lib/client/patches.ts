@@ -1,7 +1,8 @@
 import { Failure } from "../failure.ts";
+import { isMap, own } from "../json.ts";
 import { between } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
-import { isMap, json, mediaType, objectIn, parsed } from "./body.ts";
+import { json, mediaType, objectIn, parsed } from "./body.ts";
 import { lasting } from "./world.ts";
 import { asObject, current, judgedAs, sent, settled, type Write } from "./write.ts";
 
@@ -136,5 +137,3 @@ const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[numbe
   // A map stays one: a change of the whole object is none that rules can make.
   return within(body, result, steps) as KubernetesObject;
 };
-
-const own = (map: Record<string, unknown>, key: string): unknown => (Object.hasOwn(map, key) ? map[key] : undefined);

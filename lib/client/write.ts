@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { Failure } from "../failure.ts";
+import { isMap } from "../json.ts";
 import type { World } from "../needs.ts";
+import { splitApiVersion } from "../objects/api-version.ts";
 import type { KubernetesObject, Request, UserInfo } from "../review.ts";
 import { answer, warned } from "./answers.ts";
-import { isMap, json } from "./body.ts";
+import { json } from "./body.ts";
 import { type Around, type Judged, judge, type Told } from "./chain.ts";
 import type { Plan } from "./plans.ts";
 import type { Target } from "./target.ts";
@@ -134,7 +136,7 @@ const kindOf = async (
 ): Promise<Request["kind"]> => {
   for (const { apiVersion, kind } of [object, old ?? {}])
     if (typeof kind === "string" && kind !== "" && typeof apiVersion === "string") {
-      const [version = "", group = ""] = apiVersion.split("/").reverse();
+      const { group, version } = splitApiVersion(apiVersion);
       return { group, version, kind };
     }
   const path = subResource === undefined ? resource : `${resource}/${subResource}`;

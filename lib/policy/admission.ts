@@ -1,10 +1,10 @@
+import { isMap, own } from "../json.ts";
 import { isSame } from "../objects/same.ts";
 import { scriptsIn } from "./checks/places.ts";
 import { faultsOf } from "./checks/policy.ts";
 import { isTooDeep } from "./checks/shape.ts";
 import type { Condition, OverrideTemplate, Policy } from "./kinds.ts";
 import { faultOfScript } from "./scripts.ts";
-import { isMap, own } from "./tree.ts";
 
 /** What templates are in CUE, for whoever reads a policy. */
 export interface Renderings {

@@ -1,6 +1,6 @@
 import { Failure } from "../failure.ts";
+import { isMap } from "../json.ts";
 import type { OverrideRule, Policy, ValidateRule } from "./kinds.ts";
-import { isMap } from "./tree.ts";
 
 interface Rules {
   overrideRules: OverrideRule;

@@ -1,8 +1,8 @@
+import { isMap, type Json } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./kinds.ts";
 import { policyGroup } from "./kinds.ts";
 import { selects } from "./selectors.ts";
-import { isMap, type Json } from "./tree.ts";
 import { compareBytes } from "./values/bytes.ts";
 
 /** Policies in their order, found by what their selectors name: however many there are, few are looked at. */

@@ -1,4 +1,6 @@
+import { isMap } from "../json.ts";
 import type { Resource, Served } from "../needs.ts";
+import { splitApiVersion } from "../objects/api-version.ts";
 import { plural } from "../recorded.ts";
 import type { Operation } from "../review.ts";
 import type { Match, Survey, Surveyed, Written } from "../rule.ts";
@@ -7,14 +9,13 @@ import { policiesIn } from "./loaded.ts";
 import { unfitHttp } from "./references/http.ts";
 import { isKind, type Kind, kindsIn } from "./references/referred.ts";
 import { isLabelSelector } from "./selectors.ts";
-import { isMap } from "./tree.ts";
 import type { Interception, PolicySettings } from "./webhook.ts";
 
 /** What an apiVersion and a kind are served as; undefined where they aren't. */
 type Plurals = (kind: Kind) => (Pick<Resource, "group" | "resource"> & { version: string }) | undefined;
 
 const split = (apiVersion: string) => {
-  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  const { group, version } = splitApiVersion(apiVersion);
   return { group, version };
 };
 

@@ -1,7 +1,7 @@
+import { isMap, own } from "../json.ts";
 import { faultsOf, policyKinds, policyVersion } from "./checks/policy.ts";
 import { shown } from "./checks/shape.ts";
 import type { Policy } from "./kinds.ts";
-import { isMap, own } from "./tree.ts";
 
 /**
  * The policies that documents of files hold, and everything that is wrong with the others. Lists are unpacked. In field

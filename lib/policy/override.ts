@@ -1,3 +1,4 @@
+import { listOf, mapOf } from "../json.ts";
 import { blamed, rulesOf } from "./blame.ts";
 import { type Book, overriding } from "./book.ts";
 import type { OverridePolicy, OverrideRule, Reach, Subject } from "./kinds.ts";
@@ -7,7 +8,6 @@ import { applyTemplate, referenceOf } from "./overriders/templates.ts";
 import { resolve } from "./references/references.ts";
 import { patchesOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
-import { listOf, mapOf } from "./tree.ts";
 
 /** What a rule may consist of, in the order in which it is done. */
 export type Source = "template" | "cue" | "plaintext" | "origin";

@@ -1,7 +1,7 @@
 import { parted } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
+import { isMap } from "../json.ts";
 import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
-import { isMap } from "./tree.ts";
 
 /** One operation of a script's `patches`. */
 export interface ScriptedPatch {

@@ -1,10 +1,10 @@
+import { isMap } from "../json.ts";
 import { blamed, rulesOf, shown } from "./blame.ts";
 import { type Book, validating } from "./book.ts";
 import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./kinds.ts";
 import { resolve } from "./references/references.ts";
 import { verdictOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
-import { isMap } from "./tree.ts";
 import { compares, isHit } from "./values/conditions.ts";
 import { constantOf } from "./values/constants.ts";
 

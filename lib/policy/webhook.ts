@@ -1,6 +1,7 @@
 import type { Count } from "../counts.ts";
 import { warm } from "../cue/engine.ts";
 import { counter, cue, http, type Reader, type Resource, reader } from "../needs.ts";
+import { splitApiVersion } from "../objects/api-version.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import type { LabelSelector, Match, Verdict } from "../rule.ts";
 import { blamedIn } from "./blame.ts";
@@ -146,7 +147,7 @@ export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
   };
   const placeOf = async (apiVersion: string, kind: string) => {
     const { resource, namespaced } = await servedAs(apiVersion, kind);
-    const [version = "", group = ""] = apiVersion.split("/").reverse();
+    const { group, version } = splitApiVersion(apiVersion);
     const isSecret = group === "" && resource === "secrets";
     if (isSecret && !settings.reads.some((one) => one.group === group && one.resource === resource))
       throw new Error("Secrets are read only where the setting reads names them");

@@ -1,4 +1,5 @@
 import jsonPatch from "fast-json-patch";
+import { isMap } from "#lib/json.ts";
 
 /** A request that reached the API server. */
 export interface Arrival {
@@ -10,7 +11,6 @@ export interface Arrival {
 }
 
 type Fields = Record<string, unknown>;
-const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
  * A `fetch` that leads to an API server of two sentences: it has these objects by path, and takes whatever is written to

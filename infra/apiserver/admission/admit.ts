@@ -1,4 +1,4 @@
-import type { Status } from "../../../lib/review.ts";
+import type { Status } from "#lib/review.ts";
 import { openAudit } from "./audit.ts";
 import { builtIn } from "./conditions.ts";
 import type { Hook } from "./hooks.ts";

@@ -1,5 +1,5 @@
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
-import type { Phase } from "../../../lib/rule.ts";
+import { isMap, type Json } from "#lib/json.ts";
+import type { Phase } from "#lib/rule.ts";
 
 /** A response that an API server accepts. */
 export interface Answer {

@@ -1,5 +1,5 @@
-import { isLabelSelector } from "../../../lib/policy/selectors.ts";
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import { isMap, type Json } from "#lib/json.ts";
+import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
 

@@ -1,4 +1,4 @@
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import { isMap, type Json } from "#lib/json.ts";
 
 /**
  * What a patch made, as an API server reads it where nothing is known of the kind: nobody stores what is null in one of

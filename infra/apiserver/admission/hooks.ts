@@ -1,5 +1,5 @@
-import { isMap } from "../../../lib/policy/tree.ts";
-import type { LabelSelector, Match, Phase } from "../../../lib/rule.ts";
+import { isMap } from "#lib/json.ts";
+import type { LabelSelector, Match, Phase } from "#lib/rule.ts";
 import { faultsIn } from "./checks.ts";
 
 /** An entry of a webhook configuration, with what the API server fills in. */

@@ -1,4 +1,4 @@
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import { isMap, type Json } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
 import type { Called } from "./trace.ts";
 

@@ -1,10 +1,10 @@
-import { matches } from "../../../lib/match.ts";
-import { isSame } from "../../../lib/objects/same.ts";
-import { isSelected } from "../../../lib/objects/selection.ts";
-import { isMap } from "../../../lib/policy/tree.ts";
-import type { GroupVersionKind, GroupVersionResource, Request, Status } from "../../../lib/review.ts";
-import type { LabelSelector } from "../../../lib/rule.ts";
-import { aggregate, forbidden, notFound } from "../../../lib/status.ts";
+import { isMap } from "#lib/json.ts";
+import { matches } from "#lib/match.ts";
+import { isSame } from "#lib/objects/same.ts";
+import { isSelected } from "#lib/objects/selection.ts";
+import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#lib/review.ts";
+import type { LabelSelector } from "#lib/rule.ts";
+import { aggregate, forbidden, notFound } from "#lib/status.ts";
 import type { Hook } from "./hooks.ts";
 import type { Around, Attributes, Cel } from "./trace.ts";
 import type { View } from "./view.ts";

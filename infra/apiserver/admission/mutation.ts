@@ -1,5 +1,5 @@
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
-import type { Status } from "../../../lib/review.ts";
+import { isMap, type Json } from "#lib/json.ts";
+import type { Status } from "#lib/review.ts";
 import type { Answer } from "./answer.ts";
 import { mutationNote, patchNote } from "./audit.ts";
 import { decoded } from "./decoding.ts";

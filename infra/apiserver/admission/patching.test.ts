@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { between } from "../../../lib/patch.ts";
+import { between } from "#lib/patch.ts";
 import { operationsIn, patched } from "./patching.ts";
 
 const document = { a: "1", list: ["x", "y"], map: { inner: { deep: true } }, less: "a<b", none: null };

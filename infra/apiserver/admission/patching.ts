@@ -1,4 +1,4 @@
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import { isMap, type Json } from "#lib/json.ts";
 import { find, get, indexIn, insert, missing, put, type Root, take } from "./places.ts";
 
 /**

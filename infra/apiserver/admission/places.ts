@@ -1,4 +1,4 @@
-import type { Json } from "../../../lib/policy/tree.ts";
+import type { Json } from "#lib/json.ts";
 
 /** A document that is written to. */
 export interface Root {

@@ -1,5 +1,5 @@
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
-import type { Status } from "../../../lib/review.ts";
+import { isMap, type Json } from "#lib/json.ts";
+import type { Status } from "#lib/review.ts";
 
 /** 500, as an API server says what went wrong inside it. */
 export const internalError = (text: string): Status => {

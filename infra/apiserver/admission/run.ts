@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Request, Status } from "../../../lib/review.ts";
+import type { Request, Status } from "#lib/review.ts";
 import { type Answer, answerIn, versionFor } from "./answer.ts";
 import type { Audit } from "./audit.ts";
 import { openNote } from "./audit.ts";

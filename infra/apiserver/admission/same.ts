@@ -1,5 +1,5 @@
-import { isSame } from "../../../lib/objects/same.ts";
-import { isMap } from "../../../lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
+import { isSame } from "#lib/objects/same.ts";
 import { isOwn } from "./decoding.ts";
 
 /**

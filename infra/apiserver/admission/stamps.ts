@@ -1,5 +1,5 @@
-import { isSame } from "../../../lib/objects/same.ts";
-import { isMap, type Json } from "../../../lib/policy/tree.ts";
+import { isMap, type Json } from "#lib/json.ts";
+import { isSame } from "#lib/objects/same.ts";
 import { isOwn } from "./decoding.ts";
 import { isSameObject } from "./same.ts";
 import type { Attributes } from "./trace.ts";

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { isMap } from "../../../lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import { isOwn } from "./decoding.ts";
 import type { Around, Attributes } from "./trace.ts";
 

@@ -1,5 +1,5 @@
-import type { GroupVersionKind, GroupVersionResource, KubernetesObject, Request, Status } from "../../../lib/review.ts";
-import type { Phase } from "../../../lib/rule.ts";
+import type { GroupVersionKind, GroupVersionResource, KubernetesObject, Request, Status } from "#lib/review.ts";
+import type { Phase } from "#lib/rule.ts";
 import type { Hook } from "./hooks.ts";
 
 /** A write as admission sees it: a review's request but for what differs from call to call. */

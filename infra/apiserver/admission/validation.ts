@@ -1,4 +1,4 @@
-import type { Status } from "../../../lib/review.ts";
+import type { Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
 import { type Invocation, notConverted, takes } from "./matching.ts";
 import { refusalOf } from "./refusals.ts";

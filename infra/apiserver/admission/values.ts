@@ -1,4 +1,4 @@
-import { isMap } from "../../../lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 
 /** What is known of an object before anything is evaluated: how long its lists, maps and texts get. */
 export interface Measured {

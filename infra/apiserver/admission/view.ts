@@ -1,5 +1,5 @@
-import { isSame } from "../../../lib/objects/same.ts";
-import type { GroupVersionKind } from "../../../lib/review.ts";
+import { isSame } from "#lib/objects/same.ts";
+import type { GroupVersionKind } from "#lib/review.ts";
 import type { Around, Attributes } from "./trace.ts";
 
 /** The objects of a request in one version. */

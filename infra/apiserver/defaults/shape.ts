@@ -1,4 +1,4 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import { finishers } from "./finishers.ts";
 import { presets } from "./presets.ts";
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";

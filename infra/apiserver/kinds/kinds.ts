@@ -1,6 +1,7 @@
+import { isMap } from "#lib/json.ts";
 import type { Served } from "#lib/needs.ts";
+import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/kinds.ts";
-import { isMap } from "#lib/policy/tree.ts";
 import { plural } from "#lib/recorded.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import builtIn from "./kinds.json" with { type: "json" };
@@ -38,23 +39,13 @@ interface Row {
   off?: boolean;
 }
 
-/** `apps/v1` as group and version; what has no group is in the core's. */
-export const groupVersionOf = (apiVersion: string): { group: string; version: string } => {
-  const [version = "", group = ""] = apiVersion.split("/").reverse();
-  return { group, version };
-};
-
-/** The other way round. */
-export const apiVersionOf = ({ group, version }: { group: string; version: string }) =>
-  group === "" ? version : `${group}/${version}`;
-
 /** The kinds there are, with those that CustomResourceDefinitions among these objects define. */
 export const kindsOf = (objects: Iterable<unknown>): Kinds => kindsFrom(kindsWith(objects));
 
 /** These kinds and no others. */
 export const kindsFrom = (byName: KindsByName): Kinds => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
-  const byVersion = Map.groupBy(byName.values(), ({ kind }) => apiVersionOf(kind));
+  const byVersion = Map.groupBy(byName.values(), ({ kind }) => joinApiVersion(kind));
   const among = ({ group, resource }: GroupVersionResource) => {
     const names = events.includes(`${group}/${resource}`) ? events : [`${group}/${resource}`];
     return names.flatMap((name) => byResource.get(name) ?? []);
@@ -71,7 +62,7 @@ export const kindsFrom = (byName: KindsByName): Kinds => {
     convert: (object, to) => {
       const kind = isMap(object) && byName.get(kindName(String(object.apiVersion), String(object.kind)));
       if (!kind) return undefined;
-      const apiVersion = apiVersionOf(to);
+      const apiVersion = joinApiVersion(to);
       if (object.apiVersion === apiVersion) return object;
       const isSame = kind.sameInAll && kind.kind.group === to.group && byName.has(kindName(apiVersion, to.kind));
       return isSame ? { ...object, apiVersion } : undefined;
@@ -92,7 +83,7 @@ export const kindsAmong = (objects: readonly KubernetesObject[]): KindsByName =>
     const name = kindName(apiVersion, kind);
     if (known.has(name)) continue;
     const row = { resource: plural(kind), namespaced: isInside(object) };
-    known.set(name, kindFrom(groupVersionOf(apiVersion), kind, row));
+    known.set(name, kindFrom(splitApiVersion(apiVersion), kind, row));
   }
   return known;
 };
@@ -144,10 +135,10 @@ export const standard: readonly Kind[] = Object.entries<Record<string, Row>>({
   ...builtIn,
   [`${policyGroup}/v1alpha1`]: policies,
 }).flatMap(([apiVersion, rows]) =>
-  Object.entries(rows).map(([kind, row]) => kindFrom(groupVersionOf(apiVersion), kind, row)),
+  Object.entries(rows).map(([kind, row]) => kindFrom(splitApiVersion(apiVersion), kind, row)),
 );
 
-const named = (one: Kind): [string, Kind] => [kindName(apiVersionOf(one.kind), one.kind.kind), one];
+const named = (one: Kind): [string, Kind] => [kindName(joinApiVersion(one.kind), one.kind.kind), one];
 
 /** What a CustomResourceDefinition defines, as far as it is one. */
 const definedBy = (object: unknown): Kind[] => {

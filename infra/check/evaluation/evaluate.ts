@@ -2,15 +2,16 @@ import { admit } from "#infra/apiserver/admission/admit.ts";
 import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
 import { notConverted } from "#infra/apiserver/admission/matching.ts";
 import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#infra/apiserver/admission/trace.ts";
+import { own } from "#lib/json.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fill } from "../../apiserver/defaults/filled.ts";
-import { groupVersionOf, type Kind, type Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { Kind, Kinds } from "../../apiserver/kinds/kinds.ts";
 import { isDefinable, unknownKind } from "../../apiserver/kinds/unknown.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 import type { Checked, Denial } from "../checked.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
 import { positionOf } from "../manifests/positions.ts";
-import { own } from "../values.ts";
 import type { Existing } from "./existing-objects.ts";
 import { fieldOf, stepsIn } from "./fields.ts";
 import { findingsIn } from "./findings.ts";
@@ -115,7 +116,7 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
 
 /** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
 const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Court): boolean => {
-  const { group, version } = groupVersionOf(String(object.apiVersion));
+  const { group, version } = splitApiVersion(String(object.apiVersion));
   const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
   return (
@@ -136,7 +137,7 @@ const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Court)
 
 const includes = (wanted: readonly string[], one: string): boolean => wanted.includes("*") || wanted.includes(one);
 
-const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...groupVersionOf(apiVersion), kind });
+const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...splitApiVersion(apiVersion), kind });
 
 /** Questions to the API server are asked without a name. */
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kind): boolean =>

@@ -2,11 +2,12 @@ import { evaluate } from "#lib/cue/engine.ts";
 import { Failure } from "#lib/failure.ts";
 import { memoryLedger, within } from "#lib/ledger.ts";
 import type { Access, Permission, Resource, World } from "#lib/needs.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { frozen } from "#lib/settings.ts";
 import { bornIn } from "../../apiserver/initial-objects.ts";
-import { groupVersionOf, type Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 
 /** What exists while objects are checked: what was there, and what was admitted since. */
 export interface Existing {
@@ -121,7 +122,7 @@ const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : "an add
 
 /** What an authorizer once said, as `kubectl create -f review.yaml -o yaml` prints it. */
 const reviewIn = ({ apiVersion = "", kind, ...object }: KubernetesObject): Recorded | undefined => {
-  if (kind !== "SubjectAccessReview" || groupVersionOf(apiVersion).group !== "authorization.k8s.io") return undefined;
+  if (kind !== "SubjectAccessReview" || splitApiVersion(apiVersion).group !== "authorization.k8s.io") return undefined;
   const { spec, status } = object as { spec?: unknown; status?: unknown };
   const { user, groups, resourceAttributes } = Object(spec);
   const { allowed, reason, evaluationError } = Object(status);

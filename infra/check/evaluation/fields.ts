@@ -1,7 +1,6 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap, own } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
 import type { Path } from "../manifests/documents.ts";
-import { own } from "../values.ts";
 
 /** `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]`, `data.a` as steps; what isn't one has none. */
 export const stepsIn = (field: string): Path =>

@@ -1,12 +1,12 @@
 import type { Attributes, Step, Trace } from "#infra/apiserver/admission/trace.ts";
 import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
+import { own } from "#lib/json.ts";
 import { matches } from "#lib/match.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { Request, Status } from "#lib/review.ts";
 import type { Denial } from "../checked.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
 import { positionOf } from "../manifests/positions.ts";
-import { own } from "../values.ts";
 import type { Court } from "./evaluate.ts";
 import { fieldOf } from "./fields.ts";
 import { isReview, type Subject } from "./requests.ts";

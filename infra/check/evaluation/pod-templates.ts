@@ -1,7 +1,6 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap, own } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Path } from "../manifests/documents.ts";
-import { own } from "../values.ts";
 
 /** Where a workload's template is, and who makes Pods of it. */
 interface Maker {

@@ -1,7 +1,8 @@
 import type { Attributes } from "#infra/apiserver/admission/trace.ts";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
-import { groupVersionOf, type Kind } from "../../apiserver/kinds/kinds.ts";
+import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import type { Checked } from "../checked.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
 
@@ -56,7 +57,7 @@ export const recordedRequest = ({ object }: Manifest): Attributes => {
 };
 
 export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
-  kind === "AdmissionReview" && groupVersionOf(String(apiVersion)).group === "admission.k8s.io";
+  kind === "AdmissionReview" && splitApiVersion(String(apiVersion)).group === "admission.k8s.io";
 
 /** The object as the API server takes it in: in its namespace, and without what nobody but the API server sets. */
 export const received = (object: Record<string, unknown>, { namespaced }: Kind, asking: Asking): KubernetesObject => {

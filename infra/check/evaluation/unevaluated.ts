@@ -3,12 +3,11 @@ import { takes } from "#infra/apiserver/admission/matching.ts";
 import { born } from "#infra/apiserver/admission/storage.ts";
 import type { Around, Attributes, Cel } from "#infra/apiserver/admission/trace.ts";
 import { openView } from "#infra/apiserver/admission/view.ts";
+import { isMap, own } from "#lib/json.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSame } from "#lib/objects/same.ts";
-import { isMap } from "#lib/policy/tree.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import type { LabelSelector } from "#lib/rule.ts";
-import { groupVersionOf } from "../../apiserver/kinds/kinds.ts";
-import { own } from "../values.ts";
 
 /** The admission policies and quotas of a cluster: what they decide is unknown here, which requests they match is not. */
 export interface Unevaluated {
@@ -51,7 +50,7 @@ const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 /** Reports whether an object is a policy, a binding or a quota. */
 export const isUnevaluated = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
   if (kind === "ResourceQuota") return apiVersion === "v1";
-  const { group } = groupVersionOf(String(apiVersion));
+  const { group } = splitApiVersion(String(apiVersion));
   return group === policyGroup && policyKinds.includes(String(kind).replace(/Binding$/, ""));
 };
 

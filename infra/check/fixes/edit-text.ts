@@ -1,9 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap, own } from "#lib/json.ts";
 import { clean, shortened } from "../../cli/terminal.ts";
 import type { Path } from "../manifests/documents.ts";
-import { own } from "../values.ts";
 
 /** One thing to do to an object. */
 interface Edit {

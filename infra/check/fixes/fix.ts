@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
+import { own } from "#lib/json.ts";
 import { between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
@@ -7,7 +8,6 @@ import type { Judged } from "../evaluation/evaluate.ts";
 import { isReview } from "../evaluation/requests.ts";
 import { composed } from "../manifests/composed.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
-import { own } from "../values.ts";
 import { type Incision, operated } from "./yaml-edits.ts";
 
 /** What the chain changed of one object. */

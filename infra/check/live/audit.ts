@@ -1,5 +1,5 @@
+import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
-import { apiVersionOf } from "../../apiserver/kinds/kinds.ts";
 import type { Listed } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { counted, type Progress, type Tell } from "../../cli/progress.ts";
@@ -91,14 +91,14 @@ export const openAudit = async (setup: Setup, signal: AbortSignal): Promise<Audi
   if (unlisted.length > 0) notes.add(`${unlisted.map(called).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) notes.add(`no rule is about anything that cluster ${name} has`);
   for (const { group, version, why } of found.unknown) {
-    const apiVersion = apiVersionOf({ group, version });
+    const apiVersion = joinApiVersion({ group, version });
     const text = `which kinds there are in ${apiVersion} can't be told: ${why}`;
     if (isAbout(asked, { group, version }) || (setup.alsoPods && hasWorkloads(apiVersion)))
       unread.push(unreadOf({ apiVersion, kind: "" }, text));
   }
 
   const audited = async (resource: Resource, take: (judged: Judged) => Promise<void>, tell: Tell): Promise<string> => {
-    const apiVersion = apiVersionOf(resource.kind);
+    const apiVersion = joinApiVersion(resource.kind);
     const { kind } = resource.kind;
     const broken: string[] = [];
     let [seen, total, denied] = [0, 0, 0];
@@ -158,7 +158,7 @@ const checkNamespace = async (name: string, read: Read, why: Why): Promise<void>
 
 /** Where a resource is listed; of some namespaces, there and, of themselves, by name. */
 const placesOf = ({ kind, resource, namespaced }: Resource, namespaces: readonly string[]) => {
-  const root = rootOf(apiVersionOf(kind));
+  const root = rootOf(joinApiVersion(kind));
   const isNamespaces = resource.group === "" && resource.resource === "namespaces";
   if (namespaces.length === 0) return [{ path: `${root}/${resource.resource}`, selection: {} }];
   return namespaces.flatMap((name) => {

@@ -1,5 +1,5 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import { own } from "../values.ts";
+import { own } from "#lib/json.ts";
 import type { Discovered } from "./discovery.ts";
 import { pagesOf } from "./pages.ts";
 import type { Read } from "./reader.ts";

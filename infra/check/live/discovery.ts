@@ -1,5 +1,6 @@
 import { Unanswered } from "#lib/cluster/exchange.ts";
-import { groupVersionOf, type Kind } from "../../apiserver/kinds/kinds.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
+import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
 
@@ -78,12 +79,12 @@ const versionsIn = (content: unknown): string[] => {
 const single = async (apiVersion: string, { read, why }: { read: Read; why: Why }, all: Discovered): Promise<void> => {
   const answer = await read(rootOf(apiVersion));
   if (answer instanceof Unanswered || answer.status !== 200) {
-    all.unknown.push({ ...groupVersionOf(apiVersion), why: why(answer) });
+    all.unknown.push({ ...splitApiVersion(apiVersion), why: why(answer) });
     return;
   }
   const { resources } = Object(contentOf(answer));
   if (!Array.isArray(resources)) {
-    all.unknown.push({ ...groupVersionOf(apiVersion), why: "the API server answers no list of them" });
+    all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server answers no list of them" });
     return;
   }
   const rows = resources.map((row) => Object(row));
@@ -94,7 +95,7 @@ const single = async (apiVersion: string, { read, why }: { read: Read; why: Why 
       return owner === name && sub !== undefined ? [sub] : [];
     });
     const scope = namespaced === true ? "Namespaced" : "Cluster";
-    add(groupVersionOf(apiVersion), { resource: name, kind, verbs, below, scope }, all);
+    add(splitApiVersion(apiVersion), { resource: name, kind, verbs, below, scope }, all);
   }
 };
 

@@ -1,10 +1,9 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap, own } from "#lib/json.ts";
 import { openRedaction } from "#lib/recording/redacted.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 import { type Court, type Judged, judge, madeBy } from "../evaluation/evaluate.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
-import { own } from "../values.ts";
 import type { Resource } from "./discovery.ts";
 import type { Namespaces } from "./namespaces.ts";
 import { called } from "./selected-kinds.ts";

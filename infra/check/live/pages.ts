@@ -1,5 +1,5 @@
 import { Unanswered } from "#lib/cluster/exchange.ts";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { contentOf, isTooLarge, type Read, type Why } from "./reader.ts";
 

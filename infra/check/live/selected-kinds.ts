@@ -1,7 +1,8 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { matches } from "#lib/match.ts";
+import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { Operation, Request } from "#lib/review.ts";
-import { apiVersionOf, type Kind, type Kinds, kindName, kindsFrom } from "../../apiserver/kinds/kinds.ts";
+import { type Kind, type Kinds, kindName, kindsFrom } from "../../apiserver/kinds/kinds.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { inApplyOrder } from "../evaluation/requests.ts";
 import type { Discovered, Resource } from "./discovery.ts";
@@ -19,7 +20,7 @@ export const kindsIn = ({ resources }: Discovered, alike: ReadonlySet<string>): 
   kindsFrom(
     new Map(
       resources.map((one): [string, Kind] => [
-        kindName(apiVersionOf(one.kind), one.kind.kind),
+        kindName(joinApiVersion(one.kind), one.kind.kind),
         { ...one, sameInAll: alike.has(`${one.resource.group}/${one.resource.resource}`) },
       ]),
     ),
@@ -47,7 +48,7 @@ export const chosenOf = (
       // Rules look at nothing else of a request.
       (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as Request,
     );
-    if (isMade && isWorkload({ apiVersion: apiVersionOf(kind), kind: kind.kind })) return true;
+    if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
     const [own, ...others] = requests;
     return hooks.some(({ rules, matchPolicy }) =>
       rules.some(

@@ -1,5 +1,5 @@
+import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { apiVersionOf } from "../../apiserver/kinds/kinds.ts";
 import { isUnevaluated, openUnevaluated, type Unevaluated } from "../evaluation/unevaluated.ts";
 import type { Discovered, Resource } from "./discovery.ts";
 import { pagesOf } from "./pages.ts";
@@ -14,14 +14,14 @@ export const readUnevaluated = async (
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const one of unknown)
-    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: apiVersionOf(one), kind }))) {
+    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: joinApiVersion(one), kind }))) {
       note(`whether there is a ${kind} can't be told: ${one.why}`);
       unreadable.add(kind);
     }
   const seen = new Set<string>();
   for (const resource of resources) {
     const { kind } = resource.kind;
-    const apiVersion = apiVersionOf(resource.kind);
+    const apiVersion = joinApiVersion(resource.kind);
     // Of several versions, discovery lists the preferred one first.
     if (!isUnevaluated({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);

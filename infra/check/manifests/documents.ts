@@ -1,5 +1,5 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
 

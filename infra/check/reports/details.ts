@@ -1,9 +1,9 @@
+import { own } from "#lib/json.ts";
 import { counted } from "../../cli/progress.ts";
 import { clean, oneLine } from "../../cli/terminal.ts";
 import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
 import { type Checked, called, type Denial, type Verdict } from "../checked.ts";
 import type { Judged } from "../evaluation/evaluate.ts";
-import { own } from "../values.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;

@@ -1,7 +1,7 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
+import { isMap } from "../../json.ts";
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import { goQuoted } from "../../objects/quoted.ts";
-import { isMap } from "../tree.ts";
 import { quantities } from "./numbers.ts";
 import { labelSelector } from "./selectors.ts";
 import { atLeast, blame, type Check, listOf, required, shown, text, texts, textThat, whole } from "./shape.ts";

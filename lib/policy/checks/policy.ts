@@ -1,5 +1,5 @@
+import { isMap, own } from "../../json.ts";
 import { policyGroup } from "../kinds.ts";
-import { isMap, own } from "../tree.ts";
 import { condition } from "./constants.ts";
 import { origin, plaintext, template } from "./overriders.ts";
 import { selector } from "./selectors.ts";

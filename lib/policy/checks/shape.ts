@@ -1,4 +1,4 @@
-import { isMap, own } from "../tree.ts";
+import { isMap, own } from "../../json.ts";
 
 /** A small language for what JSON must look like: each check adds a sentence for what is wrong, beginning with the field. */
 export type Check = (value: unknown, at: string, faults: string[]) => void;

@@ -1,6 +1,6 @@
+import { any, cloned, drop, isMap, type Json, listOf, mapOf, own, put, textsOf } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OriginOverrider } from "../kinds.ts";
-import { any, cloned, drop, isMap, type Json, listOf, mapOf, own, put, textsOf } from "../tree.ts";
 import { factorOf, quantityIn, truncated } from "./oversell.ts";
 import { podSpecOf } from "./pod-spec.ts";
 

@@ -1,7 +1,7 @@
+import { any, cloned, drop, isMap, own, put } from "../../json.ts";
 import { isSame } from "../../objects/same.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { shown } from "../blame.ts";
-import { any, cloned, drop, isMap, own, put } from "../tree.ts";
 import { stepsOf } from "./pointer.ts";
 
 /** An operation of a JSON patch. A value that is missing is null. */

@@ -1,5 +1,5 @@
+import { type Json, lookUp, mapOf } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import { type Json, lookUp, mapOf } from "../tree.ts";
 
 const ofTemplate = ["spec", "template", "spec"];
 

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
+import type { Json } from "../../json.ts";
 import { draft, applied as patched } from "../../patch.ts";
 import type { OverrideTemplate } from "../kinds.ts";
-import type { Json } from "../tree.ts";
 import { applyTemplate } from "./templates.ts";
 
 const podOf = (spec: unknown, metadata: unknown = { name: "web" }) =>

@@ -1,6 +1,6 @@
+import type { Found, Json } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OverrideTemplate, Reference } from "../kinds.ts";
-import type { Found, Json } from "../tree.ts";
 import { podSpecOf } from "./pod-spec.ts";
 import { changeAffinity } from "./templates/affinity.ts";
 import { changeMetadata, isConstant } from "./templates/metadata.ts";

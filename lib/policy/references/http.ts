@@ -1,9 +1,9 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
 import { addressIn, admitting, isRange, lookupOf } from "../../cluster/addresses.ts";
+import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, jsonOf, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../token.ts";
 import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../kinds.ts";
-import { isMap } from "../tree.ts";
 import { isAmong, isHost } from "./hosts.ts";
 import { addressOf, bodyOf, headersOf, methodOf, texts } from "./request.ts";
 import { basicOf, keeping, tokenIn } from "./tokens.ts";

@@ -1,9 +1,9 @@
+import { isMap, lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { shown } from "../blame.ts";
 import { namespaceOf } from "../book.ts";
 import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
 import { isLabelSelector } from "../selectors.ts";
-import { isMap, lookUp } from "../tree.ts";
 import { parsePath, type Step } from "./paths.ts";
 import { fill } from "./placeholders.ts";
 

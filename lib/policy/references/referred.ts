@@ -1,6 +1,7 @@
+import { isMap } from "../../json.ts";
 import type { Resource } from "../../needs.ts";
+import { splitApiVersion } from "../../objects/api-version.ts";
 import { plural } from "../../recorded.ts";
-import { isMap } from "../tree.ts";
 
 /** A kind, as objects name it. */
 export interface Kind {
@@ -39,7 +40,7 @@ const isSecret = ({ apiVersion, kind }: Kind) => !apiVersion.includes("/") && pl
 /** The same as resources, by the plurals that Kubernetes' own kinds have. */
 export const kindsReferred = (policies: readonly unknown[]): Resource[] =>
   policies.flatMap(kindsIn).map(({ apiVersion, kind }) => {
-    const [version = "", group = ""] = apiVersion.split("/").reverse();
+    const { group, version } = splitApiVersion(apiVersion);
     return { group, version, resource: plural(kind) };
   });
 

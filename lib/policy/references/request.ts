@@ -1,4 +1,4 @@
-import { isMap } from "../tree.ts";
+import { isMap } from "../../json.ts";
 
 /** Where a request goes, its parameters written as Go writes them. */
 export const addressOf = (text: unknown, field: string, params?: unknown): URL => {

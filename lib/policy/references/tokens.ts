@@ -1,8 +1,8 @@
 import { isToken } from "../../cluster/credentials.ts";
 import { basic } from "../../cluster/outside.ts";
+import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, jsonOf } from "../../needs.ts";
 import type { HttpAuth } from "../kinds.ts";
-import { isMap } from "../tree.ts";
 
 /** A token, and until when it may be used (as Date.now() has it), where its service says so. */
 interface Token {

@@ -1,5 +1,5 @@
+import { lookUp } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
-import { lookUp } from "../tree.ts";
 import { below, inputs, listOrEmpty, made, patchesIf, podSpec } from "./pods.ts";
 import { insertion, listed, literals, nullable, operation, script } from "./text.ts";
 

@@ -1,6 +1,6 @@
+import { isMap } from "../../json.ts";
 import { shown, typeOf } from "../blame.ts";
 import type { Condition } from "../kinds.ts";
-import { isMap } from "../tree.ts";
 import { compareBytes } from "./bytes.ts";
 import { calculated, compareDecimals, type Decimal, isDecimal, numberOf, parsePercentage } from "./decimals.ts";
 

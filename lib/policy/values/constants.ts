@@ -1,5 +1,5 @@
+import { isMap } from "../../json.ts";
 import type { Constant } from "../kinds.ts";
-import { isMap } from "../tree.ts";
 import { type Decimal, parseDecimal } from "./decimals.ts";
 
 type Members = (value: unknown) => unknown[] | undefined;

@@ -1,5 +1,5 @@
+import { isMap } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
-import { isMap } from "../tree.ts";
 
 /** An exact number: a fraction, its denominator above zero. JSON has none, so it can't be taken for a value of JSON. */
 export interface Decimal {

@@ -1,4 +1,4 @@
-import { isMap } from "#lib/policy/tree.ts";
+import { isMap } from "#lib/json.ts";
 import type { Request } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Random } from "./random.ts";

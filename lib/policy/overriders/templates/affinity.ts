@@ -1,5 +1,5 @@
+import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../../json.ts";
 import type { OverrideTemplate } from "../../kinds.ts";
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../tree.ts";
 import { insert } from "./terms.ts";
 
 const required = "requiredDuringSchedulingIgnoredDuringExecution";

@@ -1,6 +1,6 @@
+import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../../json.ts";
 import { parseQuantity, type Quantity } from "../../../objects/quantity.ts";
 import type { OverrideTemplate } from "../../kinds.ts";
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../tree.ts";
 import { quantityIn, rounded, shareOf } from "../oversell.ts";
 import { unescaped } from "../pointer.ts";
 

@@ -1,6 +1,6 @@
+import { any, isMap, type Json, listOf, own, put } from "../../../json.ts";
 import { isSame } from "../../../objects/same.ts";
 import type { OverrideTemplate } from "../../kinds.ts";
-import { any, isMap, type Json, listOf, own, put } from "../../tree.ts";
 import { insert } from "./terms.ts";
 
 /** Adds, replaces or removes tolerations. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { draft } from "../patch.ts";
-import { cloned, drop, lookUp, put } from "./tree.ts";
+import { cloned, drop, lookUp, put } from "./json.ts";
+import { draft } from "./patch.ts";
 
 const root = { list: [{ a: null }], "0": "key", nothing: null, __proto__x: 1 };
 

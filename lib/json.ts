@@ -1,4 +1,4 @@
-import { isSame } from "../objects/same.ts";
+import { isSame } from "./objects/same.ts";
 
 /** A map of JSON, or a draft of one. */
 export type Json = Record<string, unknown>;
@@ -69,9 +69,9 @@ export const listOf = (value: unknown, field: string): unknown[] | undefined => 
   return value;
 };
 
-/** A member that is the object's own, whatever its prototype has. */
-export const own = (parent: object | undefined, key: string): unknown =>
-  parent !== undefined && Object.hasOwn(parent, key) ? Reflect.get(parent, key) : undefined;
+/** Returns a member of the value's own: one that it doesn't have by its prototype. */
+export const own = (value: unknown, key: string | number): unknown =>
+  typeof value === "object" && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
 /** The map under a key, made where there is none. */
 export const mapAt = (parent: object, key: string, field: string): Json => {

@@ -1,0 +1,9 @@
+/** Splits an apiVersion such as `apps/v1` into group and version; the group of `v1` is empty. */
+export const splitApiVersion = (apiVersion: string): { group: string; version: string } => {
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  return { group, version };
+};
+
+/** Joins group and version into an apiVersion. */
+export const joinApiVersion = ({ group, version }: { group: string; version: string }): string =>
+  group === "" ? version : `${group}/${version}`;
