@@ -69,7 +69,8 @@ const records = (places: Places) => Object.keys(places).length > 0;
 const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
- * Bundles a rule with its share of postern.yaml into `<outDir>/<name>/index.cjs`, and that into `<outDir>/<name>.zip`.
+ * Bundles a rule with its share of postern.yaml into `<outDir>/<name>/index.cjs`, and that into `<outDir>/<name>.zip`; the
+ * share alone is in `<outDir>/<name>/settings.json`.
  * CommonJS, for an ES module that imports a built-in loads far more of Node at every cold start. The same rule and share
  * give the same bytes anywhere.
  */
@@ -113,6 +114,8 @@ export const bundle = async (
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
   for (const [file, one] of Object.entries(files)) await writeFile(join(outDir, name, file), contentsOf(one));
+  // For replay, which must know the settings that the code has in it. Lambda has no use for the file: it isn't zipped.
+  await writeFile(join(outDir, name, "settings.json"), JSON.stringify(share));
   await writeFile(join(outDir, `${name}.zip`), archive);
   return {
     name,
