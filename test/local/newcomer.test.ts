@@ -203,8 +203,8 @@ describe("a newcomer", () => {
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("tests a policy by cases, as the README has it", async () => {
-    const [, section = ""] = (await readFile(join(here, "README.md"), "utf8")).split("## Testing policies\n");
+  it("tests a policy by cases, as docs/policies.md has it", async () => {
+    const [, section = ""] = (await readFile(join(here, "docs/policies.md"), "utf8")).split("## Testing policies\n");
     const [policy = "", cases = "", commands = "", printed = ""] = [...section.matchAll(/```\w*\n(.*?)```/gs)].map(
       ([, block]) => block ?? "",
     );

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+/** The text of each page, without its code blocks: those show other files. */
+const pages = new Map(
+  globSync("**/*.md", { cwd: root, exclude: ["**/node_modules/**", "**/dist/**"] }).map((page) => [
+    page,
+    readFileSync(join(root, page), "utf8").replace(/^```[\s\S]*?^```$/gm, ""),
+  ]),
+);
+/** The changelog names files as they were at the time. */
+const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
+
+/** Folders that a reader is told to make, or that stand for any. */
+const examples = /^functions\/(?:require-owner-label|RULE)\b/;
+const doesExist = (path: string): boolean => examples.test(path) || globSync(path, { cwd: root }).length > 0;
+
+/** The anchors that GitHub gives to a page's headings. */
+const anchorsIn = (page: string): string[] =>
+  [...(pages.get(page) ?? "").matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+
+describe("the pages", () => {
+  it("link to files and headings that exist", () => {
+    const broken = [...pages].flatMap(([page, text]) =>
+      [...text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)/g)].flatMap(([, path = "", anchor]) => {
+        const target = path === "" ? page : relative(root, join(root, dirname(page), path));
+        const isFound = doesExist(target) && (anchor === undefined || anchorsIn(target).includes(anchor));
+        return isFound ? [] : [`${page}: ${path}${anchor === undefined ? "" : `#${anchor}`}`];
+      }),
+    );
+    assert.deepEqual(broken, []);
+  });
+
+  it("name files and folders that exist", () => {
+    const missing = present.flatMap(([page, text]) =>
+      [...text.matchAll(/`((?:docs|functions|infra|lib|test)\/[^`\s<…]*)`/g)].flatMap(([, path = ""]) =>
+        doesExist(path) ? [] : [`${page}: ${path}`],
+      ),
+    );
+    assert.deepEqual(missing, []);
+  });
+
+  it("name functions that are in the file before them", () => {
+    const missing = present.flatMap(([page, text]) =>
+      [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(
+        ([, file = "", names = ""]) => {
+          const words = new Set(doesExist(file) ? readFileSync(join(root, file), "utf8").match(/\w+/g) : []);
+          return (names.match(/\w+/g) ?? []).flatMap((name) => (words.has(name) ? [] : [`${page}: ${file} ${name}`]));
+        },
+      ),
+    );
+    assert.deepEqual(missing, []);
+  });
+});
