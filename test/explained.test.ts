@@ -29,9 +29,7 @@ test("it says what a policy does", async () => {
 What it does:
 - On CREATE of v1 Pod with labels kinitiras.kcloudlabs.io/webhook=enabled in namespace default: adds /metadata/annotations/added-by with "op".
 
-Where kinitiras does something else:
-- it concerns its own namespace alone; upstream applies it in every one
-- spec.overrideRules[0]: an object without annotations or labels is given some first; upstream fails the request
+docs/behaviour/kinitiras-differences.md lists where kinitiras does something else.
 `,
   );
 });

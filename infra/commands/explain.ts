@@ -42,6 +42,8 @@ export default {
   },
 } satisfies Command;
 
+const differences = "docs/behaviour/kinitiras-differences.md lists where kinitiras does something else.";
+
 /** Loaded when it is asked for, with all that evaluates scripts. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
   const [{ explainAll, readPolicies, written }, { evaluate }] = await Promise.all([
@@ -49,7 +51,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
     import("#lib/cue/engine.ts"),
   ]);
   const all = await explainAll(await readPolicies([file]), (source) => evaluate(source));
-  print(asJson ? `${JSON.stringify(all, null, 2)}\n` : all.map(written).join("\n"));
+  print(asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(written).join("\n")}\n${differences}\n`);
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 

@@ -10,7 +10,6 @@ import { readFiles } from "../apiserver/manifest-cluster.ts";
 import type { Path, Source } from "../check/manifests/documents.ts";
 import { positionOf } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { differencesOf } from "./differences.ts";
 import { wordsOf } from "./sentences.ts";
 
 /** What there is to say of a policy. One with faults is not admitted, and the rest is not said of it. */
@@ -21,7 +20,6 @@ export interface Explained {
   faults: string[];
   /** Likewise. */
   warnings: string[];
-  unlikeKinitiras: string[];
 }
 
 /** A document of a file, and where it is written. */
@@ -53,9 +51,7 @@ export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue)
   );
   return Promise.all(
     faultyFirst.map(async ({ name, policy, faults, document, path }) => {
-      const explained = policy
-        ? await explain(policy, cue)
-        : { policy: name, does: [], faults, warnings: [], unlikeKinitiras: [] };
+      const explained = policy ? await explain(policy, cue) : { policy: name, does: [], faults, warnings: [] };
       const locate = (sentence: string) => `${placeOf(documents[document], path, sentence)} ${sentence}`;
       return { ...explained, faults: explained.faults.map(locate), warnings: explained.warnings.map(locate) };
     }),
@@ -85,7 +81,6 @@ const explain = async (policy: Policy, cue: Cue): Promise<Explained> => {
     does: wordsOf(policy),
     faults: scripts.flatMap(({ faults }) => faults),
     warnings: [...warningsOf(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
-    unlikeKinitiras: differencesOf(policy),
   };
 };
 
@@ -127,7 +122,6 @@ export const written = ({ policy, ...parts }: Explained): string => {
     ["What it does", parts.does],
     ["What is wrong with it", parts.faults],
     ["What to look at", parts.warnings],
-    ["Where kinitiras does something else", parts.unlikeKinitiras],
   ] as const;
   const blocks = titles
     .filter(([, lines]) => lines.length > 0)

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import { faultsOf } from "#lib/policy/checks/policy.ts";
 import type { Policy } from "#lib/policy/kinds.ts";
 import { policyCases } from "../bench/example-policies.ts";
-import { differencesOf } from "./differences.ts";
 import { wordsOf } from "./sentences.ts";
 
 const sound = policyCases.filter(({ policies }) => policies.every((policy) => faultsOf(policy).length === 0));
@@ -20,11 +19,6 @@ test("it says something of every rule of the measured policies", () => {
         assert.doesNotMatch(sentence, /undefined|\[object|…/, id);
       }
     }
-});
-
-test("it names a difference wherever one was measured", () => {
-  for (const { id, policies, ...measured } of sound)
-    if ("deviation" in measured) assert.notDeepEqual(policies.flatMap(differencesOf), [], id);
 });
 
 const header = { apiVersion: "policy.kcloudlabs.io/v1alpha1", metadata: { name: "p", namespace: "default" } };
@@ -196,84 +190,3 @@ const words: [name: string, policy: Policy, sentence: string][] = [
   ],
 ];
 for (const [name, policy, sentence] of words) test(`it ${name}`, () => assert.deepEqual(wordsOf(policy), [sentence]));
-
-const removing = (resourcesOversell: object) =>
-  overriding({ template: { type: "resourcesOversell", operation: "remove", resourcesOversell } });
-
-const differences: [name: string, policy: Policy, difference: RegExp][] = [
-  [
-    "* among operations",
-    judging({ cond: "Exist", dataRef }, ["*"]),
-    /^spec.validateRules\[0\]: \* among targetOperations/,
-  ],
-  [
-    "values of a field expression",
-    overriding(
-      {},
-      {
-        resourceSelectors: [
-          {
-            apiVersion: "v1",
-            kind: "Pod",
-            fieldSelector: { matchExpressions: [{ field: "a", operator: "In", values: ["b"] }] },
-          },
-        ],
-      },
-    ),
-    /^values of a field/,
-  ],
-  ["quotes in a message", judging({ cond: "Exist", dataRef, message: 'say "no"' }), /condition: quotes/],
-  [
-    "a message in mode allow",
-    judging({ cond: "Exist", affectMode: "allow", dataRef, message: "no" }),
-    /condition: what isn't allowed/,
-  ],
-  [
-    "quantities",
-    overriding({ template: { type: "resources", operation: "add", resources: { limits: { cpu: "500m" } } } }),
-    /rounds it up/,
-  ],
-  [
-    "redirects",
-    judging({ cond: "Exist", dataRef: { from: "http", path: "data.a", http: { url: "https://a", method: "POST" } } }),
-    /redirects are not followed/,
-  ],
-  [
-    "several tolerations to add",
-    overriding({ template: { type: "tolerations", operation: "add", tolerations: [{ key: "a" }, { key: "b" }] } }),
-    /several tolerations can be added/,
-  ],
-  [
-    "several preferences to add",
-    overriding({
-      template: {
-        type: "affinity",
-        operation: "add",
-        affinity: {
-          nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1 }, { weight: 2 }] },
-        },
-      },
-    }),
-    /several terms of each/,
-  ],
-  ["a removal that has none", removing({ cpuFactor: "0" }), /requests are removed whatever/],
-  ["renderings that nobody runs", overriding({ renderedCue: "a: 1" }), /renderedCue without a template/],
-];
-for (const [name, policy, difference] of differences)
-  test(`it names as a difference ${name}`, () =>
-    assert.match(differencesOf(policy).join("\n"), new RegExp(difference, "m")));
-
-const ignored = {
-  ...{ type: "labels", operation: "add", path: "a", value: { string: "b" } },
-  valueRef: { from: "http", path: "a", http: { url: "https://a" } },
-};
-const alike: [name: string, policy: Policy, difference: RegExp][] = [
-  ["a list of words", judging({ cond: "In", dataRef, value: { stringSlice: ["a", "b"] } }), /condition: /],
-  ["a word that others are put in order with", judging({ cond: "Gt", dataRef, value: { string: "a" } }), /condition: /],
-  ["a reference that is ignored", overriding({ template: ignored }), /valueRef/],
-  ["a removal that has factors", removing({ cpuFactor: "0.5" }), /factors|quantity/],
-  ["a list of numbers", judging({ cond: "In", dataRef, value: { integerSlice: [1] } }), /fails/],
-];
-for (const [name, policy, difference] of alike)
-  test(`it names no difference that isn't there with ${name}`, () =>
-    assert.doesNotMatch(differencesOf(policy).join("\n"), difference));
