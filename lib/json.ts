@@ -89,3 +89,17 @@ export const any = <T>(items: Iterable<T>, act: (item: T) => boolean): boolean =
 /** Sets members of the map under a key, which is made where there is something to set and no map. */
 export const fill = (parent: object, key: string, members: Json, field: string): boolean =>
   any(Object.entries(members), ([name, value]) => put(mapAt(parent, key, field), name, value));
+
+/** Reports whether JSON is nested more than so many levels below its root; without recursion, which could go too deep. */
+export const isDeeper = (value: unknown, levels: number): boolean => {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > levels) return true;
+    const next: unknown[] = [];
+    for (const one of level)
+      if (typeof one === "object" && one !== null)
+        for (const inner of Object.values(one)) if (typeof inner === "object" && inner !== null) next.push(inner);
+    level = next;
+  }
+  return false;
+};

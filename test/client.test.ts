@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Guard, guard } from "#lib/client/client.ts";
 import { recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 import { inPhase, type Rule, variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import { type Case, facetOf, operationOf, phaseOf, readCases, reviewOf } from "../infra/catalogue/cases.ts";
+import { facetOf, operationOf, phaseOf, readCases, reviewOf } from "../infra/catalogue/cases.ts";
 import { type Listed, readCatalogue } from "../infra/catalogue/registry.ts";
 import { recorder } from "./client/recorder.ts";
 

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { isMap } from "#lib/json.ts";
-import { type Case, phaseOf } from "../infra/catalogue/cases.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import { phaseOf } from "../infra/catalogue/cases.ts";
 
 type Path = (string | number)[];
 

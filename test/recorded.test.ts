@@ -6,21 +6,12 @@ import type { Decision, Mode } from "#lib/decide.ts";
 import { endpoint, type Host } from "#lib/endpoint.ts";
 import { recorded } from "#lib/recorded.ts";
 import { type Heard, recorder } from "#lib/recording/recorder.ts";
-import type { Origin } from "#lib/recording/recording.ts";
+import type { Case, Origin } from "#lib/recording/recording.ts";
 import type { Request } from "#lib/review.ts";
 import { inPhase, variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import {
-  type Case,
-  casesIn,
-  decideCase,
-  decisionIn,
-  differences,
-  facetOf,
-  phaseOf,
-  readCases,
-  reviewOf,
-} from "../infra/catalogue/cases.ts";
+import { casesIn, decideCase, facetOf, phaseOf, readCases, reviewOf } from "../infra/catalogue/cases.ts";
+import { decisionIn, differences } from "../infra/catalogue/outcome.ts";
 import { type Listed, readCatalogue } from "../infra/catalogue/registry.ts";
 import { signing } from "../infra/parity/signing.ts";
 import { perturbed } from "./perturbed.ts";

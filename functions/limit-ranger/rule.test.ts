@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { type Case, decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import { decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 
 const listed = (await readCatalogue()).find(({ name }) => name === "limit-ranger");

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { worlds } from "postern/cluster/live";
-import { decideCase, patched, reviewOf } from "../../infra/catalogue/cases.ts";
+import { decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
+import { patched } from "../../infra/catalogue/outcome.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 
 const listed = (await readCatalogue()).find(({ name }) => name === "pod-topology-labels");

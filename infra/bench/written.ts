@@ -3,8 +3,9 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { type Access, asksCluster, type World } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
-import { type Case, decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
+import { decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Decision } from "#lib/decide.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { Outcome } from "#lib/review.ts";
-import { type Case, describeDifferences, differences } from "./cases.ts";
+import { describeDifferences, differences } from "./outcome.ts";
 
 const decided = (outcome: Outcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
 const denied = (message: string, code = 403, reason = "Forbidden") =>

@@ -1,88 +1,16 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isDeepStrictEqual } from "node:util";
-import jsonPatch from "fast-json-patch";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
-import { isMap } from "#lib/json.ts";
-import { plural, type Recorded, recorded } from "#lib/recorded.ts";
-import { type Envelope, requestOf, uid } from "#lib/recording/recording.ts";
-import {
-  check,
-  type KubernetesObject,
-  type Operation,
-  type Outcome,
-  type Patch,
-  type Request,
-  type Review,
-  type Status,
-  type UserInfo,
-} from "#lib/review.ts";
+import { plural, recorded } from "#lib/recorded.ts";
+import { type Case, requestOf, uid } from "#lib/recording/recording.ts";
+import { check, type Operation, type Request, type Review } from "#lib/review.ts";
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { difference } from "../diff/difference.ts";
 import { asVariant } from "../webhooks/entry.ts";
+import { caseMembers } from "./case-shape.ts";
 import type { Listed } from "./registry.ts";
-
-/** One entry of a cases.yaml: what goes into a rule, and what must come out. */
-export interface Case {
-  name: string;
-  /** The object judged, by phase; on DELETE it is the old one. */
-  mutate?: KubernetesObject;
-  validate?: KubernetesObject;
-  oldObject?: KubernetesObject;
-  /** UPDATE where there is an oldObject, else CREATE. */
-  operation?: Operation;
-  /** Of one that was recorded: what the other members don't say of it. Nothing of such a request is filled in. */
-  request?: Envelope;
-  /** Of those that the rule matches the object's own, or else the first, unless said otherwise: `pods`, `deployments/scale`. */
-  resource?: string;
-  namespace?: string;
-  user?: UserInfo;
-  dryRun?: boolean;
-  variant?: string;
-  settings?: object;
-  needs?: Recorded;
-  now?: string;
-
-  becomes?: KubernetesObject;
-  admitted?: true;
-  refused?: string;
-  /** Of policies: the sentence with which their evaluation fails. */
-  fails?: string;
-  /** 403 and Forbidden, unless said otherwise. */
-  code?: number;
-  /** Null where there is none. */
-  reason?: string | null;
-  /** Only where they are said. */
-  details?: Status["details"];
-  warnings?: string[];
-  audit?: Record<string, string>;
-
-  /** Where it comes from; no test looks at it. */
-  recorded?: object;
-}
-
-const members = new Set([
-  ...[
-    "name",
-    "mutate",
-    "validate",
-    "oldObject",
-    "operation",
-    "resource",
-    "namespace",
-    "user",
-    "dryRun",
-    "variant",
-    "settings",
-    "needs",
-    "now",
-    "request",
-  ],
-  ...["code", "reason", "details", "warnings", "audit", "recorded"],
-]);
 
 /** One of these is said of what comes out. */
 const outcomes = ["becomes", "admitted", "refused"];
@@ -105,6 +33,7 @@ export const casesIn = (text: string, file: string, phases: readonly Phase[], ..
   const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
   const possible = [...outcomes, ...more];
+  const isKnown = (key: string) => Object.hasOwn(caseMembers, key) && (key !== "fails" || more.length > 0);
   const cases = shared(document, file);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
@@ -112,8 +41,8 @@ export const casesIn = (text: string, file: string, phases: readonly Phase[], ..
     if (typeof entry?.name !== "string")
       throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
     const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    for (const key of Object.keys(entry))
-      if (!members.has(key) && !possible.includes(key)) throw wrong(`has an unknown member ${key}`);
+    const unknown = Object.keys(entry).find((key) => !isKnown(key));
+    if (unknown !== undefined) throw wrong(`has an unknown member ${unknown}`);
     const phase = phaseOf(entry);
     if (!phases.includes(phase)) throw wrong(`says ${phase}, which the rule does not have`);
     if ("mutate" in entry === "validate" in entry) throw wrong("must say either mutate or validate");
@@ -147,7 +76,7 @@ export const facetOf = (rule: Rule, { settings, variant }: Case) =>
 
 /** The review that the API server would send for a case. */
 export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
-  if (entry.request) return reviewWith(requestOf({ ...entry, request: entry.request }));
+  if (entry.request) return recordedReviewOf({ ...entry, request: entry.request });
   const phase = phaseOf(entry);
   const operation = operationOf(entry);
   const given = entry[phase];
@@ -187,6 +116,9 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
     options: null,
   });
 };
+
+/** The review of a case that has all of its request. */
+export const recordedReviewOf = (entry: Parameters<typeof requestOf>[0]): Review => reviewWith(requestOf(entry));
 
 const reviewWith = (request: Request): Review =>
   check({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
@@ -244,109 +176,4 @@ export const eventOf = (listed: Listed, entry: Case): object => {
   const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
   return { phase: phaseOf(entry), variant, review, settings: facetOf(listed.rule, entry).settings, needs, now };
-};
-
-/** An AdmissionReview that came back, as the decision that it was made from; undefined where it is none. */
-export const decisionIn = (answer: unknown, uid: string): Decision | undefined => {
-  const { kind, response } = Object(answer);
-  if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
-  const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
-  const operations: Patch = patch === undefined ? [] : JSON.parse(Buffer.from(patch, "base64").toString());
-  const outcome: Outcome = {
-    allowed,
-    ...(status && { status }),
-    ...(warnings && { warnings }),
-    ...(audit && { audit }),
-    ...(patch && { patch: operations }),
-  };
-  return { outcome, refused: !allowed, operations: operations.length };
-};
-
-/** The object with the outcome's patch, as the API server applies it. */
-export const patched = (object: unknown, { patch }: Outcome): unknown =>
-  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
-
-/** What differs from what a case says, in sentences; none where it holds. */
-export const differences = (entry: Case, { outcome }: Decision): string[] => {
-  const { status } = outcome;
-  const differs = (what: string, expected: unknown, actual: unknown) =>
-    isDeepStrictEqual(expected, actual)
-      ? []
-      : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
-
-  return [
-    ...differs("the refusal", entry.refused, status?.message),
-    ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
-    ...(status === undefined
-      ? []
-      : differs("the reason", entry.reason === undefined ? "Forbidden" : entry.reason, status.reason ?? null)),
-    ...(entry.details === undefined ? [] : differs("what its details say", entry.details, status?.details)),
-    ...(entry.mutate && entry.refused === undefined
-      ? unlike(entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
-      : []),
-    ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
-    ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
-  ];
-};
-
-/** The same for a person: a difference between what the case says (-) and what the rule does (+), line by line. */
-export const describeDifferences = (entry: Case, decision: Decision): string[] => {
-  const sentences = differences(entry, decision);
-  if (sentences.length === 0) return [];
-  const [expected, actual] = [expectedOf(entry), actualOf(entry, decision)];
-  const hunks = difference(expected, [{ rule: "", after: inOrderOf(expected, actual) }]);
-  if (hunks.length === 0) return sentences;
-  const text = hunks.map(({ lines }) => lines.map(({ sign, text }) => `${sign} ${text}`));
-  return [
-    "the case says (-), the rule does (+):",
-    ...text.flatMap((lines, index) => (index > 0 ? ["…", ...lines] : lines)),
-  ];
-};
-
-/** What a case says of the outcome, as cases.yaml would say all of it. */
-const expectedOf = (entry: Case): object => {
-  const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
-  const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
-  return {
-    ...(refused === undefined ? outcome : { refused, code, reason, ...(details && { details }) }),
-    ...(warnings.length > 0 && { warnings }),
-    ...(Object.keys(audit).length > 0 && { audit }),
-  };
-};
-
-/** The same of what a rule decided. */
-const actualOf = (entry: Case, { outcome }: Decision): object => {
-  const { status, warnings = [], audit = {} } = outcome;
-  return expectedOf({
-    ...{ name: entry.name, warnings, audit },
-    ...(status === undefined
-      ? { ...(entry.mutate && { mutate: entry.mutate, becomes: patched(entry.mutate, outcome) as KubernetesObject }) }
-      : {
-          refused: status.message ?? "",
-          code: status.code ?? 0,
-          reason: status.reason ?? null,
-          ...(entry.details && { details: status.details }),
-        }),
-  });
-};
-
-/** The same value with the keys of its maps in the order of another one: their order means nothing. */
-const inOrderOf = (model: unknown, value: unknown): unknown => {
-  if (Array.isArray(value))
-    return value.map((one, index) => inOrderOf(Array.isArray(model) ? model[index] : undefined, one));
-  if (!isMap(value)) return value;
-  const order = isMap(model) ? model : {};
-  const keys = [...new Set([...Object.keys(order).filter((key) => Object.hasOwn(value, key)), ...Object.keys(value)])];
-  return Object.fromEntries(keys.map((key) => [key, inOrderOf(order[key], value[key])]));
-};
-
-/** Where an object isn't as it was expected, place by place: most of a large one is. */
-const unlike = (expected: object, actual: unknown): string[] => {
-  if (isDeepStrictEqual(expected, actual)) return [];
-  const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {
-    const wanted: unknown = found.op === "add" ? undefined : jsonPatch.getValueByPointer(expected, path);
-    const present = "value" in found ? JSON.stringify(found.value) : "nothing";
-    return `the object has ${present} at ${path}, not ${JSON.stringify(wanted) ?? "nothing"}`;
-  });
-  return places.length > 0 ? places : [`the object is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
 };

@@ -6,7 +6,7 @@ import { isColoured, painter } from "../check/reports/details.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { didYouMean, findRule } from "../cli/names.ts";
-import { recordingsAt } from "../replay/recorded-reviews.ts";
+import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
 import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/report.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";

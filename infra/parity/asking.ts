@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Request, UserInfo } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
-import type { Case } from "../catalogue/cases.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { Answer, Client } from "./control-plane/client.ts";
 import { clear, type Turn } from "./player.ts";

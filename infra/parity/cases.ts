@@ -6,10 +6,12 @@ import { worlds } from "#lib/cluster/live.ts";
 import { memoryOf } from "#lib/cluster/memory.ts";
 import type { World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { Request } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import { type Case, decideCase, differences, operationOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
+import { decideCase, operationOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
+import { differences } from "../catalogue/outcome.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { openCertificate } from "../keys/keys.ts";
 import {

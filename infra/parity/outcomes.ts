@@ -1,4 +1,4 @@
-import type { Case } from "../catalogue/cases.ts";
+import type { Case } from "#lib/recording/recording.ts";
 
 // What a plugin did that no API server has any more, row by row: there is nobody to compare its port with.
 

@@ -1,6 +1,7 @@
+import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
-import { type Case, operationOf, phaseOf, reviewOf } from "../catalogue/cases.ts";
+import { operationOf, phaseOf, reviewOf } from "../catalogue/cases.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { Call, Client } from "./control-plane/client.ts";
 import { until } from "./postern.ts";

@@ -1,7 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { plural, type Recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type Case, phaseOf } from "../catalogue/cases.ts";
+import { phaseOf } from "../catalogue/cases.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { Answer, Client } from "./control-plane/client.ts";
 import { clear } from "./player.ts";

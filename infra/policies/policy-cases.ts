@@ -2,13 +2,17 @@ import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
 import { isMap } from "#lib/json.ts";
 import type { Recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { Review } from "#lib/review.ts";
 import { merge, mistakes } from "#lib/settings.ts";
 import { describedWorld, servedAmong, servedAs } from "../apiserver/kinds/served.ts";
 import { objectsAmong } from "../apiserver/manifest-cluster.ts";
-import { type Case, casesIn, decideCase, differences, phaseOf, reviewOf } from "../catalogue/cases.ts";
+import { caseMembers } from "../catalogue/case-shape.ts";
+import { casesIn, decideCase, phaseOf, reviewOf } from "../catalogue/cases.ts";
+import { differences } from "../catalogue/outcome.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { findMisfits, flag, listOfMaps, map, number, oneOf, type Shape, shape, text } from "../cli/shape.ts";
 import type { Setup } from "../config/config.ts";
 import type { TestResult } from "../testing/results.ts";
 
@@ -86,61 +90,54 @@ const requestFor = (listed: Listed, entry: Case): Review => {
   return { ...review, request };
 };
 
-const isText = (value: unknown) => typeof value === "string";
-const isTexts = (value: unknown) => Array.isArray(value) && value.every(isText);
-const isObject = (value: unknown) =>
-  isMap(value) && isText(value.apiVersion) && isText(value.kind) && isMap(value.metadata ?? {});
-const listOf = (test: (one: Record<string, unknown>) => boolean) => (value: unknown) =>
-  Array.isArray(value) && value.every((one) => isMap(one) && test(one));
-const isAnswered = ({ answer }: Record<string, unknown>) =>
-  isMap(answer) && typeof answer.status === "number" && isText(answer.body);
-const isServed = ({ resource, kind, namespaced }: Record<string, unknown>) =>
-  isText(resource) && isText(kind) && typeof namespaced === "boolean";
-
-type Field = [isFit: (value: unknown) => boolean, expected: string];
-const anObject: Field = [isObject, "an object with apiVersion and kind"];
-const aText: Field = [isText, "a text"];
-const aMap: Field = [isMap, "a map"];
-const answers: Field = [
-  listOf(isAnswered),
+const anObject: Shape = {
+  expected: "an object with apiVersion and kind",
+  isFit: (value) =>
+    isMap(value) && text.isFit(value.apiVersion) && text.isFit(value.kind) && isMap(value.metadata ?? {}),
+};
+const answers = listOfMaps(
   "a list of requests, such as { url }, each with an answer: { status, body }, the body a text",
-];
-
-const fields: Record<string, Field> = {
-  ...{ mutate: anObject, validate: anObject, oldObject: anObject, becomes: [isMap, "an object"] },
-  ...{ resource: aText, namespace: aText, variant: aText, refused: aText, fails: aText },
-  ...{ request: aMap, details: aMap, recorded: aMap },
-  reason: [(value) => value === null || isText(value), "a text"],
-  ...{ user: aMap, settings: aMap, needs: aMap, audit: aMap },
-  operation: [(value) => ["CREATE", "UPDATE", "DELETE"].includes(String(value)), "CREATE, UPDATE or DELETE"],
-  admitted: [(value) => value === true, "true"],
-  dryRun: [(value) => typeof value === "boolean", "true or false"],
-  now: [(value) => isText(value) && !Number.isNaN(Date.parse(String(value))), "a time such as 2026-01-01T00:00:00Z"],
-  code: [(value) => typeof value === "number", "a number"],
-  warnings: [isTexts, "a list of texts"],
+  ({ answer }) => isMap(answer) && number.isFit(answer.status) && text.isFit(answer.body),
+);
+const served = listOfMaps(
+  "",
+  ({ resource, kind, namespaced }) => text.isFit(resource) && text.isFit(kind) && flag.isFit(namespaced),
+);
+const maps = listOfMaps("a list of maps", () => true);
+const needs: Record<keyof Recorded, Shape> = {
+  objects: { expected: "a list of objects", isFit: Array.isArray },
+  http: answers,
+  https: answers,
+  aws: answers,
+  refused: maps,
+  may: maps,
+  reads: maps,
+  discovery: {
+    expected: "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
+    isFit: (value) => isMap(value) && Object.values(value).every(served.isFit),
+  },
+  ledger: map,
+  plurals: map,
 };
-const maps: Field = [listOf(() => true), "a list of maps"];
-const needs: Record<keyof Recorded, Field> = {
-  ...{ objects: [Array.isArray, "a list of objects"], http: answers, https: answers, aws: answers },
-  ...{ refused: maps, may: maps, reads: maps },
-  discovery: [
-    (value) => isMap(value) && Object.values(value).every(listOf(isServed)),
-    "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
-  ],
-  ...{ ledger: aMap, plurals: aMap },
-};
+const caseShape = shape({
+  ...caseMembers,
+  mutate: anObject,
+  validate: anObject,
+  oldObject: anObject,
+  becomes: { ...map, expected: "an object" },
+  operation: oneOf("CREATE, UPDATE or DELETE", "CREATE", "UPDATE", "DELETE"),
+  needs: shape(needs),
+  now: { ...caseMembers.now, expected: "a time such as 2026-01-01T00:00:00Z" },
+  reason: { ...caseMembers.reason, expected: "a text" },
+  audit: map,
+});
 
-const unfitIn = (entry: Case): string | undefined =>
-  unfitAmong(fields, entry, "") ?? (entry.needs && unfitAmong(needs, entry.needs, "needs."));
-
-const unfitAmong = (known: Record<string, Field>, given: object, before: string): string | undefined => {
-  for (const [key, value] of Object.entries(given)) {
-    if (key === "name") continue;
-    const [isFit, expected] = Object.hasOwn(known, key) ? (known[key] ?? []) : [];
-    if (!isFit) return `has an unknown ${before}${key}; ${Object.keys(known).join(", ")} are known`;
-    if (!isFit(value)) return `must have ${expected} as ${before}${key}`;
-  }
-  return undefined;
+const unfitIn = (entry: Case): string | undefined => {
+  const [misfit] = findMisfits(entry, caseShape);
+  if (misfit === undefined) return undefined;
+  const place = misfit.path.join(".");
+  if (misfit.known) return `has an unknown ${place}; ${misfit.known.join(", ")} are known`;
+  return `must have ${misfit.expected} as ${place}`;
 };
 
 const unfitSettings = ({ listed: { rule }, held }: Judge, given: object | undefined): string | undefined => {

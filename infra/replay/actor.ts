@@ -10,9 +10,8 @@ export interface Order {
   milliseconds: number;
 }
 
-/** What came of it: its share of postern.yaml, what it answered, or why there is neither. */
+/** What it answered, or why it didn't. */
 export interface Reply {
-  share?: unknown;
   answer?: unknown;
   fault?: string;
 }
@@ -21,33 +20,17 @@ type Handler = (event: object, context: object) => Promise<unknown>;
 
 const [folder = ""] = process.argv.slice(2);
 const require = createRequire(import.meta.url);
-const loaded = new Map<string, { share: unknown; handler: Handler }>();
 
-/** What postern.yaml put into a bundle is parsed when it loads, and known by no other way. */
-const load = (name: string): { share: unknown; handler: Handler } => {
-  const known = loaded.get(name);
-  if (known !== undefined) return known;
-  const { parse } = JSON;
-  let share: unknown;
-  JSON.parse = (...given: Parameters<typeof parse>) => {
-    const value = parse(...given);
-    if (Object(value).rule === name && "clusters" in value) share = structuredClone(value);
-    return value;
-  };
-  try {
-    const { handler } = require(join(folder, name, "index.cjs"));
-    if (typeof handler !== "function") throw new Error("it has no handler");
-    loaded.set(name, { share, handler });
-    return { share, handler };
-  } finally {
-    JSON.parse = parse;
-  }
+const load = (name: string): Handler => {
+  const { handler } = require(join(folder, name, "index.cjs"));
+  if (typeof handler !== "function") throw new Error("it has no handler");
+  return handler;
 };
 
 const obey = async ({ function: name, event, milliseconds }: Order): Promise<Reply> => {
   try {
-    const { share, handler } = load(name);
-    if (event === undefined) return { share };
+    const handler = load(name);
+    if (event === undefined) return {};
     const until = Date.now() + milliseconds;
     const context = {
       functionName: name,

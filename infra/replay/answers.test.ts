@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { Case } from "#lib/recording/recording.ts";
 import { type Outcome, respond } from "#lib/review.ts";
-import { type Case, reviewOf } from "../catalogue/cases.ts";
+import { reviewOf } from "../catalogue/cases.ts";
 import { differing, madeIn, recordedIn } from "./answers.ts";
 
 const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };

@@ -1,8 +1,7 @@
 import type { Stage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openReleases, type Release, releaseNamed } from "../rollout/releases.ts";
-import { hasMember } from "./shares.ts";
-import type { Part, Version } from "./sides.ts";
+import { findPart, type Part, type Version } from "./sides.ts";
 
 /** A release of a stage, or what is live in it: each review is sent to AWS, to the function's own version. */
 export const openReleased = async ({ name, records, functions }: Stage, text: string): Promise<Version> => {
@@ -11,6 +10,7 @@ export const openReleased = async ({ name, records, functions }: Stage, text: st
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = text === "live";
   const release = isLive ? newest : releaseNamed(all, text);
+  const shares = new Map(Object.entries(release.rules).map(([part, { share }]) => [part, share]));
   const versions = new Map<string, Promise<string>>();
   const versionOf = (part: string): Promise<string> => {
     const known = versions.get(part) ?? (isLive ? liveOf(part) : Promise.resolve(release.rules[part]?.version ?? ""));
@@ -22,9 +22,8 @@ export const openReleased = async ({ name, records, functions }: Stage, text: st
   return {
     name: isLive ? `${name}'s live` : `${name}'s ${text}`,
     find: async (rule, phase) => {
-      const grouped = Object.entries(release.rules).find(([, { share }]) => hasMember(share, rule));
-      const part = phase === "mutate" && grouped ? grouped[0] : rule;
-      if (!Object.hasOwn(release.rules, part)) return { absent: "doesn't have it, or has it off everywhere" };
+      const part = findPart(shares, rule, phase);
+      if (part === undefined) return { absent: "doesn't have it, or has it off everywhere" };
       const version = await versionOf(part);
       const share = shareOf([release, ...all], part, version);
       if (share) return { name: part, share };

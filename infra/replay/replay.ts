@@ -1,10 +1,10 @@
-import { requestOf } from "#lib/recording/recording.ts";
-import { check, type Review } from "#lib/review.ts";
-import { type Case, reviewOf } from "../catalogue/cases.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Review } from "#lib/review.ts";
+import { recordedReviewOf, reviewOf } from "../catalogue/cases.ts";
 import { type Listed, readCatalogue } from "../catalogue/registry.ts";
 import { sentenceOf } from "../cli/complaint.ts";
 import { type Answer, type Aspect, differing } from "./answers.ts";
-import type { Recorded, Unreadable } from "./recorded-reviews.ts";
+import type { Recorded, Unreadable } from "./recordings.ts";
 import type { Played, Side } from "./sides.ts";
 
 /** What became of one recording. */
@@ -98,12 +98,8 @@ const compared = (left: Answer, right: Answer): { state: State; differs: Aspect[
 };
 
 /** A recording has all of its request; what a written case leaves open, the rule says. */
-const reviewIn = async (entry: Case, rule: string): Promise<Review> => {
-  const { request } = entry;
-  if (request === undefined) return reviewOf(await listedAs(rule), entry);
-  const asked = requestOf({ ...entry, request });
-  return check({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request: asked });
-};
+const reviewIn = async (entry: Case, rule: string): Promise<Review> =>
+  entry.request ? recordedReviewOf({ ...entry, request: entry.request }) : reviewOf(await listedAs(rule), entry);
 
 let catalogue: Promise<Listed[]> | undefined;
 

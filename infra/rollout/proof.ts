@@ -1,19 +1,10 @@
 import { matches } from "#lib/match.ts";
 import { recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import { inPhase } from "#lib/rule.ts";
 import type { Functions } from "../aws/functions.ts";
-import {
-  type Case,
-  decideCase,
-  decisionIn,
-  differences,
-  eventOf,
-  facetOf,
-  patched,
-  phaseOf,
-  readCases,
-  reviewOf,
-} from "../catalogue/cases.ts";
+import { decideCase, eventOf, facetOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
+import { decisionIn, differences, patched } from "../catalogue/outcome.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { inParallel } from "../cli/progress.ts";
 

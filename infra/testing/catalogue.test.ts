@@ -8,22 +8,13 @@ import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
 import { type Freshness, unconnected, type World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";
 import { buildOddCases, perturbed } from "../../test/perturbed.ts";
-import {
-  type Case,
-  decideCase,
-  describeDifferences,
-  facetOf,
-  operationOf,
-  patched,
-  phaseOf,
-  readCaseLines,
-  readCases,
-  reviewOf,
-} from "../catalogue/cases.ts";
+import { decideCase, facetOf, operationOf, phaseOf, readCaseLines, readCases, reviewOf } from "../catalogue/cases.ts";
 import { listing } from "../catalogue/list.ts";
+import { describeDifferences, patched } from "../catalogue/outcome.ts";
 import { type Listed, readRules } from "../catalogue/registry.ts";
 import { type Suggested, suggested } from "../check/fixes/suggestions.ts";
 import { parseConfig, servedRules } from "../config/config.ts";

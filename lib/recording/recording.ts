@@ -2,52 +2,66 @@ import type { Recorded } from "../recorded.ts";
 import type { KubernetesObject, Operation, Request, Status, UserInfo } from "../review.ts";
 import type { Phase } from "../rule.ts";
 
-/** A request as a case has it. */
-export interface Asked {
+/**
+ * An example of a review and its outcome: one entry of a cases.yaml, a line of a file of recordings, or one of the cases that
+ * policies are tested with.
+ */
+export interface Case {
+  /** A sentence that completes "it …". */
+  name: string;
   /** The object judged, by phase; on DELETE it is the old one. */
   mutate?: KubernetesObject;
   validate?: KubernetesObject;
   oldObject?: KubernetesObject;
+  /** UPDATE where there is an oldObject, else CREATE. */
   operation?: Operation;
-  /** `pods`, `deployments/scale`. */
+  /** What the other members don't say of a recorded request. Nothing of such a request is filled in. */
+  request?: Envelope;
+  /** Such as `pods` or `deployments/scale`; by default the object's own among those that the rule matches, or else the first. */
   resource?: string;
   namespace?: string;
   user?: UserInfo;
   dryRun?: boolean;
-  /** What the members above don't say of it. */
-  request: Envelope;
+  variant?: string;
+  /** Where they differ from the rule's defaults. */
+  settings?: object;
+  needs?: Recorded;
+  now?: string;
+
+  becomes?: KubernetesObject;
+  admitted?: true;
+  refused?: string;
+  /** Of policies: the sentence with which their evaluation fails. */
+  fails?: string;
+  /** 403 and Forbidden, unless said otherwise. */
+  code?: number;
+  /** Null where there is none. */
+  reason?: string | null;
+  /** Only where they are said. */
+  details?: Status["details"];
+  warnings?: string[];
+  audit?: Record<string, string>;
+
+  /** Where it comes from; no test looks at it. */
+  recorded?: object;
 }
 
 /** Of a request, what a case doesn't say otherwise. */
 export type Envelope = Pick<Request, "kind" | "resource"> & Partial<Request>;
 
+/** The request of a case. */
+type Asked = Omit<Case, "name"> & { request: Envelope };
+
 /**
- * A review and its answer, as a case of cases.yaml: who copies it there has a test that passes. A file of recordings is a
- * YAML list with one of them a line, each line `- ` and JSON.
+ * A review and its answer, as a case that passes where it is copied into a cases.yaml. A file of recordings is a YAML list
+ * with one of them a line, each line `- ` and JSON.
  */
-export interface Recording extends Asked {
-  /** A sentence that completes "it …". */
-  name: string;
+export interface Recording extends Case {
   operation: Operation;
   resource: string;
   user: UserInfo;
-  variant?: string;
-  /** Where they differ from the rule's defaults. */
-  settings?: object;
-  needs?: Recorded;
   now: string;
-
-  becomes?: KubernetesObject;
-  admitted?: true;
-  refused?: string;
-  code?: number;
-  /** Null where the refusal has none. */
-  reason?: string | null;
-  details?: NonNullable<Status["details"]>;
-  warnings?: string[];
-  audit?: Record<string, string>;
-
-  /** Where it comes from; no test looks at it. */
+  request: Envelope;
   recorded: Origin;
 }
 

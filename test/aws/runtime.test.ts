@@ -5,17 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { claim } from "#lib/key.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import { bundle } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
-import {
-  type Case,
-  decisionIn,
-  differences,
-  eventOf,
-  phaseOf,
-  readCases,
-  reviewOf,
-} from "../../infra/catalogue/cases.ts";
+import { eventOf, phaseOf, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
+import { decisionIn, differences } from "../../infra/catalogue/outcome.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
 import { type Running, start } from "../runtime/runtime-api.ts";

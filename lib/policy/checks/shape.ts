@@ -1,4 +1,4 @@
-import { isMap, own } from "../../json.ts";
+import { isDeeper, isMap, own } from "../../json.ts";
 
 /** A small language for what JSON must look like: each check adds a sentence for what is wrong, beginning with the field. */
 export type Check = (value: unknown, at: string, faults: string[]) => void;
@@ -125,15 +125,4 @@ export const atLeast = <T>(shape: Record<string, Check>, across?: Across<T>): Ch
 const deepest = 300;
 
 /** Whether JSON is nested deeper than anybody means it. */
-export const isTooDeep = (value: unknown): boolean => {
-  let level: unknown[] = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > deepest) return true;
-    const next: unknown[] = [];
-    for (const one of level)
-      if (typeof one === "object" && one !== null)
-        for (const inner of Object.values(one)) if (typeof inner === "object") next.push(inner);
-    level = next;
-  }
-  return false;
-};
+export const isTooDeep = (value: unknown): boolean => isDeeper(value, deepest);

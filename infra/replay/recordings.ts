@@ -1,11 +1,14 @@
+import { isUtf8 } from "node:buffer";
 import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join, normalize } from "node:path";
 import { isSeq, LineCounter, parseDocument } from "yaml";
-import type { Case } from "../catalogue/cases.ts";
+import { isDeeper, isMap } from "#lib/json.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import { caseMembers } from "../catalogue/case-shape.ts";
+import { isName } from "../catalogue/registry.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { caseIn } from "./form.ts";
-import { type Line, linesOf, longestLine } from "./lines.ts";
+import { findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
 
 /** A recorded review, and where it stands. */
 export interface Recorded {
@@ -24,7 +27,10 @@ export interface Unreadable {
   sentence: string;
 }
 
-/** A cases.yaml that somebody wrote is read whole; nobody writes more. */
+/** Longer than any recording. */
+const longestLine = 4 * 1024 * 1024;
+
+/** A cases.yaml written by hand is read whole, up to so many characters. */
 const longestFile = 4 * longestLine;
 
 /** All that files, folders and, for `-`, standard input hold, one after the other and in bounded memory. */
@@ -84,7 +90,7 @@ async function* recordingsIn(source: AsyncIterable<Uint8Array>): AsyncGenerator<
       return;
     }
   }
-  if (written !== undefined) yield* casesIn(written);
+  if (written !== undefined) yield* writtenCases(written);
 }
 
 const recordingIn = ({ number: line, text = "", wrong }: Line): Found => {
@@ -101,7 +107,7 @@ const recordingIn = ({ number: line, text = "", wrong }: Line): Found => {
 };
 
 /** Cases as people write them, over several lines and with aliases, of which there may be many but not without end. */
-const casesIn = (lines: readonly Line[]): Found[] => {
+const writtenCases = (lines: readonly Line[]): Found[] => {
   const counter = new LineCounter();
   const first = lines[0]?.number ?? 1;
   const text = lines.map(({ text }) => text).join("\n");
@@ -121,4 +127,92 @@ const casesIn = (lines: readonly Line[]): Found[] => {
     const offset = Object(item).range?.[0] ?? 0;
     return { line: lineAt(offset), ...caseIn(values[index]) };
   });
+};
+
+const objects = listOfMaps("a list of objects with names", ({ apiVersion, kind, metadata }) => {
+  const perhaps = ({ isFit }: Shape, value: unknown) => value === undefined || isFit(value);
+  if (!isMap(metadata) || !perhaps(text, apiVersion) || !perhaps(text, kind)) return false;
+  const { name, namespace, labels } = metadata;
+  return text.isFit(name) && perhaps(text, namespace) && perhaps(mapOfTexts, labels);
+});
+const answers = listOfMaps("a list of questions with answers", ({ answer }) => isMap(answer));
+const needs = {
+  objects,
+  https: answers,
+  http: answers,
+  aws: answers,
+  may: listOfMaps("a list of questions that say whether it is allowed", ({ allowed }) => flag.isFit(allowed)),
+  refused: listOfMaps("a list of names with a status", ({ status }) => isMap(status)),
+  reads: listOfMaps("a list of maps", () => true),
+  discovery: map,
+  ledger: map,
+  plurals: mapOfTexts,
+};
+const origin = {
+  rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isName(value) },
+  cluster: text,
+};
+/** What else may stand there is left alone: another version of Postern may have written it. */
+const caseShape = shape({ ...caseMembers, needs: shape(needs, true), recorded: shape(origin, true) }, true);
+
+/** Deeper than any object that somebody made; beyond, recursion would end the process rather than the review. */
+const deepest = 1000;
+
+/** A case, and whose it is, where that is written down; or a sentence that says why it is none. */
+const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {
+  if (!isMap(value)) return { sentence: "is no case: a map is expected" };
+  if (isDeeper(value, deepest)) return { sentence: `is no case: it is nested more than ${deepest} deep` };
+  const [misfit] = findMisfits(value, caseShape);
+  if (misfit) return { sentence: `is no case: ${misfit.path.join(".")} must be ${misfit.expected}` };
+  if (!Object.hasOwn(value, "name")) return { sentence: "is no case: it has no name" };
+  if (Object.hasOwn(value, "mutate") === Object.hasOwn(value, "validate"))
+    return { sentence: "is no case: it must say either mutate or validate" };
+  // Checked above; what else it may say, nobody looks at here.
+  const entry = value as unknown as Case;
+  const { rule, cluster } = (value.recorded ?? {}) as { rule?: string; cluster?: string };
+  return { entry, ...(rule !== undefined && { rule }), ...(cluster !== undefined && { cluster }) };
+};
+
+/** A line of a file, from 1 on; one that is too long, or no text, has none. */
+export interface Line {
+  number: number;
+  text?: string;
+  wrong?: string;
+}
+
+const newline = 10;
+
+/** The lines of what may be too large to be held, one at a time. */
+export async function* linesOf(source: AsyncIterable<Uint8Array>, longest = longestLine): AsyncGenerator<Line> {
+  let number = 1;
+  let parts: Uint8Array[] = [];
+  let length = 0;
+  const take = (part: Uint8Array) => {
+    length += part.length;
+    // What goes on for too long is counted, and not kept.
+    if (length > longest) parts = [];
+    else if (part.length > 0) parts.push(part);
+  };
+  const line = (): Line => {
+    const made = lineOf(number, parts, length, longest);
+    [number, parts, length] = [number + 1, [], 0];
+    return made;
+  };
+  for await (const chunk of source) {
+    let from = 0;
+    for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
+      take(chunk.subarray(from, at));
+      yield line();
+      from = at + 1;
+    }
+    take(chunk.subarray(from));
+  }
+  if (length > 0) yield line();
+}
+
+const lineOf = (number: number, parts: readonly Uint8Array[], length: number, longest: number): Line => {
+  if (length > longest) return { number, wrong: `is longer than ${longest} bytes` };
+  const bytes = Buffer.concat(parts);
+  if (!isUtf8(bytes)) return { number, wrong: "is not UTF-8" };
+  return { number, text: bytes.toString().replace(/\r$/, "") };
 };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { hasMember, standingIn } from "./shares.ts";
+import { findPart, standingIn } from "./sides.ts";
 
 const share = {
   rule: "notes",
@@ -71,10 +71,15 @@ describe("how a rule stands in a version", () => {
   it("is off alone in a group, too", () =>
     assert.deepEqual(standingIn(group, "others", "prod", undefined), { absent: "has it off in prod" }));
 
-  it("is as a member only of a group that has it", () => {
+  it("is as a member only of a group that has it, and where it mutates", () => {
+    const shares = new Map<string, unknown>([
+      ...["notes", "toString"].map((name) => [name, share] as const),
+      ["all", group],
+    ]);
     assert.deepEqual(
-      [hasMember(group, "notes"), hasMember(group, "toString"), hasMember(share, "notes")],
-      [true, false, false],
+      (["notes", "toString", "all", "others", "gone"] as const).map((name) => findPart(shares, name, "mutate")),
+      ["all", "toString", "all", "all", undefined],
     );
+    assert.equal(findPart(shares, "notes", "validate"), "notes");
   });
 });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { linesOf } from "./lines.ts";
-import { recordingsAt } from "./recorded-reviews.ts";
+
+import { linesOf, recordingsAt } from "./recordings.ts";
 
 async function* chunksOf(...chunks: (string | Uint8Array)[]) {
   for (const chunk of chunks) yield Buffer.from(chunk);

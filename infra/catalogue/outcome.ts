@@ -1,0 +1,112 @@
+import { isDeepStrictEqual } from "node:util";
+import jsonPatch from "fast-json-patch";
+import type { Decision } from "#lib/decide.ts";
+import { isMap } from "#lib/json.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { KubernetesObject, Outcome, Patch } from "#lib/review.ts";
+import { difference } from "../diff/difference.ts";
+
+/** An AdmissionReview that came back, as the decision that it was made from; undefined where it is none. */
+export const decisionIn = (answer: unknown, uid: string): Decision | undefined => {
+  const { kind, response } = Object(answer);
+  if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
+  const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
+  const operations: Patch = patch === undefined ? [] : JSON.parse(Buffer.from(patch, "base64").toString());
+  const outcome: Outcome = {
+    allowed,
+    ...(status && { status }),
+    ...(warnings && { warnings }),
+    ...(audit && { audit }),
+    ...(patch && { patch: operations }),
+  };
+  return { outcome, refused: !allowed, operations: operations.length };
+};
+
+/** The object with the outcome's patch, as the API server applies it. */
+export const patched = (object: unknown, { patch }: Outcome): unknown =>
+  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
+
+/** What differs from what a case says, in sentences; none where it holds. */
+export const differences = (entry: Case, { outcome }: Decision): string[] => {
+  const { status } = outcome;
+  const differs = (what: string, expected: unknown, actual: unknown) =>
+    isDeepStrictEqual(expected, actual)
+      ? []
+      : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
+
+  return [
+    ...differs("the refusal", entry.refused, status?.message),
+    ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
+    ...(status === undefined
+      ? []
+      : differs("the reason", entry.reason === undefined ? "Forbidden" : entry.reason, status.reason ?? null)),
+    ...(entry.details === undefined ? [] : differs("what its details say", entry.details, status?.details)),
+    ...(entry.mutate && entry.refused === undefined
+      ? unlike(entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
+      : []),
+    ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
+    ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
+  ];
+};
+
+/** The same for a person: a difference between what the case says (-) and what the rule does (+), line by line. */
+export const describeDifferences = (entry: Case, decision: Decision): string[] => {
+  const sentences = differences(entry, decision);
+  if (sentences.length === 0) return [];
+  const [expected, actual] = [expectedOf(entry), actualOf(entry, decision)];
+  const hunks = difference(expected, [{ rule: "", after: inOrderOf(expected, actual) }]);
+  if (hunks.length === 0) return sentences;
+  const text = hunks.map(({ lines }) => lines.map(({ sign, text }) => `${sign} ${text}`));
+  return [
+    "the case says (-), the rule does (+):",
+    ...text.flatMap((lines, index) => (index > 0 ? ["…", ...lines] : lines)),
+  ];
+};
+
+/** What a case says of the outcome, as cases.yaml would say all of it. */
+const expectedOf = (entry: Case): object => {
+  const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
+  const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
+  return {
+    ...(refused === undefined ? outcome : { refused, code, reason, ...(details && { details }) }),
+    ...(warnings.length > 0 && { warnings }),
+    ...(Object.keys(audit).length > 0 && { audit }),
+  };
+};
+
+/** The same of what a rule decided. */
+const actualOf = (entry: Case, { outcome }: Decision): object => {
+  const { status, warnings = [], audit = {} } = outcome;
+  return expectedOf({
+    ...{ name: entry.name, warnings, audit },
+    ...(status === undefined
+      ? { ...(entry.mutate && { mutate: entry.mutate, becomes: patched(entry.mutate, outcome) as KubernetesObject }) }
+      : {
+          refused: status.message ?? "",
+          code: status.code ?? 0,
+          reason: status.reason ?? null,
+          ...(entry.details && { details: status.details }),
+        }),
+  });
+};
+
+/** The same value with the keys of its maps in the order of another one: their order means nothing. */
+const inOrderOf = (model: unknown, value: unknown): unknown => {
+  if (Array.isArray(value))
+    return value.map((one, index) => inOrderOf(Array.isArray(model) ? model[index] : undefined, one));
+  if (!isMap(value)) return value;
+  const order = isMap(model) ? model : {};
+  const keys = [...new Set([...Object.keys(order).filter((key) => Object.hasOwn(value, key)), ...Object.keys(value)])];
+  return Object.fromEntries(keys.map((key) => [key, inOrderOf(order[key], value[key])]));
+};
+
+/** Where an object isn't as it was expected, place by place: most of a large one is. */
+const unlike = (expected: object, actual: unknown): string[] => {
+  if (isDeepStrictEqual(expected, actual)) return [];
+  const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {
+    const wanted: unknown = found.op === "add" ? undefined : jsonPatch.getValueByPointer(expected, path);
+    const present = "value" in found ? JSON.stringify(found.value) : "nothing";
+    return `the object has ${present} at ${path}, not ${JSON.stringify(wanted) ?? "nothing"}`;
+  });
+  return places.length > 0 ? places : [`the object is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
+};

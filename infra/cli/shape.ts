@@ -1,0 +1,64 @@
+// What the parts of an input file must be. It tells where something else stands and what was expected there; the reader of
+// the file makes the sentence, and adds the line.
+import { isMap } from "#lib/json.ts";
+
+/** What a value must be: how an error says it, and how it is recognised. */
+export interface Shape {
+  expected: string;
+  isFit(value: unknown): boolean;
+  /** Of a map: what its members must be, where they are there. */
+  members?: Record<string, Shape>;
+  /** Whether a map may have other members, too. */
+  isOpen?: boolean;
+}
+
+/** A place where something else stands than was expected. */
+export interface Misfit {
+  path: string[];
+  expected: string;
+  /** Of a member that is unknown: the known ones. */
+  known?: string[];
+}
+
+const isText = (value: unknown) => typeof value === "string";
+
+export const text: Shape = { expected: "a text", isFit: isText };
+export const map: Shape = { expected: "a map", isFit: isMap };
+export const number: Shape = { expected: "a number", isFit: (value) => typeof value === "number" };
+export const flag: Shape = { expected: "true or false", isFit: (value) => typeof value === "boolean" };
+export const texts: Shape = {
+  expected: "a list of texts",
+  isFit: (value) => Array.isArray(value) && value.every(isText),
+};
+export const mapOfTexts: Shape = {
+  expected: "a map of texts",
+  isFit: (value) => isMap(value) && Object.values(value).every(isText),
+};
+
+/** A list of maps, each of which is so. */
+export const listOfMaps = (expected: string, isFit: (one: Record<string, unknown>) => boolean): Shape => ({
+  expected,
+  isFit: (value) => Array.isArray(value) && value.every((one) => isMap(one) && isFit(one)),
+});
+
+/** One of a few words, said as in a sentence. */
+export const oneOf = (expected: string, ...words: unknown[]): Shape => ({
+  expected,
+  isFit: (value) => words.includes(value),
+});
+
+/** A map with these members and, where it is open, whatever others. */
+export const shape = (members: Record<string, Shape>, isOpen = false): Shape => ({ ...map, members, isOpen });
+
+/** Finds what isn't as a shape has it, in the order in which it stands. */
+export const findMisfits = (value: unknown, wanted: Shape, path: string[] = []): Misfit[] => {
+  const { expected, isFit, members, isOpen } = wanted;
+  if (!isFit(value)) return [{ path, expected }];
+  if (members === undefined || !isMap(value)) return [];
+  const known = Object.keys(members);
+  return Object.entries(value).flatMap(([key, member]) => {
+    const inner = Object.hasOwn(members, key) ? members[key] : undefined;
+    if (inner) return findMisfits(member, inner, [...path, key]);
+    return isOpen ? [] : [{ path: [...path, key], expected: `one of ${known.join(", ")}`, known }];
+  });
+};
