@@ -15,8 +15,8 @@ import limitRanger from "../functions/limit-ranger/rule.ts";
 import resize from "../functions/pod-resize-validator/rule.ts";
 import podSecurity from "../functions/pod-security/rule.ts";
 import tolerations from "../functions/pod-toleration-restriction/rule.ts";
-import { inWords } from "../infra/check/fixes/edit-text.ts";
-import { suggested } from "../infra/check/fixes/suggestions.ts";
+import { describeEdits } from "../infra/check/evaluation/edit-text.ts";
+import { suggestFix } from "../infra/check/evaluation/suggestions.ts";
 import { pods } from "./cluster/pods.ts";
 import { runVerb } from "./verb.ts";
 
@@ -70,14 +70,14 @@ describe("edits in words", () => {
   ];
   for (const [before, after, words] of table)
     it(`make ${JSON.stringify(before)} into ${JSON.stringify(after)} as "${words}"`, () =>
-      assert.equal(inWords(before, after), words));
+      assert.equal(describeEdits(before, after), words));
   it("stand where the object does", () =>
-    assert.equal(inWords({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));
+    assert.equal(describeEdits({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));
   it("are few enough for a sentence, and say how many more there are", () => {
     const many = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`${"long".repeat(9)}${index}`, index]));
-    assert.match(inWords({}, many), /^set .{200,270}; and \d+ more$/);
+    assert.match(describeEdits({}, many), /^set .{200,270}; and \d+ more$/);
     assert.match(
-      inWords({ of: Array(9).fill({ a: 1 }) }, { of: Array(9).fill({ a: 2 }) }),
+      describeEdits({ of: Array(9).fill({ a: 1 }) }, { of: Array(9).fill({ a: 2 }) }),
       /^set of\[0, 1, 2, 3, …\]\.a /,
     );
   });
@@ -85,7 +85,7 @@ describe("edits in words", () => {
     fc.assert(
       fc.property(fc.object({ withNullPrototype: true }), fc.object(), (some, others) => {
         const [before, after] = [some, others].map((one) => JSON.parse(JSON.stringify(one)));
-        const words = inWords(before, after);
+        const words = describeEdits(before, after);
         assert.equal(words === "", isDeepStrictEqual(before, after));
         assert.ok(words.length <= 290 && words.isWellFormed() && !/\p{Cc}/u.test(words), words);
       }),
@@ -96,7 +96,7 @@ describe("a suggestion", () => {
   const refusing = (suggest: Rule["suggest"], isRefused = (_: Pod) => true): Rule =>
     rule<Pod>({ summary: "Refuses.", match: [], validate: (pod) => (isRefused(pod) ? "no" : undefined), suggest });
   const of = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
-    suggested(rule, "validate", requestOf(object), around);
+    suggestFix(rule, "validate", requestOf(object), around);
 
   it("is what an edit would be, where the rule admits what comes of it", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
@@ -129,7 +129,7 @@ describe("a suggestion", () => {
       validate: (_, { settings: { least } }) => `not ${least}`,
       suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
     });
-    const found = await suggested(judging, "validate", requestOf({}), { ...around, settings: { least: 4 } });
+    const found = await suggestFix(judging, "validate", requestOf({}), { ...around, settings: { least: 4 } });
     assert.equal(found?.text, "have 4 in shop");
   });
 });
@@ -156,7 +156,7 @@ describe("what pod-security suggests", () => {
           const circumstances = { ...around, settings, world };
           const request = requestOf(pod);
           const { refused } = await decide(podSecurity, "validate", request, { ...circumstances, mode: "enforce" });
-          const found = await suggested(podSecurity, "validate", request, circumstances);
+          const found = await suggestFix(podSecurity, "validate", request, circumstances);
           if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
           else assert.equal(found, undefined);
         },
@@ -191,7 +191,7 @@ describe("what rules suggest", () => {
     const circumstances = { ...around, settings: rule.settings ?? {}, ...more };
     const { refused } = await decide(rule, "validate", asked, { ...circumstances, mode: "enforce" });
     assert.ok(refused);
-    return (await suggested(rule, "validate", asked, circumstances))?.text;
+    return (await suggestFix(rule, "validate", asked, circumstances))?.text;
   };
 
   it("is no claim that shrinks, for one that is there can't", async () => {

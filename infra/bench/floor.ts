@@ -44,7 +44,7 @@ const readAll = () => {
 const inRules = async (): Promise<number> => {
   const catalogue = await readCatalogue();
   const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);
-  const { judged } = await openCheck({
+  const { evaluations } = await openCheck({
     ...{ catalogue, cluster: [name, cluster], harden: false, paths: [folder], reviews: [], state: [], old: [] },
     ...{
       webhooks: [],
@@ -58,7 +58,7 @@ const inRules = async (): Promise<number> => {
   const rules = new Map(catalogue.map((listed) => [listed.name, listed.rule]));
   const now = new Date();
   let seconds = 0;
-  for await (const { steps } of judged) {
+  for await (const { steps } of evaluations) {
     const calls = steps.flatMap(({ hook, phase, outcome, request }) => {
       const rule = rules.get(hook.replace(/\.postern\.dev$/, ""));
       const { mode = "enforce", settings = {} } = cluster.rules.get(hook.replace(/\.postern\.dev$/, "")) ?? {};

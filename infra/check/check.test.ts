@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster, parseConfig } from "../config/config.ts";
-import { openCheck, type Setup } from "./check.ts";
+import { type CheckOptions, openCheck } from "./check.ts";
 
 // What check takes for granted of a cluster, and what it says of what it can't know. The command itself: test/local/check.test.ts.
 const catalogue = await readCatalogue();
@@ -27,7 +27,7 @@ const written = async (name: string, ...objects: object[]): Promise<string> => {
 const checked = async (
   rules: string,
   objects: object[],
-  { state, old, ...others }: { state?: object[]; old?: object[] } & Partial<Omit<Setup, "state" | "old">> = {},
+  { state, old, ...others }: { state?: object[]; old?: object[] } & Partial<Omit<CheckOptions, "state" | "old">> = {},
 ) => {
   const check = await openCheck({
     catalogue,
@@ -41,7 +41,7 @@ const checked = async (
   const verdicts: Record<string, string> = {};
   const passes: Record<string, string[]> = {};
   const afterwards: Record<string, any> = {};
-  for await (const { checked, after } of check.judged) {
+  for await (const { checked, after } of check.evaluations) {
     const { name, verdict, denials, undecided, passed } = checked;
     passes[name] = passed;
     verdicts[name] = [verdict, ...denials.map(({ message }) => message), ...undecided].join("; ");
@@ -441,7 +441,7 @@ describe("what check can't read", () => {
     assert.match(String(verdicts.d), /^undecided; what Deployment of extensions\/v1beta1 is;/);
   });
 
-  const usage: [name: string, setup: Partial<Pick<Setup, "user" | "namespace">>, sentence: RegExp][] = [
+  const usage: [name: string, setup: Partial<Pick<CheckOptions, "user" | "namespace">>, sentence: RegExp][] = [
     ["a user without a name", { user: { username: "" } }, /^--as must name a user$/],
     ["no namespace", { namespace: "" }, /^--namespace takes the name of one, such as default, not ""$/],
     ["what can be no namespace", { namespace: "A b" }, /not "A b"$/],

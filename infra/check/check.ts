@@ -7,18 +7,19 @@ import { type Kinds, kindsOf } from "../apiserver/kinds/kinds.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Cluster } from "../config/config.ts";
-import { type Judged, judgeAll, keyOf } from "./evaluation/evaluate.ts";
-import { type Existing, openExisting } from "./evaluation/existing-objects.ts";
-import { hooked } from "./evaluation/hooked.ts";
-import { missingNamespaces, remarksOn } from "./evaluation/remarks.ts";
-import { type Asking, isReview, received } from "./evaluation/requests.ts";
-import { openRules, type Rules } from "./evaluation/rules.ts";
+import type { Evaluation } from "./evaluation/environment.ts";
+import { evaluateAll } from "./evaluation/evaluate.ts";
+import { openExisting } from "./evaluation/existing-objects.ts";
+import { describeMissingNamespaces, listRemarks } from "./evaluation/remarks.ts";
+import { type Asking, isReview, normalizeAll } from "./evaluation/requests.ts";
+import { openRules } from "./evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
-import { type Fault, faultText, type Manifest, nameOf } from "./manifests/documents.ts";
-import { readInput } from "./manifests/input.ts";
+import { openWebhooks } from "./evaluation/webhooks.ts";
+import { type Fault, type Manifest, nameOf } from "./manifests/documents.ts";
+import { readAll, readInput } from "./manifests/input.ts";
 
 /** What is checked, against what. */
-export interface Setup {
+export interface CheckOptions {
   catalogue: Listed[];
   cluster: [name: string, Cluster];
   harden: boolean;
@@ -40,84 +41,95 @@ export interface Setup {
   alsoPods: boolean;
 }
 
-/** A check that is about to begin: what was read, and what comes of it as it is asked for. */
+/** A check that is about to begin: what was read, and the evaluations as they are asked for. */
 export interface Check {
   /** What can't be read. */
   faults: Fault[];
-  /** What is worth saying of the whole; more may come while objects are judged. */
+  /** Sentences about the whole; more may come while objects are evaluated. */
   notes: ReadonlySet<string>;
-  judged: AsyncGenerator<Judged>;
+  evaluations: AsyncGenerator<Evaluation>;
 }
 
-/** Reads all there is to read, and gets ready to judge it. */
-export const openCheck = async (setup: Setup): Promise<Check> => {
-  const { paths, reviews, state, old, webhooks, cluster, catalogue, hosts } = setup;
-  if (setup.user.username === "") throw new Complaint("--as must name a user");
-  if (!isLabel(setup.namespace))
-    throw new Complaint(`--namespace takes the name of one, such as default, not ${JSON.stringify(setup.namespace)}`);
-  const input = await readInput(paths);
-  const recorded = await readInput(reviews);
-  const [before, present, foreign] = [
-    await readAll(old, "--old"),
-    await readAll(state, "--state"),
-    await readAll(webhooks, "--webhooks"),
-  ];
-  for (const { source, line, object } of foreign.filter((one) => !isConfiguration(one)))
-    throw new Complaint(
-      `--webhooks ${nameOf(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
-    );
-  for (const { source, line, object } of recorded.manifests.filter((one) => !isReview(one)))
-    recorded.faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
-  const all = input.manifests.filter((one) => !isForAnother(one));
-  const manifests = [...all, ...recorded.manifests.filter(isReview)];
-  const notes = new Set([...input.notes, ...input.manifests.filter(isForAnother).map(leftOut)]);
-
-  const everything = [...present, ...before, ...manifests].map(({ object }) => object);
-  const kinds = kindsOf(everything);
-  const faults = [...input.faults, ...recorded.faults];
-  if (manifests.length + faults.length === 0)
-    throw new Complaint(`there is no manifest in ${[...paths, ...reviews].join(", ")}`);
+/** Reads all files, and prepares the evaluation of what is in them. */
+export const openCheck = async (options: CheckOptions): Promise<Check> => {
+  const { cluster, hosts } = options;
+  const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
+  const all = [...manifests, ...recorded];
+  const kinds = kindsOf([...state, ...old, ...all].map(({ object }) => object));
+  const asking: Omit<Asking, "operation"> = { user: options.user, namespace: options.namespace };
+  for (const remark of listRemarks(manifests, old, kinds, asking)) note(remark);
+  const isStateKnown = options.state.length > 0;
+  if (isStateKnown && state.length === 0) note(`--state ${options.state.join(", ")} holds no manifest: nothing exists`);
   const existing = openExisting(kinds, note);
-  const asking: Omit<Asking, "operation"> = { user: setup.user, namespace: setup.namespace };
-  for (const one of remarksOn(all, before, kinds, asking)) note(one);
-  if (state.length > 0 && present.length === 0) note(`--state ${state.join(", ")} holds no manifest: nothing exists`);
-  // What is to be deleted is there, all of it.
-  const doomed = setup.operation === "DELETE" ? all : [];
-  for (const object of [...born, ...wholeOf([...doomed, ...present], kinds, asking).values()])
-    place(object, kinds, existing);
-
+  // What is to be deleted exists, all of it.
+  const deleted = options.operation === "DELETE" ? manifests : [];
+  for (const object of [...born, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
+    const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
+    if (kind !== undefined) existing.put(kind.resource, object);
+  }
   const coming = (resource: Resource): KubernetesObject[] => {
-    const found = ofResource(resource, manifests, kinds);
+    const found = selectNamed(resource, all, kinds);
     for (const { kind } of found)
       note(
         `each ${kind} among the manifests holds for what is sent after it; in a cluster, once postern manifests has been applied again`,
       );
     return found;
   };
-  const rules = await openRules(catalogue, cluster, setup.harden, existing.world, coming);
-  for (const one of rules.notes) note(one);
-  const court = hooked(rules, foreign, cluster[0], hosts);
+  const rules = await openRules(options.catalogue, cluster, options.harden, existing.capabilities, coming);
+  for (const sentence of rules.notes) note(sentence);
+  // Manifests are in effect together: a policy takes effect some time after it was sent.
+  const standing = [...state, ...manifests].filter(({ object }) => isUnevaluated(object));
   const missing = new Set<string>();
-  const isKnown = state.length > 0;
-  // What is sent together holds together: a policy takes effect some time after it was sent.
-  const standing = [...present, ...all].filter(({ object }) => isUnevaluated(object));
-  const unevaluated = openUnevaluated(
-    standing.map(({ object }) => inNamespace(object, setup.namespace)),
-    isKnown,
-  );
-  const judged = judgeAll(manifests, {
-    ...{ ...court, kinds, existing, unevaluated, asking: { ...asking, operation: setup.operation } },
-    ...{ old: wholeOf(before, kinds, asking), alsoPods: setup.alsoPods, isWorldKnown: isKnown },
+  const evaluations = evaluateAll(all, {
+    ...openWebhooks(rules, webhooks, cluster[0], hosts),
+    kinds,
+    existing,
+    unevaluated: openUnevaluated(
+      standing.map(({ object }) => withNamespace(object, options.namespace)),
+      isStateKnown,
+    ),
+    asking: { ...asking, operation: options.operation },
+    old: fillAll(old, kinds, asking),
+    alsoPods: options.alsoPods,
+    isStateKnown,
     moreOf: "that may be among the manifests or in --state",
     missing: (namespace) => void missing.add(namespace),
   });
-  const end = () => [...missingNamespaces(missing, isKnown), ...(isKnown ? [] : curious(rules))].map(note);
-  return { faults, notes, judged: endingWith(judged, end) };
+  const end = () => {
+    for (const sentence of describeMissingNamespaces(missing, isStateKnown)) note(sentence);
+    if (!isStateKnown && rules.asking.size > 0) note(describeQuestions(rules.asking));
+  };
+  return { faults, notes, evaluations: runAtEnd(evaluations, end) };
 };
 
-/** Also where nobody wants to hear the rest. */
-const endingWith = async function* <T>(all: AsyncGenerator<T>, end: () => void): AsyncGenerator<T> {
+/** Reads what is checked, and what it is checked against. */
+const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
+  if (options.user.username === "") throw new Complaint("--as must name a user");
+  if (!isLabel(options.namespace))
+    throw new Complaint(`--namespace takes the name of one, such as default, not ${JSON.stringify(options.namespace)}`);
+  const input = await readInput(paths);
+  const recorded = await readInput(reviews);
+  const old = await readAll(options.old, "--old");
+  const state = await readAll(options.state, "--state");
+  const webhooks = await readAll(options.webhooks, "--webhooks");
+  for (const { source, line, object } of webhooks.filter((one) => !isConfiguration(one)))
+    throw new Complaint(
+      `--webhooks ${nameOf(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
+    );
+  const faults = [...input.faults, ...recorded.faults];
+  for (const { source, line, object } of recorded.manifests.filter((one) => !isReview(one)))
+    faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
+  const notes = new Set([...input.notes, ...input.manifests.filter(isForKustomize).map(describeLeftOut)]);
+  const manifests = input.manifests.filter((one) => !isForKustomize(one));
+  const asReviews = recorded.manifests.filter(isReview);
+  if (manifests.length + asReviews.length + faults.length === 0)
+    throw new Complaint(`there is no manifest in ${[...paths, ...reviews].join(", ")}`);
+  return { manifests, recorded: asReviews, old, state, webhooks, faults, notes };
+};
+
+/** Calls `end` after the last element, and also if the reader stops before. */
+const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): AsyncGenerator<T> {
   try {
     yield* all;
   } finally {
@@ -125,57 +137,34 @@ const endingWith = async function* <T>(all: AsyncGenerator<T>, end: () => void):
   }
 };
 
-/** Whose verdicts rest on what nobody told. */
-const curious = ({ asking }: Rules): string[] => {
-  if (asking.size === 0) return [];
-  const ask = asking.size === 1 ? "asks" : "ask";
-  return [
-    `${[...asking].sort().join(", ")} ${ask} the cluster, of which nothing is known but these manifests; --state says what exists`,
-  ];
-};
-
-/** What a check stands on must be right as a whole. */
-export const readAll = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
-  const { manifests, faults } = await readInput(paths);
-  if (faults.length > 0) throw new Complaint(faults.map((fault) => `${option} ${faultText(fault)}`).join("\n"));
-  return manifests;
-};
+const describeQuestions = (rules: ReadonlySet<string>): string =>
+  `${[...rules].sort().join(", ")} ${rules.size === 1 ? "asks" : "ask"} the cluster, of which nothing is known but these manifests; --state says what exists`;
 
 const hookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(String(kind));
 
 const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text);
 
-/** Instructions for kustomize lie among manifests, and no API server knows them. */
-const isForAnother = ({ object: { apiVersion } }: Manifest) => /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
+/** Kustomizations lie among manifests, and no API server knows them. */
+const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
+  /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
 
-const leftOut = ({ source, object }: Manifest) =>
+const describeLeftOut = ({ source, object }: Manifest) =>
   `${nameOf(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
-/** Objects as an API server holds them, each under what tells it from the others. */
-const wholeOf = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) => {
-  const all = manifests.flatMap(({ object }): [string, KubernetesObject][] => {
-    const kind = kinds.of(String(object.apiVersion), String(object.kind));
-    if (kind === undefined) return [];
-    const whole = fill(received(object, kind, { ...asking, operation: "CREATE" })).object;
-    return [[keyOf(kind, whole), whole]];
-  });
-  return new Map(all);
-};
+/** Returns objects as an API server holds them, by their keys. */
+const fillAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>
+  new Map(normalizeAll(manifests, kinds, asking).map(({ key, object }) => [key, fill(object).object]));
 
-const inNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
+const withNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
   const metadata = Object(object.metadata);
   return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
 };
 
-const ofResource = ({ group, resource }: Resource, manifests: readonly Manifest[], kinds: Kinds) =>
+/** Returns the objects of a resource that have a name. */
+const selectNamed = ({ group, resource }: Resource, manifests: readonly Manifest[], kinds: Kinds) =>
   manifests.flatMap(({ object }): KubernetesObject[] => {
     const found = kinds.of(String(object.apiVersion), String(object.kind))?.resource;
     const isNamed = typeof own(object.metadata, "name") === "string";
     return isNamed && found?.group === group && found.resource === resource ? [object] : [];
   });
-
-const place = (object: KubernetesObject, kinds: Kinds, existing: Existing) => {
-  const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
-  if (kind !== undefined) existing.put(kind.resource, object);
-};

@@ -9,25 +9,24 @@ import { among, deployerIn } from "../commands/shared/options.ts";
 import type { Cluster } from "../config/config.ts";
 import { placeOf } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
-import type { Checked } from "./checked.ts";
-import type { Judged } from "./evaluation/evaluate.ts";
+import { type Checked, noFindings } from "./evaluation/checked.ts";
+import type { Evaluation } from "./evaluation/environment.ts";
 import { openAudit } from "./live/audit.ts";
-import { type Fault, faultText } from "./manifests/documents.ts";
+import { type Fault, formatFault } from "./manifests/documents.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";
 
-/** Where what is judged comes from. */
+/** The objects to evaluate: of files, or of a cluster. */
 export interface Source {
   unread: readonly Unread[];
   notes: ReadonlySet<string>;
   /** Of a cluster: the reports that it serves. */
   reportVersion?: ReportVersion | undefined;
-  /** Hands over one after the other, each when the last one is done with. */
-  each(take: (judged: Judged) => Promise<void>): Promise<void>;
+  /** Hands over one evaluation after the other; the next one begins when `take` is done. */
+  each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
-/** What is asked for. */
-export interface Asked {
+interface Request {
   options: Options;
   words: readonly string[];
   /** postern.yaml. */
@@ -36,88 +35,98 @@ export interface Asked {
   cluster: [name: string, Cluster];
 }
 
-/** What files hold, and recorded reviews. */
-export const inFiles = async (
-  { options, words, file, catalogue, cluster }: Asked,
-  signal: AbortSignal,
-): Promise<Source> => {
+/** Opens manifests in files, and recorded reviews. */
+export const openFiles = async (request: Request, signal: AbortSignal): Promise<Source> => {
+  const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
   const state = options.texts("state");
   const [namespace = "default"] = options.texts("namespace");
   const check = await openCheck({
-    ...{ catalogue, cluster, harden: options.flag("harden"), paths: words, reviews: options.texts("review") },
+    ...readOptions(request),
+    paths: words,
+    reviews: options.texts("review"),
     state: state.length === 0 && written !== undefined ? [placeOf(written, dirname(file))] : state,
-    ...{ old: options.texts("old"), webhooks: options.texts("webhooks"), hosts: among(options, "call") },
-    ...{ operation: operationOf(options), user: userOf(options), namespace },
-    alsoPods: !options.flag("no-pod-templates"),
+    old: options.texts("old"),
+    operation: readOperation(options),
+    namespace,
   });
   return {
-    unread: check.faults.map(unread),
+    unread: check.faults.map(toUnread),
     notes: check.notes,
     each: async (take) => {
       let count = 0;
-      for await (const judged of check.judged) {
-        // Otherwise nobody would hear that somebody wants to end it.
+      for await (const evaluation of check.evaluations) {
+        // Signals are handled between two turns of the event loop.
         if (++count % 64 === 0) await turn();
         if (signal.aborted) break;
-        await take(judged);
+        await take(evaluation);
       }
     },
   };
 };
 
-/** What a cluster has. */
-export const inCluster = async ({ options, file, catalogue, cluster }: Asked, signal: AbortSignal): Promise<Source> => {
-  const { unread, notes, reportVersion, run } = await openAudit(
+/** Opens the objects of a cluster. */
+export const openCluster = async (request: Request, signal: AbortSignal): Promise<Source> => {
+  const { options, file, cluster } = request;
+  const { run, ...audit } = await openAudit(
     {
-      ...{ catalogue, cluster, harden: options.flag("harden"), webhooks: options.texts("webhooks") },
-      ...{ hosts: among(options, "call"), operation: operationOf(options) ?? "CREATE", user: userOf(options) },
-      ...{ namespaces: among(options, "namespace"), alsoPods: !options.flag("no-pod-templates") },
+      ...readOptions(request),
+      operation: readOperation(options) ?? "CREATE",
+      namespaces: among(options, "namespace"),
       deployer: { ...deployerIn(options, [cluster[0]]), folder: dirname(file), identity },
-      page: pageOf(options),
+      page: readPage(options),
     },
     signal,
   );
-  return { unread, notes, reportVersion, each: (take) => run(openProgress(), take) };
+  return { ...audit, each: (take) => run(openProgress(), take) };
 };
 
+/** Returns what both ways take. */
+const readOptions = ({ options, catalogue, cluster }: Request) => ({
+  catalogue,
+  cluster,
+  harden: options.flag("harden"),
+  webhooks: options.texts("webhooks"),
+  hosts: among(options, "call"),
+  user: readUser(options),
+  alsoPods: !options.flag("no-pod-templates"),
+});
+
 /** Of a list in a cluster, in objects. */
-export const usualPage = 250;
+export const defaultPage = 250;
 const mostInPage = 1000;
 
 /** AWS's clients are for clusters that know us by them. */
 const identity = async () => (await import("../aws/stage.ts")).openStage("").identity();
 
-const pageOf = (options: Options): number => {
-  const page = options.number("page") ?? usualPage;
+const readPage = (options: Options): number => {
+  const page = options.number("page") ?? defaultPage;
   if (page >= 1 && page <= mostInPage) return page;
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
 };
 
-/** What can't be read was not judged either. */
-const unread = (fault: Fault): Unread => {
+const toUnread = (fault: Fault): Unread => {
   const { file, line, sentence } = fault;
-  const nothing = { denials: [], warnings: [], changes: [], passed: [] };
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
-  const checked: Checked = { ...about, verdict: "undecided", undecided: [sentence], ...nothing };
-  return { fault, text: faultText(fault), checked };
+  const checked: Checked = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
+  return { fault, text: formatFault(fault), checked };
 };
 
-const operationOf = (options: Options): Operation | undefined => {
+const readOperation = (options: Options): Operation | undefined => {
   const said = options.text("operation")?.toUpperCase();
   if (said === undefined || said === "CREATE" || said === "UPDATE" || said === "DELETE") return said;
   throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; others are judged as --review`);
 };
 
 /** Somebody with the groups that an API server gives them, as for `kubectl --as`. */
-const userOf = (options: Options) => {
+const readUser = (options: Options) => {
   const groups = among(options, "as-group");
   const username = options.text("as") ?? "";
   const usual = username === "system:anonymous" ? "system:unauthenticated" : "system:authenticated";
-  return { username, groups: [...new Set([...(groups.length === 0 ? bornInto(username) : groups), usual])] };
+  return { username, groups: [...new Set([...(groups.length === 0 ? listUserGroups(username) : groups), usual])] };
 };
 
-const bornInto = (username: string): string[] => {
+const listUserGroups = (username: string): string[] => {
   // As kubeadm makes its administrator.
   if (username === "kubernetes-admin") return ["kubeadm:cluster-admins"];
   const [, namespace] = /^system:serviceaccount:([^:]+):[^:]+$/.exec(username) ?? [];

@@ -1,13 +1,13 @@
 import type { Broken } from "../catalogue/registry.ts";
-import type { Judged } from "../check/evaluation/evaluate.ts";
-import { withOnly } from "../check/evaluation/rules.ts";
-import { type Edit, editOf } from "../check/fixes/fix.ts";
-import { mend } from "../check/fixes/write.ts";
-import { summaryOf, summed } from "../check/reports/details.ts";
+import type { Evaluation } from "../check/evaluation/environment.ts";
+import { selectRules } from "../check/evaluation/rules.ts";
+import { type Edit, toFix } from "../check/fixes/fix.ts";
+import { writeFixes } from "../check/fixes/write.ts";
+import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
-import { openOutlets, outputsOf } from "../check/reports/outputs.ts";
+import { openOutlets, parseOutputs } from "../check/reports/outputs.ts";
 import { reportSources } from "../check/reports/policyreport.ts";
-import { inCluster, inFiles, usualPage } from "../check/sources.ts";
+import { defaultPage, openCluster, openFiles } from "../check/sources.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clearLine, counted } from "../cli/progress.ts";
@@ -66,7 +66,7 @@ export default {
     page: {
       type: "string",
       value: "N",
-      says: `with --live: how many objects are read at once, ${usualPage} if not said`,
+      says: `with --live: how many objects are read at once, ${defaultPage} if not said`,
     },
     output: {
       ...common.output,
@@ -78,20 +78,20 @@ export default {
   },
 
   async run({ options, words }) {
-    const outputs = outputsOf(among(options, "output"), forms);
+    const outputs = parseOutputs(among(options, "output"), forms);
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;
     const { catalogue, broken, config } = await readProject(file);
     const [name, whole] = chooseCluster(config, options.text("cluster"));
     const only = among(options, "rules");
-    const cluster: [string, Cluster] = [name, only.length === 0 ? whole : withOnly(whole, only, catalogue, broken)];
+    const cluster: [string, Cluster] = [name, only.length === 0 ? whole : selectRules(whole, only, catalogue, broken)];
     const lost = broken.filter((one) => isOn(cluster[1])(one.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
-    const source = await (isLive ? inCluster : inFiles)({ options, words, file, catalogue, cluster }, stop.signal);
+    const source = await (isLive ? openCluster : openFiles)({ options, words, file, catalogue, cluster }, stop.signal);
 
-    const summary = summaryOf();
+    const summary = createSummary();
     const edits: Edit[] = [];
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openOutlets(
@@ -99,17 +99,17 @@ export default {
       (output) => reportIn(output, { isLive, catalogue, reportVersion: source.reportVersion }),
       () => isWatched && clearLine(),
     );
-    const forget = heeding(stop);
+    const forget = catchSignals(stop);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
       process.stderr.write(
         `cluster ${name} serves no reports; kubectl apply takes them once it has the CRDs of ${reportSources}\n`,
       );
     try {
       await source.each(async (found) => {
-        const judged = withoutRules(found, lost);
-        summed(summary, judged.checked);
-        await outlets.add(judged);
-        const edit = options.flag("fix") ? editOf(judged) : undefined;
+        const evaluation = withoutRules(found, lost);
+        addToSummary(summary, evaluation.checked);
+        await outlets.add(evaluation);
+        const edit = options.flag("fix") ? toFix(evaluation) : undefined;
         if (edit) edits.push(edit);
       });
       summary.faults = source.unread.length;
@@ -127,20 +127,20 @@ export default {
     } finally {
       forget();
     }
-    if (options.flag("fix")) await mend(edits);
+    if (options.flag("fix")) await writeFixes(edits);
     if (summary.denied > 0) return 1;
     return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
   },
 } satisfies Command;
 
 /** Adds that these rules can't be loaded: what they say of an object is unknown, so it is undecided unless denied. */
-const withoutRules = (judged: Judged, broken: readonly Broken[]): Judged => {
-  if (broken.length === 0) return judged;
-  const { verdict, undecided } = judged.checked;
+const withoutRules = (evaluation: Evaluation, broken: readonly Broken[]): Evaluation => {
+  if (broken.length === 0) return evaluation;
+  const { verdict, undecided } = evaluation.checked;
   return {
-    ...judged,
+    ...evaluation,
     checked: {
-      ...judged.checked,
+      ...evaluation.checked,
       verdict: verdict === "denied" ? verdict : "undecided",
       undecided: [...undecided, ...broken.map(({ sentence }) => sentence)],
     },
@@ -166,7 +166,7 @@ const checkOptions = (options: Options, words: readonly string[]): void => {
 };
 
 /** Whoever ends it once gets what there is; who does so twice ends the program. */
-const heeding = (stop: AbortController): (() => void) => {
+const catchSignals = (stop: AbortController): (() => void) => {
   const signals = ["SIGINT", "SIGTERM"] as const;
   const end = () => stop.abort();
   for (const signal of signals) process.once(signal, end);

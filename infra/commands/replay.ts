@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { resolve } from "node:path";
 import { inStage, type Stage } from "../aws/stage.ts";
 import { isName, readNames } from "../catalogue/registry.ts";
-import { isColoured, painter } from "../check/reports/details.ts";
+import { isColoured, painter } from "../check/reports/format.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { didYouMean, findRule } from "../cli/names.ts";

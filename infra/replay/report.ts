@@ -1,4 +1,4 @@
-import { hunkOf, type Paint } from "../check/reports/details.ts";
+import { hunkOf, type Paint } from "../check/reports/format.ts";
 import { clean, oneLine } from "../cli/terminal.ts";
 import { difference, type Hunk } from "../diff/difference.ts";
 import type { Answer, Aspect, Made } from "./answers.ts";

@@ -16,7 +16,7 @@ import { decideCase, facetOf, operationOf, phaseOf, readCaseLines, readCases, re
 import { listing } from "../catalogue/list.ts";
 import { describeDifferences, patched } from "../catalogue/outcome.ts";
 import { type Listed, readRules } from "../catalogue/registry.ts";
-import { type Suggested, suggested } from "../check/fixes/suggestions.ts";
+import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig, servedRules } from "../config/config.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { condition } from "./cel.ts";
@@ -281,21 +281,21 @@ async function judged(listed: Listed, entry: Case): Promise<Decision> {
 }
 
 /** What the rule suggests on a case that it refuses, with everything frozen, and where nothing can be done but to read. */
-async function adviceOn(listed: Listed, entry: Case): Promise<Suggested | undefined> {
+async function adviceOn(listed: Listed, entry: Case): Promise<Suggestion | undefined> {
   const { rule, settings } = facetOf(listed.rule, entry);
   const { request } = frozen(reviewOf(listed, structuredClone(entry)));
   const acts = () => assert.fail(`${entry.name}: it does something`);
   const world = { ...recorded(entry.needs ?? {}), create: acts, https: acts, http: acts, aws: acts, ledger: acts };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
   const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, world };
-  return suggested(rule, phaseOf(entry), request, around);
+  return suggestFix(rule, phaseOf(entry), request, around);
 }
 
 /** What is suggested is said on one line, without a full stop; with what it edits, the rule admits the object. */
 async function helps(
   listed: Listed,
   entry: Case,
-  { text, object, isVain }: Suggested = { text: "nothing" },
+  { text, object, isVain }: Suggestion = { text: "nothing" },
 ): Promise<void> {
   assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
   assert.doesNotMatch(text, /\p{Cc}/u, entry.name);

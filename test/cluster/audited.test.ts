@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import { memoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { discovered } from "../../infra/check/live/discovery.ts";
+import { discover } from "../../infra/check/live/discovery.ts";
 import { openReader, type Read } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -375,7 +375,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const way = { server, ca, token: async () => tokenOf("admin"), unknown: "" };
     const { read, close } = openReader(way, new AbortController().signal);
     const found = async (ask: Read) => {
-      const { resources, unknown } = await discovered(ask, String);
+      const { resources, unknown } = await discover(ask, String);
       assert.deepEqual(unknown, []);
       return resources
         .map((one) => ({ ...one, verbs: one.verbs.toSorted(), subresources: one.subresources.toSorted() }))

@@ -10,7 +10,7 @@ import { worlds } from "#lib/cluster/live.ts";
 import { memoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCheck } from "../../infra/check/check.ts";
-import type { Judged } from "../../infra/check/evaluation/evaluate.ts";
+import type { Evaluation } from "../../infra/check/evaluation/environment.ts";
 import { chooseCluster, parseConfig } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { diffOf } from "../../infra/parity/compare.ts";
@@ -157,8 +157,8 @@ describe("what check says", await needs("API server"), () => {
         ...{ hosts: [], operation: "CREATE", namespace: "default", alsoPods: false },
         user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
       });
-      const judged = new Map<string, Judged>();
-      for await (const one of check.judged) judged.set(one.checked.name, one);
+      const judged = new Map<string, Evaluation>();
+      for await (const one of check.evaluations) judged.set(one.checked.name, one);
       assert.deepEqual(check.faults, []);
 
       const different: string[] = [];
@@ -187,7 +187,7 @@ describe("what check says", await needs("API server"), () => {
 const shown = (body: unknown) => ({ code: 0, warnings: [], body });
 
 /** What the API server did, and what check said, as far as one can be told from the other. */
-const compared = (answer: Answer, last: Fields | undefined, { checked, after }: Judged): [unknown, unknown] => {
+const compared = (answer: Answer, last: Fields | undefined, { checked, after }: Evaluation): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
   const [, hook = "", said] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { World } from "#lib/needs.ts";
-import { auditedWorld } from "../../infra/check/live/capabilities.ts";
+import { openCapabilities } from "../../infra/check/live/capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
 const asked: string[] = [];
@@ -44,7 +44,7 @@ describe("what rules may ask while a cluster is audited", () => {
     };
     open = async (hosts = []) => {
       const told: string[] = [];
-      return { world: (await auditedWorld("c", way, hosts))((sentence) => told.push(sentence), 5000), told };
+      return { world: (await openCapabilities("c", way, hosts))((sentence) => told.push(sentence), 5000), told };
     };
   });
   after(async () => {

@@ -1,101 +1,75 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
-import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
 import { notConverted } from "#infra/apiserver/admission/matching.ts";
-import type { Around, Attributes, Called, Cel, Sent, Step, Trace } from "#infra/apiserver/admission/trace.ts";
+import type { Around, Attributes, Cel, Trace } from "#infra/apiserver/admission/trace.ts";
 import { own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fill } from "../../apiserver/defaults/filled.ts";
-import type { Kind, Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { isDefinable, unknownKind } from "../../apiserver/kinds/unknown.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
-import type { Checked, Denial } from "../checked.ts";
-import type { Manifest, Path } from "../manifests/documents.ts";
+import type { Manifest } from "../manifests/documents.ts";
 import { positionOf } from "../manifests/positions.ts";
-import type { Existing } from "./existing-objects.ts";
-import { fieldOf, stepsIn } from "./fields.ts";
-import { findingsIn } from "./findings.ts";
-import { podOf } from "./pod-templates.ts";
-import { type Asking, inApplyOrder, isReview, received, recordedRequest, requestOf, type Subject } from "./requests.ts";
-import type { Unevaluated } from "./unevaluated.ts";
+import { type Checked, type Denial, noFindings } from "./checked.ts";
+import type { Environment, Evaluation } from "./environment.ts";
+import { findField, parsePath } from "./fields.ts";
+import { collectFindings } from "./findings.ts";
+import { buildPod } from "./pod-templates.ts";
+import {
+  buildRequest,
+  isReview,
+  normalizeObject,
+  readRecordedRequest,
+  type Subject,
+  sortForApply,
+  toKey,
+} from "./requests.ts";
 
-/** What became of one object, with all that its report may want to show. */
-export interface Judged {
-  subject: Pick<Subject, "manifest" | "made"> & Partial<Pick<Subject, "attributes">>;
-  checked: Checked;
-  /** What the rules' modes had them tell the audit log. */
-  audit: Record<string, string>;
-  /** What hooks were asked, or would be. */
-  steps: Step[];
-  /** The object as it came to the first of them, and as it left the last. */
-  before: unknown;
-  after: unknown;
-}
-
-/** What objects are judged with. */
-export interface Court {
-  kinds: Kinds;
-  existing: Omit<Existing, "world">;
-  hooks: Pick<Hooks, "mutating" | "validating">;
-  call(hook: Hook, review: Sent): Promise<Called>;
-  cel: Cel;
-  /** How a hook is called in a report. */
-  nameOf(hook: string, message?: string): string;
-  /** What a rule suggests that refused in a step, where it can say; `at` is where the object stands in its manifest. */
-  suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
-  asking: Omit<Asking, "operation"> & { operation: Asking["operation"] | undefined };
-  /** What updates are made to; deletions and creations need none. */
-  old: ReadonlyMap<string, KubernetesObject>;
-  alsoPods: boolean;
-  /** Whether it is known what exists; where it isn't, namespaces that objects name count as there. */
-  isWorldKnown: boolean;
-  unevaluated: Unevaluated;
-  /** Where more could be known of namespaces. */
-  moreOf: string;
-  /** Hears of a namespace that nobody described. */
-  missing(namespace: string): void;
-}
-
-/** What tells an object from all others. */
-export const keyOf = ({ resource: { group, resource } }: Kind, { metadata = {} }: KubernetesObject): string =>
-  JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
-
-/** Judges them one after the other, each where those before it exist. */
-export const judgeAll = async function* (manifests: readonly Manifest[], court: Court): AsyncGenerator<Judged> {
-  const order = court.asking.operation === "DELETE" ? manifests : inApplyOrder(manifests, (one) => one);
+/** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
+export const evaluateAll = async function* (
+  manifests: readonly Manifest[],
+  environment: Environment,
+): AsyncGenerator<Evaluation> {
+  const order =
+    environment.asking.operation === "DELETE"
+      ? manifests
+      : sortForApply(manifests, ({ object }) => String(object.kind));
   for (const manifest of order) {
-    const judged = isReview(manifest) ? await ofReview(manifest, court) : await ofManifest(manifest, court);
-    yield judged;
-    if (court.alsoPods && judged.checked.verdict !== "denied") yield* madeBy(judged, court);
+    const evaluation = isReview(manifest)
+      ? await evaluateReview(manifest, environment)
+      : await evaluateManifest(manifest, environment);
+    yield evaluation;
+    if (environment.alsoPods && evaluation.checked.verdict !== "denied") yield* evaluatePods(evaluation, environment);
   }
 };
 
-const ofReview = async (manifest: Manifest, court: Court): Promise<Judged> => {
+const evaluateReview = async (manifest: Manifest, environment: Environment): Promise<Evaluation> => {
   try {
-    return await judge({ attributes: recordedRequest(manifest), manifest }, court);
+    return await evaluateRequest({ attributes: readRecordedRequest(manifest), manifest }, environment);
   } catch (error) {
-    return undecided(manifest, Object(manifest.object), sentenceOf(error));
+    return toUndecided(manifest, manifest.object, sentenceOf(error));
   }
 };
 
-const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => {
-  const { kinds, asking, existing } = court;
+const evaluateManifest = async (manifest: Manifest, environment: Environment): Promise<Evaluation> => {
+  const { kinds, asking, existing } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
-  if (kind === undefined && !mayConcern(manifest, court))
-    return unasked(manifest, manifest.object, { verdict: "allowed", noRule: true });
-  if (kind === undefined) return undecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
-  const object = received(manifest.object, kind, { ...asking, operation: "CREATE" });
+  if (kind === undefined && !mayConcern(manifest, environment))
+    return toUnasked(manifest, manifest.object, { verdict: "allowed", noRule: true });
+  if (kind === undefined) return toUndecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
+  const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
-    court.old.get(keyOf(kind, object)) ?? (name === "" ? undefined : existing.find(kind.resource, name, namespace));
+    environment.old.get(toKey(kind, object)) ??
+    (name === "" ? undefined : existing.find(kind.resource, name, namespace));
   // An API server reads it in the version that it is asked in.
   const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
   if (stored !== undefined && there === undefined && operation !== "CREATE")
-    return undecided(manifest, object, notConverted({ kind: kindOf(stored) }, kind.kind));
+    return toUndecided(manifest, object, notConverted({ kind: kindOf(stored) }, kind.kind));
   if (operation === "UPDATE" && there === undefined)
-    return undecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
+    return toUndecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
   const filled = fill(object);
   const misfits = [
     ...filled.misfits,
@@ -104,18 +78,18 @@ const ofManifest = async (manifest: Manifest, court: Court): Promise<Judged> => 
   if (misfits.length > 0 && operation !== "DELETE") return misread(manifest, object, misfits);
   // What goes away is what is there, and only its name comes from a manifest.
   const whole = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  const attributes = requestOf(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  const attributes = buildRequest(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
   });
-  const judged = await judge({ attributes, manifest }, court);
+  const evaluation = await evaluateRequest({ attributes, manifest }, environment);
   for (const stray of operation === "DELETE" ? [] : filled.strays)
-    judged.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
-  return judged;
+    evaluation.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
+  return evaluation;
 };
 
 /** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
-const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Court): boolean => {
+const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Environment): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
@@ -143,23 +117,30 @@ const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...split
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kind): boolean =>
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
-/** The Pods that a workload would make, judged as its controller would create them. */
-export const madeBy = async function* ({ subject, after }: Judged, court: Court): AsyncGenerator<Judged> {
+/** The Pods that a workload would make, evaluated as its controller would create them. */
+export const evaluatePods = async function* (
+  { subject, after }: Evaluation,
+  environment: Environment,
+): AsyncGenerator<Evaluation> {
   const { manifest } = subject;
   // What goes away makes nothing any more.
   if (subject.attributes?.operation === "DELETE") return;
   const workload = after as KubernetesObject;
-  const made = after === null || after === undefined ? undefined : podOf(workload);
-  const kind = made && court.kinds.of("v1", "Pod");
+  const made = after === null || after === undefined ? undefined : buildPod(workload);
+  const kind = made && environment.kinds.of("v1", "Pod");
   if (made === undefined || kind === undefined) return;
   const filled = fill(made.pod);
-  const attributes = requestOf(filled.object, null, kind, { ...court.asking, operation: "CREATE", user: made.user });
-  const { apiVersion, kind: word, name } = basics(manifest, workload);
+  const attributes = buildRequest(filled.object, null, kind, {
+    ...environment.asking,
+    operation: "CREATE",
+    user: made.user,
+  });
+  const { apiVersion, kind: word, name } = toIdentity(manifest, workload);
   const by = { apiVersion, kind: word, name };
-  yield await judge({ attributes, manifest, made: { by, at: made.at } }, court);
+  yield await evaluateRequest({ attributes, manifest, made: { by, at: made.at } }, environment);
 };
 
-const basics = ({ source, line }: Manifest, object: unknown) => {
+const toIdentity = ({ source, line }: Manifest, object: unknown) => {
   const [metadata, name] = [own(object, "metadata"), (key: string) => own(own(object, "metadata"), key)];
   const [said, namespace] = [name("name") ?? name("generateName"), own(metadata, "namespace")];
   return {
@@ -172,48 +153,53 @@ const basics = ({ source, line }: Manifest, object: unknown) => {
   };
 };
 
-const nothing = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
-
-/** Nobody was asked. */
-const unasked = (manifest: Manifest, object: unknown, checked: Partial<Checked> & Pick<Checked, "verdict">): Judged => {
+const toUnasked = (
+  manifest: Manifest,
+  object: unknown,
+  checked: Partial<Checked> & Pick<Checked, "verdict">,
+): Evaluation => {
   return {
     subject: { manifest },
-    checked: { ...basics(manifest, object), ...nothing, ...checked },
-    ...{ audit: {}, steps: [], before: null, after: null },
+    checked: { ...toIdentity(manifest, object), ...noFindings, ...checked },
+    audit: {},
+    steps: [],
+    before: null,
+    after: null,
   };
 };
 
-const undecided = (manifest: Manifest, object: unknown, sentence: string): Judged =>
-  unasked(manifest, object, { verdict: "undecided", undecided: [sentence] });
+/** Returns the evaluation of an object about which no webhook could be asked. */
+export const toUndecided = (manifest: Manifest, object: unknown, sentence: string): Evaluation =>
+  toUnasked(manifest, object, { verdict: "undecided", undecided: [sentence] });
 
 /** What can't be read, no admission sees. */
-const misread = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Judged => {
+const misread = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Evaluation => {
   const denials = sentences.map((message): Denial => {
     const { line, column } = positionOf(
       manifest,
-      fieldOf(manifest.object, { message, code: 400 }, stepsIn(message.split(" ", 1)[0] ?? "")),
+      findField(manifest.object, { message, code: 400 }, parsePath(message.split(" ", 1)[0] ?? "")),
     );
     return { rule: "the API server", message, code: 400, reason: "BadRequest", line, column };
   });
-  return unasked(manifest, object, { verdict: "denied", denials });
+  return toUnasked(manifest, object, { verdict: "denied", denials });
 };
 
 /** Sends one request through the chain. */
-export const judge = async (subject: Subject, court: Court): Promise<Judged> => {
+export const evaluateRequest = async (subject: Subject, environment: Environment): Promise<Evaluation> => {
   const { attributes, manifest, made } = subject;
-  assumeOld(attributes, court);
-  const assumed = assumeNamespace(attributes, court);
-  const trace = await admit(attributes, court.hooks, around(court));
-  const unevaluated = court.unevaluated.findMatching(attributes, trace.object, around(court), assumed);
-  if (trace.allowed && !made) remember(attributes, trace, court);
+  assumeOld(attributes, environment);
+  const assumed = assumeNamespace(attributes, environment);
+  const trace = await admit(attributes, environment.hooks, around(environment));
+  const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, around(environment), assumed);
+  if (trace.allowed && !made) remember(attributes, trace, environment);
   const before = attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
     subject,
     checked: {
-      ...basics(manifest, before),
+      ...toIdentity(manifest, before),
       ...(made && { madeBy: made.by }),
-      ...(await findingsIn(trace, subject, court, assumed, unevaluated)),
+      ...(await collectFindings(trace, subject, environment, assumed, unevaluated)),
     },
     audit: trace.audit,
     steps: trace.steps,
@@ -222,7 +208,7 @@ export const judge = async (subject: Subject, court: Court): Promise<Judged> => 
   };
 };
 
-const around = ({ kinds, existing, call, cel }: Court): Around & { cel: Cel } => ({
+const around = ({ kinds, existing, call, cel }: Environment): Around & { cel: Cel } => ({
   namespaceOf: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
@@ -238,20 +224,20 @@ const around = ({ kinds, existing, call, cel }: Court): Around & { cel: Cel } =>
 const namespaces = { group: "", resource: "namespaces" };
 
 /** What an update or a deletion is about is there, whoever says so. */
-const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing }: Court): void => {
+const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing }: Environment): void => {
   const { name, namespace } = Object(Object(oldObject).metadata);
   if (subResource || typeof name !== "string" || name === "") return;
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
 
 /** Of a namespace that nobody described nothing is known but its name; says whether it is such a one. */
-const assumeNamespace = ({ namespace, resource, operation }: Attributes, court: Court): boolean => {
-  const { existing, isWorldKnown, missing } = court;
+const assumeNamespace = ({ namespace, resource, operation }: Attributes, environment: Environment): boolean => {
+  const { existing, isStateKnown, missing } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
   if (!namespace || isItself) return false;
   const found = existing.find(namespaces, namespace);
   if (found === undefined) missing(namespace);
-  if (found !== undefined || isWorldKnown) return found !== undefined && bare.has(found);
+  if (found !== undefined || isStateKnown) return found !== undefined && bare.has(found);
   const labels = { "kubernetes.io/metadata.name": namespace };
   const assumed = {
     apiVersion: "v1",
@@ -267,7 +253,7 @@ const assumeNamespace = ({ namespace, resource, operation }: Attributes, court: 
 const bare = new WeakSet<object>();
 
 /** What is admitted is there for those that come after, and what is deleted is not; but a namespace takes its time. */
-const remember = (attributes: Attributes, { object }: Trace, { existing }: Court): void => {
+const remember = (attributes: Attributes, { object }: Trace, { existing }: Environment): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
   const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);

@@ -15,7 +15,7 @@ export interface Existing {
   put(kind: Resource, object: KubernetesObject): void;
   remove(kind: Resource, name: string, namespace?: string): void;
   /** What rules may ask; each thing that can't be said here is told, in a sentence. */
-  world(tell: (sentence: string) => void): World;
+  capabilities(tell: (sentence: string) => void): World;
 }
 
 /** An access review that somebody recorded. */
@@ -62,7 +62,7 @@ export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Ex
       assumed.add(one);
     }
   };
-  const world = (tell: (sentence: string) => void): World => {
+  const capabilities = (tell: (sentence: string) => void): World => {
     const unsaid = (sentence: string): never => {
       tell(sentence);
       throw new Failure(503, sentence);
@@ -111,7 +111,7 @@ export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Ex
     find,
     put,
     remove: (kind, name, namespace = "") => void shelfOf(kind).get(namespace)?.delete(name),
-    world,
+    capabilities,
   };
 };
 

@@ -3,7 +3,7 @@ import type { Status } from "#lib/review.ts";
 import type { Path } from "../manifests/documents.ts";
 
 /** `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]`, `data.a` as steps; what isn't one has none. */
-export const stepsIn = (field: string): Path =>
+export const parsePath = (field: string): Path =>
   [...field.matchAll(/\[(?:"([^"]*)"|([^\]]*))\]|([^.[\]]+)/g)].map(([, quoted, bracketed, word]) => {
     const step = quoted ?? bracketed ?? word ?? "";
     return quoted === undefined && /^\d+$/.test(step) && bracketed !== undefined ? Number(step) : step;
@@ -21,9 +21,9 @@ const quoted = /"([^"]{1,253})"/g;
  * The field of an object that a refusal means, as well as can be told: by its causes, by a field that its text names, or
  * by a container that it names.
  */
-export const fieldOf = (object: unknown, { message, details }: Status, otherwise: Path): Path => {
-  const causes = (details?.causes ?? []).flatMap(({ field }) => (field ? [stepsIn(field)] : []));
-  const named = [...message.matchAll(looksLikeField)].flatMap(([word]) => [stepsIn(word), inGo(stepsIn(word))]);
+export const findField = (object: unknown, { message, details }: Status, otherwise: Path): Path => {
+  const causes = (details?.causes ?? []).flatMap(({ field }) => (field ? [parsePath(field)] : []));
+  const named = [...message.matchAll(looksLikeField)].flatMap(([word]) => [parsePath(word), inGo(parsePath(word))]);
   for (const path of [...causes, ...named]) {
     const depth = depthIn(object, path);
     if (depth > 0) return path.slice(0, depth);

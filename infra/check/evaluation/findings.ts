@@ -4,29 +4,29 @@ import { own } from "#lib/json.ts";
 import { matches } from "#lib/match.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { Request, Status } from "#lib/review.ts";
-import type { Denial } from "../checked.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
 import { positionOf } from "../manifests/positions.ts";
-import type { Court } from "./evaluate.ts";
-import { fieldOf } from "./fields.ts";
+import type { Denial } from "./checked.ts";
+import type { Environment } from "./environment.ts";
+import { findField } from "./fields.ts";
 import { isReview, type Subject } from "./requests.ts";
 
 /** What a report tells of a request: who said what of it, and where that is meant. */
-export const findingsIn = async (
+export const collectFindings = async (
   trace: Trace,
   subject: Subject,
-  court: Court,
+  environment: Environment,
   isAssumed: boolean,
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
-  const nameOf = ({ hook }: Step) => court.nameOf(hook);
+  const nameOf = ({ hook }: Step) => environment.nameOf(hook);
   const denials = await Promise.all(
     steps
       .filter(({ status }) => status !== undefined)
       .map(async (step) => {
-        const denial = denialOf(step.status as Status, subject, (message) => court.nameOf(step.hook, message));
-        const suggestion = await court.suggestionOf(denial.rule, step, subject.made?.at ?? []);
+        const denial = denialOf(step.status as Status, subject, (message) => environment.nameOf(step.hook, message));
+        const suggestion = await environment.suggestionOf(denial.rule, step, subject.made?.at ?? []);
         return { ...denial, ...(suggestion !== undefined && { suggestion }) };
       }),
   );
@@ -36,9 +36,9 @@ export const findingsIn = async (
     step.patch && step.patch.length > 0 ? [{ rule: nameOf(step), patch: step.patch as object[] }] : [],
   );
   const undecided = [
-    ...trace.undecided.map((sentence) => readable(sentence, court)),
+    ...trace.undecided.map((sentence) => readable(sentence, environment)),
     ...steps.flatMap((step) => (step.failure && step.ignored ? [`${nameOf(step)}: ${step.failure}`] : [])),
-    ...(isAssumed ? askingForLabels(subject.attributes, court) : []),
+    ...(isAssumed ? askingForLabels(subject.attributes, environment) : []),
     ...unevaluated,
   ];
   const denied = !trace.allowed;
@@ -68,13 +68,13 @@ const warningsOf = (rule: string, { warnings }: Step) =>
   });
 
 /** A hook in a sentence of the chain's, called as elsewhere. */
-const readable = (sentence: string, { nameOf }: Court): string => {
+const readable = (sentence: string, { nameOf }: Environment): string => {
   const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
   return hook === undefined ? sentence : `${nameOf(hook)}: ${rest}`;
 };
 
 /** Hooks that choose namespaces by labels, where nothing is known of those. */
-const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf }: Court): string[] =>
+const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf }: Environment): string[] =>
   [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
     const { matchLabels = {}, matchExpressions = [] } = namespaceSelector;
@@ -96,7 +96,7 @@ const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message:
   const rule = ruleOf(said);
   const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
   const at = [...inManifest(manifest), ...prefix];
-  const field = fieldOf(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
+  const field = findField(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
   const { line, column } = positionOf(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };

@@ -35,7 +35,7 @@ export interface Made {
 }
 
 /** The Pod that a workload's controller would make; undefined of what is none, or has no template. */
-export const podOf = (workload: KubernetesObject): Made | undefined => {
+export const buildPod = (workload: KubernetesObject): Made | undefined => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
   const word = `${apiVersion} ${kind}`;
   const maker = Object.hasOwn(makers, word) ? makers[word] : undefined;

@@ -1,25 +1,19 @@
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, nameOf } from "../manifests/documents.ts";
-import { keyOf } from "./evaluate.ts";
-import { type Asking, received } from "./requests.ts";
+import { type Asking, normalizeAll } from "./requests.ts";
 
 /** What somebody may not have meant, of manifests and of what `--old` has beside them. */
-export const remarksOn = (
+export const listRemarks = (
   manifests: readonly Manifest[],
   before: readonly Manifest[],
   kinds: Kinds,
   asking: Omit<Asking, "operation">,
 ): string[] => {
-  const keyed = (all: readonly Manifest[]) =>
-    all.flatMap((manifest): [string, Manifest][] => {
-      const { apiVersion, kind: word, metadata } = manifest.object;
-      const kind = kinds.of(String(apiVersion), String(word));
-      if (kind === undefined || Object(metadata).name === undefined) return [];
-      return [[keyOf(kind, received(manifest.object, kind, { ...asking, operation: "CREATE" })), manifest]];
-    });
+  const readNamed = (all: readonly Manifest[]) =>
+    normalizeAll(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);
   const first = new Map<string, Manifest>();
   const again: string[] = [];
-  for (const [key, manifest] of keyed(manifests)) {
+  for (const { key, manifest } of readNamed(manifests)) {
     const earlier = first.get(key);
     if (earlier === undefined) first.set(key, manifest);
     else
@@ -27,20 +21,20 @@ export const remarksOn = (
         `${called(manifest)} is in ${placeOf(earlier)} already; in ${placeOf(manifest)} it counts as an update of that`,
       );
   }
-  const strange = keyed(before)
-    .filter(([key]) => !first.has(key))
-    .map(([, manifest]) => `--old ${placeOf(manifest)} ${called(manifest)} is none of the manifests, and left out`);
+  const strange = readNamed(before)
+    .filter(({ key }) => !first.has(key))
+    .map(({ manifest }) => `--old ${placeOf(manifest)} ${called(manifest)} is none of the manifests, and left out`);
   return [...few(again), ...few(strange)];
 };
 
 /** Of namespaces that objects name, and nobody described. */
-export const missingNamespaces = (names: ReadonlySet<string>, isWorldKnown: boolean): string[] => {
+export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKnown: boolean): string[] => {
   if (names.size === 0) return [];
   const [all, more] = [[...names].sort(), names.size - most];
   const isOne = all.length === 1;
   const said = more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
   const who = `${isOne ? "namespace" : "namespaces"} ${said}`;
-  if (isWorldKnown) return [`${who} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
+  if (isStateKnown) return [`${who} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
   return [
     `${who} ${isOne ? "isn't" : "aren't"} among the manifests; ${
       isOne

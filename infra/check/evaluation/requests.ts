@@ -2,11 +2,11 @@ import type { Attributes } from "#infra/apiserver/admission/trace.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
-import type { Kind } from "../../apiserver/kinds/kinds.ts";
-import type { Checked } from "../checked.ts";
+import type { Kind, Kinds } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
+import type { Checked } from "./checked.ts";
 
-/** Something to be judged: a request, and where what it is about is written. */
+/** Something to be evaluated: a request, and where what it is about is written. */
 export interface Subject {
   attributes: Attributes;
   manifest: Manifest;
@@ -34,18 +34,17 @@ const first = [
 ];
 const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-const placeOf = ({ object }: Manifest): number => {
-  const kind = String(object.kind);
+/** Sorts into the order in which kubectl sends objects. */
+export const sortForApply = <T>(all: readonly T[], kindOf: (one: T) => string): T[] =>
+  all.toSorted((one, other) => toRank(kindOf(one)) - toRank(kindOf(other)));
+
+const toRank = (kind: string): number => {
   if (last.includes(kind)) return first.length + 1;
   return first.includes(kind) ? first.indexOf(kind) : first.length;
 };
 
-/** In the order in which they are sent. */
-export const inApplyOrder = <T>(all: readonly T[], manifestOf: (one: T) => Manifest): T[] =>
-  all.toSorted((one, other) => placeOf(manifestOf(one)) - placeOf(manifestOf(other)));
-
 /** A review that somebody recorded, as a request; what is wrong with it is thrown. */
-export const recordedRequest = ({ object }: Manifest): Attributes => {
+export const readRecordedRequest = ({ object }: Manifest): Attributes => {
   const {
     uid: _,
     requestKind: __,
@@ -60,7 +59,11 @@ export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
   kind === "AdmissionReview" && splitApiVersion(String(apiVersion)).group === "admission.k8s.io";
 
 /** The object as the API server takes it in: in its namespace, and without what nobody but the API server sets. */
-export const received = (object: Record<string, unknown>, { namespaced }: Kind, asking: Asking): KubernetesObject => {
+export const normalizeObject = (
+  object: Record<string, unknown>,
+  { namespaced }: Kind,
+  asking: Asking,
+): KubernetesObject => {
   const given = isMap(object.metadata) ? object.metadata : {};
   const { namespace, ...others } = given;
   const own = Object.entries(others).filter(([key, value]) => !systemFields.has(key) && value !== null);
@@ -68,6 +71,19 @@ export const received = (object: Record<string, unknown>, { namespaced }: Kind, 
   // What is read of it was checked when it was read.
   return { ...object, metadata } as KubernetesObject;
 };
+
+/** Returns what tells an object from all others. */
+export const toKey = ({ resource: { group, resource } }: Kind, { metadata = {} }: KubernetesObject): string =>
+  JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
+
+/** Returns the objects of manifests as they would be created, each with its key; of unknown kinds there are none. */
+export const normalizeAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>
+  manifests.flatMap((manifest) => {
+    const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
+    if (kind === undefined) return [];
+    const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
+    return [{ manifest, object, key: toKey(kind, object) }];
+  });
 
 const systemFields = new Set([
   ...["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"],
@@ -81,7 +97,7 @@ const optionsOf: Partial<Record<Operation, string>> = {
 };
 
 /** The request that somebody makes with an object. */
-export const requestOf = (
+export const buildRequest = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,
   { kind, resource, namespaced }: Kind,

@@ -14,8 +14,8 @@ import type { Handler } from "../../serve/gateway.ts";
 import { handlerOf } from "../../serve/handlers.ts";
 import { asVariant, oneLine } from "../../webhooks/entry.ts";
 import { configurations, ruleOf } from "../../webhooks/webhooks.ts";
-import { suggested } from "../fixes/suggestions.ts";
 import type { Path } from "../manifests/documents.ts";
+import { suggestFix } from "./suggestions.ts";
 
 /** The rules that are on in a cluster, as its API server would know them. */
 export interface Rules {
@@ -39,7 +39,7 @@ export interface Rules {
 const here = "https://rules.postern.invalid";
 
 /** A cluster with these rules alone: as postern.yaml sets them up or, where it doesn't name one, by their defaults. */
-export const withOnly = (
+export const selectRules = (
   cluster: Cluster,
   names: readonly string[],
   catalogue: Listed[],
@@ -130,7 +130,7 @@ export const openRules = async (
     const found = await told
       .run(unsaid, async () => {
         const asked = rule.needs && world(clusterName, patience);
-        return suggested(facet, phase, request, { ...around, world: asked }, at);
+        return suggestFix(facet, phase, request, { ...around, world: asked }, at);
       })
       .catch(() => undefined);
     return unsaid.length > 0 || found?.isVain ? undefined : found?.text;

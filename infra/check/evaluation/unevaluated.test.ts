@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { builtIn } from "#infra/apiserver/admission/conditions.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { kindsOf } from "../../apiserver/kinds/kinds.ts";
-import { requestOf } from "./requests.ts";
+import { buildRequest } from "./requests.ts";
 import { openUnevaluated } from "./unevaluated.ts";
 
 const kinds = kindsOf([]);
@@ -38,7 +38,7 @@ const findNames = (standing: KubernetesObject[], asked: Asked): string[] => {
   const kind = kinds.of(String(object.apiVersion), String(object.kind));
   assert.ok(kind);
   const user = { username: "jane" };
-  const request = requestOf(object, operation === "UPDATE" ? old : null, kind, { operation, user, namespace: "" });
+  const request = buildRequest(object, operation === "UPDATE" ? old : null, kind, { operation, user, namespace: "" });
   const around = {
     ...{ namespaceOf: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: builtIn },
     fill: (one: unknown) => one,

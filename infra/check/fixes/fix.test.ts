@@ -3,12 +3,12 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse, stringify } from "yaml";
 import { between } from "#lib/patch.ts";
-import { manifestsIn } from "../manifests/documents.ts";
+import { parseManifests } from "../manifests/documents.ts";
 import { edited } from "./fix.ts";
 
 /** A file after its first object became another. */
 const becoming = (text: string, change: (object: any) => void, filled: (object: any) => void = () => {}): string => {
-  const [manifest] = manifestsIn({ name: "a.yaml", text }).manifests;
+  const [manifest] = parseManifests({ name: "a.yaml", text }).manifests;
   assert.ok(manifest);
   const before = structuredClone(manifest.object);
   filled(before);
@@ -128,7 +128,7 @@ describe("a file that is mended", () => {
 
   it("may be a stream of JSON, of which another part stays as it is", () => {
     const text = '{"apiVersion":"v1","kind":"A","a":1}\n{"apiVersion":"v1","kind":"B","a": 1}\n';
-    const [, manifest] = manifestsIn({ name: "a.json", text }).manifests;
+    const [, manifest] = parseManifests({ name: "a.json", text }).manifests;
     assert.ok(manifest);
     const after = { ...manifest.object, a: 2 };
     assert.deepEqual(edited(text, [{ manifest, patch: between(manifest.object, after, ""), after }]), {
@@ -167,12 +167,12 @@ describe("a file that is mended", () => {
           { apiVersion: "v1", kind: "A", ...before },
           { ...style, version: "1.1", aliasDuplicateObjects: false },
         );
-        const [manifest] = manifestsIn({ name: "a", text }).manifests;
+        const [manifest] = parseManifests({ name: "a", text }).manifests;
         assert.ok(manifest);
         const wanted = JSON.parse(JSON.stringify({ apiVersion: "v1", kind: "A", ...after }));
         const result = edited(text, [{ manifest, patch: between(manifest.object, wanted, ""), after: wanted }]);
         assert.ok("text" in result, text);
-        assert.deepEqual(manifestsIn({ name: "a", text: result.text }).manifests[0]?.object, wanted);
+        assert.deepEqual(parseManifests({ name: "a", text: result.text }).manifests[0]?.object, wanted);
       }),
       { numRuns: 500 },
     );

@@ -4,10 +4,10 @@ import { own } from "#lib/json.ts";
 import { between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
-import type { Judged } from "../evaluation/evaluate.ts";
+import type { Evaluation } from "../evaluation/environment.ts";
 import { isReview } from "../evaluation/requests.ts";
-import { composed } from "../manifests/composed.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
+import { parseDocuments } from "../manifests/yaml.ts";
 import { type Incision, operated } from "./yaml-edits.ts";
 
 /** What the chain changed of one object. */
@@ -18,7 +18,7 @@ export interface Edit {
 }
 
 /** What is to be written back of an object: where it was changed, and nobody says anything against it. */
-export const editOf = ({ subject, checked, before, after }: Judged): Edit | undefined => {
+export const toFix = ({ subject, checked, before, after }: Evaluation): Edit | undefined => {
   const { manifest, made } = subject;
   // A review stays as somebody recorded it.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
@@ -40,7 +40,7 @@ export const edited = (text: string, edits: readonly Edit[]): { text: string } |
   const parts: string[] = [];
   let from = 0;
   let index = 0;
-  for (const { to } of composed(text)) {
+  for (const { to } of parseDocuments(text)) {
     const part = text.slice(from, to);
     const own = byDocument.get(index++);
     const fixed = own === undefined ? part : operatedOn(part, own);
@@ -82,7 +82,7 @@ const operatedOn = (text: string, edits: readonly Edit[]): string | undefined =>
 };
 
 const read = (text: string): Document.Parsed | undefined => {
-  const [first, ...others] = [...composed(text)];
+  const [first, ...others] = [...parseDocuments(text)];
   return first !== undefined && others.length === 0 && first.document.errors.length === 0 ? first.document : undefined;
 };
 

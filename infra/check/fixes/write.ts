@@ -6,7 +6,7 @@ import { oneLine } from "../../cli/terminal.ts";
 import { type Edit, edited } from "./fix.ts";
 
 /** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
-export const mend = async (edits: readonly Edit[]): Promise<void> => {
+export const writeFixes = async (edits: readonly Edit[]): Promise<void> => {
   const byFile = Map.groupBy(edits, ({ manifest }) => manifest.source);
   for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
     const fixed = edited(text, own);

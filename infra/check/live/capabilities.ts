@@ -11,7 +11,7 @@ import type { Way } from "../../clusters/api.ts";
  * What rules may ask while a cluster is audited: that very cluster, in which nothing is written, and the hosts that may be
  * called. What they keep from review to review begins anew with each, for objects don't all come at once elsewhere.
  */
-export const auditedWorld = async (
+export const openCapabilities = async (
   cluster: string,
   way: Way,
   hosts: readonly string[],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Answer } from "#lib/cluster/exchange.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { discovered } from "./discovery.ts";
+import { discover } from "./discovery.ts";
 import { openNamespaces } from "./namespaces.ts";
 import type { Read } from "./reader.ts";
 
@@ -15,7 +15,7 @@ describe("what answers in an API server's place", () => {
   it("is no cluster that has nothing", async () => {
     for (const one of [page, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
       await assert.rejects(
-        discovered(async () => one, why),
+        discover(async () => one, why),
         new Complaint("what the cluster has can't be told: /api answers something else than an API server would", 3),
       );
   });
@@ -25,7 +25,7 @@ describe("what answers in an API server's place", () => {
       "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),
     };
     const read: Read = async (path) => (shown[path] === undefined ? page : answer(shown[path]));
-    const { resources, unknown } = await discovered(read, why);
+    const { resources, unknown } = await discover(read, why);
     assert.deepEqual(resources, []);
     assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server answers no list of them" }]);
   });

@@ -22,7 +22,7 @@ const aggregated = ["v2", "v2beta1"]
   .join(",");
 
 /** What there is in a cluster, by one answer for all groups or, from an API server that has none, by one for each. */
-export const discovered = async (read: Read, why: Why): Promise<Discovered> => {
+export const discover = async (read: Read, why: Why): Promise<Discovered> => {
   const all: Discovered = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
     const answer = await read(root, aggregated);

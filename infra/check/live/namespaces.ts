@@ -13,7 +13,7 @@ export interface Namespaces extends Pick<Existing, "find" | "put" | "remove"> {
 /** So many are kept: objects come ordered by namespace. */
 const most = 500;
 
-/** What is known of each is what hooks choose by. What is judged doesn't come to exist by it. */
+/** What is known of each is what hooks choose by. What is evaluated doesn't come to exist by it. */
 export const openNamespaces = (read: Read, why: Why): Namespaces => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {

@@ -1,12 +1,14 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
+import { own } from "#lib/json.ts";
 import { matches } from "#lib/match.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { Operation, Request } from "#lib/review.ts";
 import { type Kind, type Kinds, kindName, kindsFrom } from "../../apiserver/kinds/kinds.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
-import { inApplyOrder } from "../evaluation/requests.ts";
+import { sortForApply } from "../evaluation/requests.ts";
 import type { Discovered, Resource } from "./discovery.ts";
-import { manifestOf } from "./subjects.ts";
+import { pagesOf } from "./pages.ts";
+import type { Read } from "./reader.ts";
 
 /** What of a cluster is looked at. */
 export interface Chosen {
@@ -15,22 +17,53 @@ export interface Chosen {
   unlisted: Resource[];
 }
 
-/** The kinds that a cluster serves. Of the groups among these, all versions are alike but for their names. */
-export const kindsIn = ({ resources }: Discovered, alike: ReadonlySet<string>): Kinds =>
-  kindsFrom(
+/** Returns the kinds that a cluster serves, with the conversions that webhooks may ask for. */
+export const readKinds = async (found: Discovered, hooks: readonly Hook[], read: Read): Promise<Kinds> => {
+  const uniform = await findUniform(found, hooks, read);
+  return kindsFrom(
     new Map(
-      resources.map((one): [string, Kind] => [
+      found.resources.map((one): [string, Kind] => [
         kindName(joinApiVersion(one.kind), one.kind.kind),
-        { ...one, sameInAll: alike.has(`${one.resource.group}/${one.resource.resource}`) },
+        { ...one, sameInAll: uniform.has(`${one.resource.group}/${one.resource.resource}`) },
       ]),
     ),
   );
+};
+
+/** CustomResourceDefinitions can be large. */
+const definitionsPerPage = 20;
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/**
+ * The custom resources, as group and resource, whose versions differ in nothing but their names. Only who converts others
+ * knows how, and hooks may ask for another version than the one that is read; where that is nobody, it isn't looked up.
+ */
+const findUniform = async (
+  { resources }: Discovered,
+  hooks: readonly Hook[],
+  read: Read,
+): Promise<ReadonlySet<string>> => {
+  const uniform = new Set<string>();
+  const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
+  const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
+  if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
+  // Without an answer, conversion stays unknown, and what rests on it can't be said.
+  for await (const found of pagesOf(read, () => "", definitions, {}, definitionsPerPage)) {
+    if ("broken" in found) break;
+    for (const definition of found.items) {
+      const spec = own(definition, "spec");
+      const name = `${own(spec, "group")}/${own(own(spec, "names"), "plural")}`;
+      if (several.has(name) && (own(own(spec, "conversion"), "strategy") ?? "None") === "None") uniform.add(name);
+    }
+  }
+  return uniform;
+};
 
 /**
  * What some hook is about, each in one version, in the order in which kubectl would apply it; with `alsoPods`, workloads
  * as well where a hook is about the Pods that they make.
  */
-export const chosenOf = (
+export const selectResources = (
   { resources }: Discovered,
   kinds: Kinds,
   hooks: readonly Hook[],
@@ -61,7 +94,7 @@ export const chosenOf = (
   const found = [...stores.values()].map((versions) => versions.find(isListed) ?? versions[0]);
   const each = found.filter((one) => one !== undefined);
   return {
-    resources: inApplyOrder(each.filter(isListed), (one) => manifestOf({ kind: one.kind.kind })),
+    resources: sortForApply(each.filter(isListed), ({ kind }) => kind.kind),
     unlisted: each.filter((one) => !isListed(one)),
   };
 };
@@ -83,6 +116,6 @@ const isListed = ({ verbs }: Resource) => verbs.includes("list");
 const storeOf = ({ group, resource }: Kind["resource"]) =>
   group === "events.k8s.io" && resource === "events" ? "/events" : `${group}/${resource}`;
 
-/** As kubectl calls it. */
-export const called = ({ resource: { group, resource } }: Pick<Kind, "resource">): string =>
+/** Returns the name of a resource as kubectl prints it. */
+export const toResourceName = ({ resource: { group, resource } }: Pick<Kind, "resource">): string =>
   group === "" ? resource : `${resource}.${group}`;

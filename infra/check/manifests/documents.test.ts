@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { manifestsIn } from "./documents.ts";
+import { parseManifests } from "./documents.ts";
 import { positionOf } from "./positions.ts";
 
-const read = (text: string) => manifestsIn({ name: "a.yaml", text });
+const read = (text: string) => parseManifests({ name: "a.yaml", text });
 
 const levels = [1, 2, 3, 4, 5, 6];
 const bomb = [

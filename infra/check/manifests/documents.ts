@@ -1,7 +1,7 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/json.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
-import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
+import { type Places, parseDocuments, piecesIn, placesOf } from "./yaml.ts";
 
 /** A file, or what came by standard input. */
 export interface Source {
@@ -35,7 +35,7 @@ export interface Fault {
   sentence: string;
 }
 
-export const faultText = ({ file, line, sentence }: Fault): string => `${nameOf(file)}:${line} ${sentence}`;
+export const formatFault = ({ file, line, sentence }: Fault): string => `${nameOf(file)}:${line} ${sentence}`;
 
 /** A file as it is called in a sentence. */
 export const nameOf = (file: string): string => (file === "-" ? "standard input" : file);
@@ -52,7 +52,7 @@ export interface Documents {
 const deepest = 200;
 
 /** Every object that a text holds; Lists are taken apart. */
-export const manifestsIn = (source: Source): Documents => {
+export const parseManifests = (source: Source): Documents => {
   const found: Documents = { manifests: [], strangers: [], faults: [] };
   const complain = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
@@ -81,7 +81,7 @@ export const manifestsIn = (source: Source): Documents => {
     const mayAlias = source.text.includes("&") && source.text.includes("*");
     const mayMerge = source.text.includes("<<");
     let index = -1;
-    for (const { document, positionOf } of composed(source.text)) {
+    for (const { document, positionOf } of parseDocuments(source.text)) {
       index++;
       const lineOf = (node: unknown) => (isNode(node) && node.range ? positionOf(node.range[0]).line : line);
       line = lineOf(document.contents);
@@ -183,7 +183,7 @@ const faultIn = (value: unknown): string | undefined => {
   if (!isMap(metadata)) return "metadata must be a map";
   for (const key of ["name", "generateName", "namespace"])
     if (metadata[key] != null && typeof metadata[key] !== "string")
-      return `metadata.${key} must be a text, not ${inWords(metadata[key])}`;
+      return `metadata.${key} must be a text, not ${describeValue(metadata[key])}`;
   for (const key of ["labels", "annotations"]) {
     const map = metadata[key] ?? {};
     if (!isMap(map)) return `metadata.${key} must be a map`;
@@ -196,7 +196,7 @@ const faultIn = (value: unknown): string | undefined => {
   return undefined;
 };
 
-const inWords = (value: unknown) =>
+const describeValue = (value: unknown) =>
   typeof value === "object" ? "a map or a list" : `${value}; in quotes it would be one`;
 
 const isDeeper = (value: unknown, levels: number): boolean =>

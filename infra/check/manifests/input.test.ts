@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, open, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { faultText } from "./documents.ts";
+import { formatFault } from "./documents.ts";
 import { readInput } from "./input.ts";
 
 const fine = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: fine }\n";
@@ -26,7 +26,7 @@ const found = async (...paths: string[]) => {
   const short = (text: string) => text.replaceAll(`${folder}/`, "");
   return {
     names: manifests.map(({ object }) => Object(object.metadata).name),
-    faults: faults.map((fault) => short(faultText(fault))),
+    faults: faults.map((fault) => short(formatFault(fault))),
     notes: notes.map(short),
   };
 };

@@ -3,7 +3,7 @@ import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, sentenceOf } from "../../cli/complaint.ts";
-import { type Fault, type Manifest, manifestsIn } from "./documents.ts";
+import { type Fault, formatFault, type Manifest, parseManifests } from "./documents.ts";
 
 /** What paths were found to hold. */
 export interface Input {
@@ -44,6 +44,13 @@ export const readInput = async (
     if (bytes) take(input, file, bytes);
   }
   return input;
+};
+
+/** Reads what a check stands on; throws for anything that can't be read. */
+export const readAll = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
+  const { manifests, faults } = await readInput(paths);
+  if (faults.length > 0) throw new Complaint(faults.map((fault) => `${option} ${formatFault(fault)}`).join("\n"));
+  return manifests;
 };
 
 const filesAt = async (path: string, faults: Fault[], given?: string): Promise<Found[]> => {
@@ -119,7 +126,7 @@ const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): v
   const whole = bytes.toString();
   const mark = whole.startsWith("\uFEFF") ? "\uFEFF" : "";
   const text = whole.slice(mark.length);
-  const { manifests, strangers, faults } = manifestsIn({ name, folder, mark, text });
+  const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text });
   for (const manifest of manifests) input.manifests.push(manifest);
   // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
   const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));

@@ -1,7 +1,7 @@
 import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
-import { type Composed, composed, composedPiece, type Places, type Position, piecesIn, placesOf } from "./composed.ts";
 import type { Manifest, Path, Source } from "./documents.ts";
-import type { Piece } from "./plain.ts";
+import type { Piece } from "./plain-yaml.ts";
+import { type Composed, type Places, type Position, parseDocuments, parsePiece, piecesIn, placesOf } from "./yaml.ts";
 
 /** Who asks where something is goes from file to file, and from field to field. */
 let last: Known | undefined;
@@ -30,7 +30,7 @@ const documentOf = (source: Source, index: number): Composed | undefined => {
   const { pieces, documents } = readOnce(source);
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
-  const all = piece === undefined ? composed(source.text) : composedPiece(source.text, piece);
+  const all = piece === undefined ? parseDocuments(source.text) : parsePiece(source.text, piece);
   for (const one of all) documents.set(piece === undefined ? documents.size : index, one);
   return documents.get(index);
 };

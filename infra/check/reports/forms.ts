@@ -1,5 +1,5 @@
 import type { Listed } from "../../catalogue/registry.ts";
-import { isColoured, painter } from "./details.ts";
+import { isColoured, painter } from "./format.ts";
 import { github } from "./github.ts";
 import { json } from "./json.ts";
 import { junit } from "./junit.ts";

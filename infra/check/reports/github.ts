@@ -1,6 +1,6 @@
 import { clean } from "../../cli/terminal.ts";
-import { type Checked, called } from "../checked.ts";
-import { lineOf, pathIn, sayingOf } from "./places.ts";
+import { type Checked, called } from "../evaluation/checked.ts";
+import { formatDenial, lineOf, toRepositoryPath } from "./places.ts";
 import type { Plain } from "./report.ts";
 
 /** Workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
@@ -11,7 +11,7 @@ export const github = (): Plain => ({
 
 const commandsOf = (one: Checked): string => {
   const lines: string[] = [];
-  const file = pathIn(one.file);
+  const file = toRepositoryPath(one.file);
   const say = (command: "error" | "warning", title: string, message: string, line = one.line, col?: number) => {
     const properties = { ...(file !== undefined && { file, line, col }), title };
     const written = Object.entries(properties).flatMap(([key, value]) =>
@@ -20,7 +20,7 @@ const commandsOf = (one: Checked): string => {
     lines.push(`::${command} ${written.join(",")}::${escaped(message)}\n`);
   };
   for (const denial of one.denials)
-    say("error", `${denial.rule}: ${called(one)}`, sayingOf(denial), lineOf(one, denial), denial.column);
+    say("error", `${denial.rule}: ${called(one)}`, formatDenial(denial), lineOf(one, denial), denial.column);
   for (const { rule, text } of one.warnings) say("warning", `${rule}: ${called(one)}`, text);
   for (const sentence of one.undecided) say("warning", `can't say: ${called(one)}`, sentence);
   return lines.join("");

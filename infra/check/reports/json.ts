@@ -1,5 +1,5 @@
-import type { Judged } from "../evaluation/evaluate.ts";
-import { differenceIn } from "./details.ts";
+import type { Evaluation } from "../evaluation/environment.ts";
+import { findDifference } from "./format.ts";
 import { jsonAt, openList } from "./list.ts";
 import type { Report } from "./report.ts";
 
@@ -8,8 +8,8 @@ export const json = (): Report => {
   const objects = openList(2);
   let head = `{\n  "objects": `;
   return {
-    add: (judged) => {
-      const text = `${head}${objects.add(jsonOf(judged))}`;
+    add: (evaluation) => {
+      const text = `${head}${objects.add(jsonOf(evaluation))}`;
       head = "";
       return text;
     },
@@ -22,8 +22,8 @@ export const json = (): Report => {
   };
 };
 
-const jsonOf = (judged: Judged): object => {
-  const { checked, audit, steps } = judged;
+const jsonOf = (evaluation: Evaluation): object => {
+  const { checked, audit, steps } = evaluation;
   const { madeBy } = checked;
   const asked = steps
     .filter(({ outcome }) => outcome !== "skipped")
@@ -35,6 +35,6 @@ const jsonOf = (judged: Judged): object => {
     ...(madeBy && { madeBy: `${madeBy.kind} ${madeBy.name}` }),
     audit,
     hooks: asked,
-    difference: differenceIn(judged),
+    difference: findDifference(evaluation),
   };
 };

@@ -1,5 +1,5 @@
-import { type Checked, called, getTarget } from "../checked.ts";
-import { lineOf, sayingOf } from "./places.ts";
+import { type Checked, called, getTarget } from "../evaluation/checked.ts";
+import { formatDenial, lineOf } from "./places.ts";
 import type { Plain } from "./report.ts";
 
 /** What `<testsuite>` holds. */
@@ -32,7 +32,7 @@ interface Wrong {
 const longest = 4 * 1024 * 1024;
 
 /**
- * A test for each rule that judged an object, a suite for each file, or kind where there are no files. Denials are
+ * A test for each rule that evaluated an object, a suite for each file, or kind where there are no files. Denials are
  * failures, what can't be said is an error, warnings are what the suite wrote. It is as the schemas of Ant and of Jenkins'
  * xUnit plugin both have it. Of very many findings, one file may have several suites.
  */
@@ -104,7 +104,7 @@ const casesOf = (one: Checked): Case[] => {
   const object = called(one);
   const failed = one.denials.map((denial): Case => {
     const place = [one.file, lineOf(one, denial)].filter((part) => part !== undefined).join(":");
-    const text = `${place && `${place}: `}${sayingOf(denial)}`;
+    const text = `${place && `${place}: `}${formatDenial(denial)}`;
     return { object, rule: denial.rule, failure: { message: denial.message, type: denial.reason || "Denied", text } };
   });
   const [first, ...more] = one.undecided;

@@ -4,7 +4,7 @@ import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, sentenceOf } from "../../cli/complaint.ts";
-import type { Judged } from "../evaluation/evaluate.ts";
+import type { Evaluation } from "../evaluation/environment.ts";
 import type { Closing, Report } from "./report.ts";
 
 /** A form in which findings are told, and the file that it goes to; standard output where there is none. */
@@ -14,7 +14,7 @@ export interface Output {
 }
 
 /** What `-o text -o sarif=out.sarif` wants; text alone where nothing is said. */
-export const outputsOf = (said: readonly string[], forms: readonly string[]): Output[] => {
+export const parseOutputs = (said: readonly string[], forms: readonly string[]): Output[] => {
   const outputs = said.map((one): Output => {
     const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(one) ?? [];
     if (!forms.includes(form))
@@ -52,7 +52,7 @@ interface Sink {
 
 /** Reports on their way to where they are wanted. */
 export interface Outlets {
-  add(judged: Judged): Promise<void>;
+  add(evaluation: Evaluation): Promise<void>;
   end(closing: Closing): Promise<void>;
   abandon(): Promise<void>;
 }
@@ -77,9 +77,9 @@ export const openOutlets = async (
     throw error;
   }
   return {
-    add: async (judged) => {
+    add: async (evaluation) => {
       for (const { report, sink } of open) {
-        const text = report.add(judged);
+        const text = report.add(evaluation);
         if (text !== "") await sink.write(text);
       }
     },

@@ -1,12 +1,12 @@
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Checked, Denial } from "../checked.ts";
+import type { Checked, Denial } from "../evaluation/checked.ts";
 
 /** What readers of reports take paths to be relative to: the checkout, in a pipeline, else where we run. */
 const here = (): string => process.env.GITHUB_WORKSPACE || process.cwd();
 
 /** A file's path as a repository has it, with `/`; undefined for standard input and what no file holds. */
-export const pathIn = (file: string | undefined, root = here()): string | undefined => {
+export const toRepositoryPath = (file: string | undefined, root = here()): string | undefined => {
   if (file === undefined || file === "-") return undefined;
   const path = relative(root, resolve(file));
   // Outside, there is no other name for it than its own.
@@ -15,7 +15,7 @@ export const pathIn = (file: string | undefined, root = here()): string | undefi
 };
 
 /** As `pathIn`, as a URI, and whether that is relative. */
-export const uriOf = (path: string): { uri: string; isRelative: boolean } => {
+export const toUri = (path: string): { uri: string; isRelative: boolean } => {
   if (isAbsolute(path)) return { uri: pathToFileURL(path).href, isRelative: false };
   // A first segment with a colon would read as a scheme.
   const uri = path.toWellFormed().split("/").map(encodeURIComponent).join("/");
@@ -26,5 +26,5 @@ export const uriOf = (path: string): { uri: string; isRelative: boolean } => {
 export const lineOf = ({ line }: Checked, denial?: Denial): number | undefined => denial?.line ?? line;
 
 /** What a rule said, and what to do about it. */
-export const sayingOf = ({ message, suggestion }: Denial): string =>
+export const formatDenial = ({ message, suggestion }: Denial): string =>
   suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`;

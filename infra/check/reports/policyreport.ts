@@ -1,7 +1,7 @@
 import { shortened } from "../../cli/terminal.ts";
-import { type Checked, getTarget } from "../checked.ts";
+import { type Checked, getTarget } from "../evaluation/checked.ts";
 import { openList } from "./list.ts";
-import { sayingOf } from "./places.ts";
+import { formatDenial } from "./places.ts";
 import type { Plain } from "./report.ts";
 
 interface Result {
@@ -139,7 +139,7 @@ const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
   };
   const changing = new Set(one.changes.map(({ rule }) => rule));
   return [
-    ...one.denials.map((denial) => result(denial.rule, "fail", sayingOf(denial))),
+    ...one.denials.map((denial) => result(denial.rule, "fail", formatDenial(denial))),
     ...one.warnings.map(({ rule, text }) => result(rule, "warn", text)),
     ...one.undecided.map((sentence) => result("postern", "error", sentence)),
     ...[...changing].map((rule) => result(rule, "pass", "would change it")),

@@ -1,8 +1,8 @@
-import type { Checked } from "../checked.ts";
-import type { Judged } from "../evaluation/evaluate.ts";
-import type { Summary } from "./details.ts";
+import type { Checked } from "../evaluation/checked.ts";
+import type { Evaluation } from "../evaluation/environment.ts";
+import type { Summary } from "./format.ts";
 
-/** Something that could not be read, and so was not judged. */
+/** Something that could not be read, and so was not evaluated. */
 export interface Unread {
   /** For programs. */
   fault: object;
@@ -22,7 +22,7 @@ export interface Closing {
 }
 
 /** A form in which findings are told as they come: each is written and let go, whatever their number. */
-export interface Report<Finding = Judged> {
+export interface Report<Finding = Evaluation> {
   /** What is to be written now; empty where it waits for others. */
   add(finding: Finding): string;
   /** All that is left to be written. */
@@ -30,4 +30,4 @@ export interface Report<Finding = Judged> {
 }
 
 /** Of those that look at no more than what became of an object. */
-export type Plain = Report<Pick<Judged, "checked">>;
+export type Plain = Report<Pick<Evaluation, "checked">>;

@@ -3,10 +3,10 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
 import { clean } from "../../cli/terminal.ts";
-import type { Checked } from "../checked.ts";
+import type { Checked } from "../evaluation/checked.ts";
 import { github } from "./github.ts";
 import { junit } from "./junit.ts";
-import { pathIn } from "./places.ts";
+import { toRepositoryPath } from "./places.ts";
 import { findReportVersion, policyReport } from "./policyreport.ts";
 import type { Closing, Plain } from "./report.ts";
 import { sarif } from "./sarif.ts";
@@ -455,9 +455,10 @@ describe("the PolicyReports", () => {
 });
 
 describe("a file's path in reports", () => {
-  it("is relative to the checkout", () => assert.equal(pathIn("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
-  it("is its own outside of it", () => assert.equal(pathIn("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
+  it("is relative to the checkout", () => assert.equal(toRepositoryPath("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
+  it("is its own outside of it", () =>
+    assert.equal(toRepositoryPath("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
   it("is in the checkout where it begins with dots", () =>
-    assert.equal(pathIn("/checkout/..data/a.yaml", "/checkout"), "..data/a.yaml"));
-  it("isn't there for standard input", () => assert.equal(pathIn("-"), undefined));
+    assert.equal(toRepositoryPath("/checkout/..data/a.yaml", "/checkout"), "..data/a.yaml"));
+  it("isn't there for standard input", () => assert.equal(toRepositoryPath("-"), undefined));
 });

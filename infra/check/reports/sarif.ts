@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Checked, called, type Denial, getTarget } from "../checked.ts";
+import { type Checked, called, type Denial, getTarget } from "../evaluation/checked.ts";
 import { jsonAt, openList } from "./list.ts";
-import { lineOf, pathIn, sayingOf, uriOf } from "./places.ts";
+import { formatDenial, lineOf, toRepositoryPath, toUri } from "./places.ts";
 import type { Plain } from "./report.ts";
 import { openSpool } from "./spool.ts";
 
@@ -45,11 +45,11 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
         ...{ locations, partialFingerprints },
       });
     };
-    for (const denial of one.denials) add(denial.rule, "error", sayingOf(denial), denial);
+    for (const denial of one.denials) add(denial.rule, "error", formatDenial(denial), denial);
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
       const text = plain(`${called(one)}: ${sentence}`);
-      const place = pathIn(one.file) === undefined ? {} : placeOf(one, one.line);
+      const place = toRepositoryPath(one.file) === undefined ? {} : placeOf(one, one.line);
       spool.put(
         notifications.add({ level: "warning", message: { text }, locations: [{ ...place, ...logicalOf(one) }] }),
       );
@@ -78,7 +78,7 @@ const logicalOf = (one: Checked) => {
 };
 
 const placeOf = (one: Checked, line?: number, column?: number) => {
-  const { uri, isRelative } = uriOf(pathIn(one.file) ?? standingFor(one));
+  const { uri, isRelative } = toUri(toRepositoryPath(one.file) ?? standingFor(one));
   const region = line === undefined ? {} : { region: { startLine: line, ...(column && { startColumn: column }) } };
   const artifactLocation = { uri, ...(isRelative && { uriBaseId: "%SRCROOT%" }) };
   return { physicalLocation: { artifactLocation, ...region } };

@@ -1,15 +1,15 @@
-import type { Judged } from "../evaluation/evaluate.ts";
-import { auditOf, type Paint, summaryLine, told } from "./details.ts";
+import type { Evaluation } from "../evaluation/environment.ts";
+import { listAuditNotes, type Paint, summaryLine, told } from "./format.ts";
 import type { Report } from "./report.ts";
 
 /** The findings as somebody reads them; those of objects of which there is nothing to say, only where `isWhole`. */
 export const text = (paint: Paint, isWhole: boolean): Report => ({
-  add: (judged) => (isWhole || isTelling(judged) ? told(judged, paint) : ""),
+  add: (evaluation) => (isWhole || isTelling(evaluation) ? told(evaluation, paint) : ""),
   end: ({ summary }) => [summaryLine(summary, paint)],
 });
 
-const isTelling = ({ checked: { verdict, warnings }, audit, steps }: Judged): boolean =>
+const isTelling = ({ checked: { verdict, warnings }, audit, steps }: Evaluation): boolean =>
   verdict !== "allowed" ||
   warnings.length > 0 ||
-  auditOf(audit).length > 0 ||
+  listAuditNotes(audit).length > 0 ||
   steps.some(({ outcome }) => outcome === "would be called");

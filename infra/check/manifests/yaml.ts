@@ -1,6 +1,6 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
-import { type Piece, plainIn, writtenIn } from "./plain.ts";
-import { type Stream, streamIn, writtenInJson } from "./stream.ts";
+import { type Stream, streamIn, writtenInJson } from "./json.ts";
+import { type Piece, plainIn, writtenIn } from "./plain-yaml.ts";
 
 /** Where something stands, counted from 1. */
 export interface Position {
@@ -46,14 +46,14 @@ const options = {
 } as const;
 
 /** Every document of a text. */
-export const composed = function* (text: string): Generator<Composed> {
+export const parseDocuments = function* (text: string): Generator<Composed> {
   const { pieces = [], broken } = streamIn(text) ?? {};
-  if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* composedPiece(text, piece);
-  else yield* composedPiece(text, { from: 0, to: text.length, firstLine: 1 });
+  if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
+  else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
 /** A part of a text that stands by itself. */
-export const composedPiece = function* (
+export const parsePiece = function* (
   text: string,
   { from, to, firstLine }: Pick<Piece, "from" | "to" | "firstLine">,
 ): Generator<Composed> {
@@ -125,7 +125,7 @@ const mostWords = 10_000;
 /** What a word is in YAML: a number, a text, true… */
 const wordOf = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
-  const [{ document } = {}] = composedPiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
+  const [{ document } = {}] = parsePiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
   const { a: value }: { a?: unknown } = Object(document?.toJS());
   if (words.size >= mostWords) words.clear();
   words.set(word, value);

@@ -1,4 +1,4 @@
-import { openOffsets, type Piece, type Written } from "./plain.ts";
+import { openOffsets, type Piece, type Written } from "./plain-yaml.ts";
 
 /** What a text of JSON holds; of what isn't JSON, the line. */
 export interface Stream {

@@ -2,14 +2,16 @@ import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { isUnevaluated, openUnevaluated, type Unevaluated } from "../evaluation/unevaluated.ts";
 import type { Discovered, Resource } from "./discovery.ts";
-import { pagesOf } from "./pages.ts";
-import type { Read, Why } from "./reader.ts";
-import { called } from "./selected-kinds.ts";
+import type { Broken, Page } from "./pages.ts";
+import { toResourceName } from "./selected-kinds.ts";
+
+const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
 /** Reads the admission policies and quotas of a cluster. `note` hears why something can't be read. */
 export const readUnevaluated = async (
   { resources, unknown }: Discovered,
-  { read, why, placesOf, page, note }: Means,
+  list: (resource: Resource) => AsyncIterable<Page | Broken>,
+  note: (sentence: string) => void,
 ): Promise<Unevaluated> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
@@ -25,26 +27,12 @@ export const readUnevaluated = async (
     // Of several versions, discovery lists the preferred one first.
     if (!isUnevaluated({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);
-    for (const { path, selection } of placesOf(resource))
-      for await (const found of pagesOf(read, why, path, selection, page)) {
-        if ("items" in found) objects.push(...found.items.map((item) => ({ ...item, apiVersion, kind })));
-        else {
-          note(`${called(resource)} could not be read whole, and may match any request: ${found.broken}`);
-          unreadable.add(kind.replace(/Binding$/, ""));
-        }
+    for await (const page of list(resource))
+      if ("items" in page) objects.push(...page.items.map((item) => ({ ...item, apiVersion, kind })));
+      else {
+        note(`${toResourceName(resource)} could not be read whole, and may match any request: ${page.broken}`);
+        unreadable.add(kind.replace(/Binding$/, ""));
       }
   }
   return openUnevaluated(objects, true, [...unreadable].sort());
 };
-
-/** How a cluster is read. */
-interface Means {
-  read: Read;
-  why: Why;
-  /** Where a resource is listed. */
-  placesOf(resource: Resource): { path: string; selection: Record<string, string> }[];
-  page: number;
-  note(sentence: string): void;
-}
-
-const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];

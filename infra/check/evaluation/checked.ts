@@ -22,9 +22,12 @@ export interface Checked {
   changes: Change[];
   /** A sentence for each thing that can't be said here. */
   undecided: string[];
-  /** Rules that judged it and let it pass, for the reports that name them. */
+  /** Rules that evaluated it and let it pass, for the reports that name them. */
   passed: string[];
 }
+
+/** The findings of a Checked about which there is nothing to say. */
+export const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
 
 /** Undecided outweighs allowed and changed, denied outweighs all. */
 export type Verdict = "allowed" | "changed" | "denied" | "undecided";

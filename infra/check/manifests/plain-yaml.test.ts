@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
-import { composed, type Places, piecesIn, placesOf } from "./composed.ts";
-import type { Piece } from "./plain.ts";
+import type { Piece } from "./plain-yaml.ts";
+import { type Places, parseDocuments, piecesIn, placesOf } from "./yaml.ts";
 
 /** What a whole parser makes of a text: the documents' contents and lines. */
 const wholly = (text: string) =>
-  [...composed(text)].map(({ document, positionOf }) => {
+  [...parseDocuments(text)].map(({ document, positionOf }) => {
     if (document.errors[0]) throw document.errors[0];
     const value: unknown = document.toJS();
     return { value, line: value === null ? undefined : positionOf(document.contents?.range[0] ?? 0).line };
@@ -24,7 +24,7 @@ const agrees = (text: string): boolean => {
     wholly(text),
     text,
   );
-  for (const [index, { document, positionOf }] of [...composed(text)].entries()) {
+  for (const [index, { document, positionOf }] of [...parseDocuments(text)].entries()) {
     const piece: Piece | undefined = pieces[index];
     const places: Places | undefined = piece && placesOf(text, piece);
     for (const { path, offset } of membersOf(document.contents))

@@ -2,8 +2,8 @@ import { own } from "#lib/json.ts";
 import { counted } from "../../cli/progress.ts";
 import { clean, oneLine } from "../../cli/terminal.ts";
 import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
-import { type Checked, called, type Denial, type Verdict } from "../checked.ts";
-import type { Judged } from "../evaluation/evaluate.ts";
+import { type Checked, called, type Denial, type Verdict } from "../evaluation/checked.ts";
+import type { Evaluation } from "../evaluation/environment.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
@@ -26,8 +26,8 @@ const verdicts: Record<Verdict, [Colour, string]> = {
 };
 
 /** What became of one object, as somebody reads it. */
-export const told = (judged: Judged, paint: Paint): string => {
-  const { checked, audit, steps } = judged;
+export const told = (evaluation: Evaluation, paint: Paint): string => {
+  const { checked, audit, steps } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
   const line = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
@@ -43,7 +43,7 @@ export const told = (judged: Judged, paint: Paint): string => {
     ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
     ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
     ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${clean(rule)}: ${oneLine(text)}`)),
-    ...auditOf(audit).map((text) => line("dim", "for the audit log,", oneLine(text))),
+    ...listAuditNotes(audit).map((text) => line("dim", "for the audit log,", oneLine(text))),
     listed(
       "cyan",
       "changed by",
@@ -55,7 +55,7 @@ export const told = (judged: Judged, paint: Paint): string => {
       "would call",
       steps.filter(({ outcome }) => outcome === "would be called").map(({ hook }) => hook),
     ),
-    ...differenceIn(judged).map((hunk) => hunkOf(hunk, paint)),
+    ...findDifference(evaluation).map((hunk) => hunkOf(hunk, paint)),
   ].join("");
 };
 
@@ -70,22 +70,22 @@ const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: 
 };
 
 /** What rules in mode audit would have done. */
-export const auditOf = (audit: Record<string, string>): string[] =>
+export const listAuditNotes = (audit: Record<string, string>): string[] =>
   Object.entries(audit).flatMap(([key, text]) => {
     const [, rule, verb] = /^(.+)\.postern\.dev\/(?:.*\.)?would-(deny|change)$/.exec(key) ?? [];
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
   });
 
 /** What the chain changed, once: each line by the one who changed it last. Several forms may tell it. */
-export const differenceIn = (judged: Judged): Hunk[] => {
-  const found = known.get(judged) ?? differenceOf(judged);
-  known.set(judged, found);
+export const findDifference = (evaluation: Evaluation): Hunk[] => {
+  const found = known.get(evaluation) ?? differenceOf(evaluation);
+  known.set(evaluation, found);
   return found;
 };
 
-const known = new WeakMap<Judged, Hunk[]>();
+const known = new WeakMap<Evaluation, Hunk[]>();
 
-const differenceOf = ({ checked, steps, before, after }: Judged): Hunk[] => {
+const differenceOf = ({ checked, steps, before, after }: Evaluation): Hunk[] => {
   if (checked.changes.length === 0) return [];
   const made = steps.filter(({ patch }) => patch && patch.length > 0);
   const stages = made.map(
@@ -120,11 +120,11 @@ export interface Summary extends Record<Verdict, number> {
   faults: number;
 }
 
-export const summaryOf = (): Summary => {
+export const createSummary = (): Summary => {
   return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };
 
-export const summed = (summary: Summary, { verdict, noRule, warnings }: Checked): void => {
+export const addToSummary = (summary: Summary, { verdict, noRule, warnings }: Checked): void => {
   summary.objects++;
   summary[verdict]++;
   if (noRule) summary.noRule++;

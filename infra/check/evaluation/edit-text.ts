@@ -19,7 +19,7 @@ const longestPart = 120;
 const most = 4;
 
 /** What makes one object of another, in words on one line: `set spec.replicas to 3`. `at` is where the object stands. */
-export const inWords = (before: unknown, after: unknown, at: Path = []): string => {
+export const describeEdits = (before: unknown, after: unknown, at: Path = []): string => {
   const alike = Map.groupBy(editsBetween(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
   const all = [...alike.values()].map(sentenceOf);
   // Each takes a letter at least.

@@ -3,10 +3,10 @@ import { applied } from "#lib/patch.ts";
 import type { Request } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { Path } from "../manifests/documents.ts";
-import { inWords, onOneLine } from "./edit-text.ts";
+import { describeEdits, onOneLine } from "./edit-text.ts";
 
 /** What somebody could do about a refusal: what a rule says in words, or edits, with the object that they make. */
-export interface Suggested {
+export interface Suggestion {
   text: string;
   object?: unknown;
   /** That the rule would refuse that object, too. */
@@ -17,13 +17,13 @@ export interface Suggested {
  * What a rule suggests where it refused a request in this phase; undefined where it has no idea. An edit is tried on the rule.
  * `at` is where the object stands in what its author writes.
  */
-export const suggested = async (
+export const suggestFix = async (
   rule: Rule,
   phase: Phase,
   request: Request,
   around: Omit<Circumstances, "mode">,
   at: Path = [],
-): Promise<Suggested | undefined> => {
+): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
   const circumstances: Circumstances = { ...around, mode: "enforce" };
   // It does with a draft what `mutate` does; a sentence of its own ends up where a refusal would.
@@ -33,5 +33,5 @@ export const suggested = async (
   if (outcome.patch === undefined) return undefined;
   const object = applied(request.object, outcome.patch);
   const tried = await decide(rule, phase, { ...request, object }, circumstances);
-  return { text: inWords(request.object, object, at), object, isVain: tried.refused };
+  return { text: describeEdits(request.object, object, at), object, isVain: tried.refused };
 };

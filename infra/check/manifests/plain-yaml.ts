@@ -1,4 +1,4 @@
-import { openReader, Unusual, type WordOf } from "./reader.ts";
+import { openReader, Unusual, type WordOf } from "./plain-reader.ts";
 
 /** What a document of a text holds, and where it is: which offsets it stands between, and on which line it and its content begin. */
 export interface Piece {

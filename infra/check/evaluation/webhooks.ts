@@ -2,18 +2,18 @@ import { builtIn } from "#infra/apiserver/admission/conditions.ts";
 import { type Hook, type Hooks, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/documents.ts";
-import type { Court } from "./evaluate.ts";
+import type { Environment } from "./environment.ts";
 import { callForeign } from "./foreign-webhooks.ts";
 import type { Rules } from "./rules.ts";
 
 /** The webhooks of a cluster: its rules' own and, from these manifests, others', which are called at these hosts alone. */
-export const hooked = (
+export const openWebhooks = (
   rules: Rules,
   foreign: readonly Manifest[],
   cluster: string,
   hosts: readonly string[],
-): Pick<Court, "hooks" | "call" | "cel" | "nameOf" | "suggestionOf"> => {
-  const hooks = unhurried(hooksIn([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
+): Pick<Environment, "hooks" | "call" | "cel" | "nameOf" | "suggestionOf"> => {
+  const hooks = extendTimeouts(hooksIn([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
   checkHooks(hooks, rules, cluster);
   return {
     hooks,
@@ -34,7 +34,7 @@ export const hooked = (
 };
 
 /** How long a rule takes on this machine says nothing of how long it takes where it is deployed. */
-const unhurried = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
+const extendTimeouts = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
   const calm = (hook: Hook) => (rules.nameOf(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 });
   return { mutating: mutating.map(calm), validating: validating.map(calm), faults };
 };

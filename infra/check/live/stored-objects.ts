@@ -1,0 +1,122 @@
+import { isMap, own } from "#lib/json.ts";
+import { openRedaction } from "#lib/recording/redacted.ts";
+import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import { fill } from "../../apiserver/defaults/filled.ts";
+import type { Kind } from "../../apiserver/kinds/kinds.ts";
+import { sentenceOf } from "../../cli/complaint.ts";
+import type { Environment, Evaluation } from "../evaluation/environment.ts";
+import { evaluatePods, evaluateRequest, toUndecided } from "../evaluation/evaluate.ts";
+import { isWorkload } from "../evaluation/pod-templates.ts";
+import { buildRequest, normalizeObject } from "../evaluation/requests.ts";
+import type { Manifest } from "../manifests/documents.ts";
+import type { Resource } from "./discovery.ts";
+import type { Namespaces } from "./namespaces.ts";
+import { toResourceName } from "./selected-kinds.ts";
+
+/** An object as an API server lists it. */
+export type Stored = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
+
+interface Means {
+  environment: Environment;
+  namespaces: Namespaces;
+  operation: Operation;
+  note(sentence: string): void;
+}
+
+/** Evaluates an object of a cluster, and the Pods that it would make; never throws. */
+export type Evaluator = (object: Stored, resource: Resource) => Promise<Evaluation[]>;
+
+/** So many unknown fields are named; more are a sign of somebody playing. */
+const mostStrays = 50;
+
+export const openEvaluator = ({ environment, namespaces, operation, note }: Means): Evaluator => {
+  const { user } = environment.asking;
+  const named = new Set<string>();
+  const noteStrays = (resource: Resource, strays: readonly string[]) => {
+    for (const stray of strays) {
+      const field = `${toResourceName(resource)} ${stray.replaceAll(/\[\d+\]/g, "[]")}`;
+      if (named.size === mostStrays || named.has(field)) continue;
+      named.add(field);
+      note(`the field ${field} isn't known here: rules are asked without it`);
+    }
+  };
+  const evaluate = async (object: Stored, resource: Resource): Promise<Evaluation[]> => {
+    const { namespace } = object.metadata ?? {};
+    const { filled, attributes } = requestFor(object, resource, operation, user);
+    noteStrays(resource, filled.strays);
+    // A namespaceSelector looks at the namespace itself, where it is deleted.
+    namespaces.put(resource.resource, object);
+    const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
+    if (failure !== undefined)
+      note(`of namespaces that can't be read, nothing is known but their names, as of ${namespace}: ${failure}`);
+    const [misfit] = filled.misfits;
+    if (misfit !== undefined) throw new Error(`it can't be read: ${misfit}`);
+    const first = await evaluateRequest({ attributes, manifest: toManifest(filled.object) }, environment);
+    const all = [first];
+    if (environment.alsoPods && first.checked.verdict !== "denied" && !isOfWorkload(object))
+      for await (const made of evaluatePods(first, environment)) all.push(made);
+    return all;
+  };
+  return async (object, resource) => {
+    const all = await evaluate(object, resource).catch((error) => [
+      toUndecided(toManifest(object), object, sentenceOf(error)),
+    ]);
+    return all.map((evaluation) => redactSecret(withoutPlace(evaluation, object.metadata?.uid)));
+  };
+};
+
+/** No file holds what a cluster has. */
+const toManifest = (object: KubernetesObject): Manifest => {
+  return { source: { name: "", text: "" }, document: 0, path: [], line: 1, object: { ...object } };
+};
+
+/**
+ * The request that would make an object as it is there, or change nothing of it, or delete it. A request that makes it
+ * leaves out what only the API server and controllers set.
+ */
+const requestFor = ({ status, ...object }: Stored, kind: Kind, operation: Operation, user: UserInfo) => {
+  const isMade = operation === "CREATE";
+  const rest =
+    status === undefined || (isMade && kind.subresources.includes("status")) ? object : { ...object, status };
+  const asking = { operation, user, namespace: object.metadata?.namespace ?? "" };
+  const filled = fill(isMade ? normalizeObject(rest, kind, asking) : rest);
+  return {
+    filled,
+    attributes: buildRequest(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),
+  };
+};
+
+/** A ReplicaSet of a Deployment has the template of that, of now or of before; the Deployment is evaluated for it. */
+const isOfWorkload = ({ metadata }: Stored): boolean => {
+  const owners: unknown = own(metadata, "ownerReferences");
+  return (
+    Array.isArray(owners) && owners.some((owner) => own(owner, "controller") === true && isWorkload(Object(owner)))
+  );
+};
+
+/** Replaces the place in a file by the uid of the object, or of the workload that would make it. */
+const withoutPlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
+  const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
+  const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
+  const named = typeof uid === "string" ? { uid } : {};
+  const identity = madeBy === undefined ? named : { madeBy: { ...madeBy, ...named } };
+  return { ...evaluation, checked: { ...checked, ...identity, denials: unplaced } };
+};
+
+/** Hides what a Secret holds wherever a report shows it; the difference hides it by itself. */
+const redactSecret = (evaluation: Evaluation): Evaluation => {
+  const { checked, steps, before, after } = evaluation;
+  if (checked.kind !== "Secret") return evaluation;
+  const operation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);
+  const redact = openRedaction();
+  // What was applied last is an annotation.
+  const veiled = (one: unknown) => (isMap(one) ? { ...one, metadata: redact(one.metadata) } : one);
+  return {
+    ...evaluation,
+    checked: { ...checked, changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: patch.map(operation) })) },
+    audit: Object.fromEntries(Object.entries(evaluation.audit).filter(([key]) => !key.startsWith("patch."))),
+    steps: steps.map((step) => (step.patch?.length ? { ...step, after: veiled(step.after) } : step)),
+    before: veiled(before),
+    after: veiled(after),
+  };
+};
