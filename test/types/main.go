@@ -1,6 +1,6 @@
 // Prints how Go reads and writes the built-in kinds as JSON. What it says is kept:
 //
-//	go run . > ../../infra/check/defaults/types.json
+//	go run . > ../../infra/apiserver/defaults/types.json
 //
 // For each struct its members, and for each of them what it is: `text`, `flag`, `number`, `quantity`, `either` a number or
 // a text, `bytes`, `time`, `microtime`, `any` or a struct; `*` before it knows empty from absent, `[` is a list of them, `{` a map to
