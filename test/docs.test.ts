@@ -3,6 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { readCatalogue } from "../infra/catalogue/registry.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The text of each page, without its code blocks: those show other files. */
@@ -16,7 +17,7 @@ const pages = new Map(
 const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
 
 /** Folders that a reader is told to make, or that stand for any. */
-const examples = /^functions\/(?:require-owner-label|RULE)\b/;
+const examples = /^functions\/require-owner-label\b|\/(?:RULE|VERB)\b/;
 const doesExist = (path: string): boolean => examples.test(path) || globSync(path, { cwd: root }).length > 0;
 
 /** The anchors that GitHub gives to a page's headings. */
@@ -59,5 +60,18 @@ describe("the pages", () => {
       ),
     );
     assert.deepEqual(missing, []);
+  });
+
+  it("have every port beside its plugin, at its place", async () => {
+    const text = pages.get("docs/behaviour/plugins.md") ?? "";
+    const ports = (await readCatalogue()).flatMap(({ name, phases, rule: { order, twin } }) => {
+      const link = `[${name}](../../functions/${name}/README.md)`;
+      const isOn = twin?.defaultOn ? "yes" : "";
+      return twin ? [`| ${order} | ${twin.plugin} | ${isOn} | ${link} | ${phases.join(", ")} |`] : [];
+    });
+    assert.deepEqual(
+      ports.filter((row) => !text.includes(row)),
+      [],
+    );
   });
 });
