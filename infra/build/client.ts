@@ -75,7 +75,7 @@ const about = {
   sideEffects: false,
   exports: {
     ".": { types: "./types/index.d.ts", default: "./index.js" },
-    "../policies": { types: "./types/policies.d.ts", default: "./policies.js" },
+    "./policies": { types: "./types/policies.d.ts", default: "./policies.js" },
     "./rules/*": { types: "./types/rule.d.ts", default: "./rules/*.js" },
   },
 };
