@@ -1,91 +1,23 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { parse } from "yaml";
 import { evaluate } from "../cue/engine.ts";
-import { draft } from "../patch.ts";
-import type { OverridePolicy, Policy, ProcessingRequest, Reach, Subject, ValidatePolicy } from "./kinds.ts";
-import { patchWith } from "./overriders/plaintext.ts";
+import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
 import { faultOfScript, hasWrongOutput, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
-
-const fixtures = new URL("../../infra/bench/kinitiras-examples/", import.meta.url);
-const read = (file: string) => readFileSync(new URL(file, fixtures), "utf8");
-
-interface Case {
-  id: string;
-  operation: Subject["operation"];
-  policies?: Policy[];
-  policyFile?: string;
-  object?: Subject["object"];
-  oldObject?: Subject["object"];
-  http?: { path: string; status?: number; body?: Record<string, unknown>; raw?: string }[];
-  expect: { policy?: string; error?: true; object?: unknown; allowed?: boolean; reason?: string };
-}
 
 const unreachable = async () => assert.fail("a script asks nobody");
 /** CUE is the real one; what is asked by HTTP is what a case says, or an error. */
-const reachWith = (http: Case["http"] = [], sent: ProcessingRequest[] = []): Reach => ({
+const reachWith = (answers: Record<string, Record<string, unknown>> = {}, sent: ProcessingRequest[] = []): Reach => ({
   get: unreachable,
   first: unreachable,
   fetch: unreachable,
   process: async (request) => {
     sent.push(request);
-    const { status = 200, body } = http.find(({ path }) => new URL(request.url).pathname === path) ?? {};
-    if (status !== 200 || body === undefined) throw new Error("it answers no JSON object");
-    return body;
+    return answers[new URL(request.url).pathname] ?? assert.fail("nothing answers");
   },
   cue: (source) => evaluate(source, Date.now() + 30_000),
 });
 const reach = reachWith();
-
-const scriptsIn = ({ kind, spec }: Policy): string[] =>
-  kind === "ClusterValidatePolicy"
-    ? (spec as ValidatePolicy["spec"]).validateRules.flatMap(({ cue }) => cue ?? [])
-    : (spec as OverridePolicy["spec"]).overrideRules.flatMap(({ overriders: { cue } }) => cue ?? []);
-
-/** Of the recorded cases, those of scripts and nothing else. */
-const cases = [JSON.parse(read("cases.json")).cases, JSON.parse(read("examples.json")).cases]
-  .flat()
-  .map((one: Case) => ({ ...one, policies: one.policies ?? [parse(read(one.policyFile ?? ""))] }))
-  .filter(({ policies, id }) => {
-    const isScripted = policies.every(
-      ({ spec }) => Object.hasOwn(spec, "overrideRules") || Object.hasOwn(spec, "validateRules"),
-    );
-    return isScripted && policies.some((policy) => scriptsIn(policy).length > 0) && !/^tmpl-|not-/.test(id);
-  });
-
-describe("scripts of recorded cases", () => {
-  it("are all here", () => assert.ok(cases.length >= 37, `${cases.length}`));
-
-  for (const { id, operation, policies, object, oldObject, http, expect } of cases)
-    it(`${id} comes to what is recorded`, async () => {
-      const scripts = policies.flatMap(scriptsIn);
-      const faults = await Promise.all(scripts.map((script) => faultOfScript(script, reach.cue)));
-      if (expect.policy === "rejected") return assert.ok(faults.every(Boolean), String(faults));
-      assert.deepEqual(faults.filter(Boolean), []);
-      const own = operation === "DELETE" ? oldObject : object;
-      assert.ok(own);
-      const subject: Subject = { operation, object: own, ...(operation === "UPDATE" && oldObject && { oldObject }) };
-      const reached = reachWith(http);
-      const run = async () => {
-        const edited = draft(own);
-        const sorted = policies.toSorted((one, other) => (one.metadata.name < other.metadata.name ? -1 : 1));
-        for (const policy of sorted)
-          for (const script of scriptsIn(policy))
-            if (policy.kind === "ClusterValidatePolicy") {
-              const { valid, reason } = await verdictOf(script, subject, reached);
-              if (!valid) return { allowed: false, reason };
-            } else patchWith(edited.value, await patchesOf(script, edited.value, reached));
-        return expect.allowed === undefined ? { object: JSON.parse(JSON.stringify(edited.value)) } : { allowed: true };
-      };
-      if (expect.error) await assert.rejects(run, Error);
-      else {
-        const { policy: _, ...wanted } = expect;
-        assert.deepEqual(await run(), wanted);
-      }
-    });
-});
 
 /** CUE writes what looks alike alike. */
 const composed = (text: string) => text.normalize("NFC");
@@ -180,7 +112,7 @@ describe("patchesOf", () => {
       output: {n: int}
     }
     patches: [{op: "add", path: "/a", value: processing.output.n}]`;
-    const patches = await patchesOf(script, {}, reachWith([{ path: "/t", body: { n: 7 } }], sent));
+    const patches = await patchesOf(script, {}, reachWith({ "/t": { n: 7 } }, sent));
     assert.deepEqual(patches, [{ op: "add", path: "/a", value: 7 }]);
     assert.deepEqual(sent, [
       {
@@ -190,7 +122,7 @@ describe("patchesOf", () => {
         tls_config: { ca: "x", client_crt: "y", client_key: "z" },
       },
     ]);
-    await assert.rejects(patchesOf(script, {}, reachWith([], sent), { dryRun: true }), {
+    await assert.rejects(patchesOf(script, {}, reachWith({}, sent), { dryRun: true }), {
       message: "processing.http is a POST, which is not sent on dry run",
     });
     assert.equal(sent.length, 1);

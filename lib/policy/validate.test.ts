@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
-import { policyCases, reachOver, subjectOf } from "../../infra/bench/example-policies.ts";
+import { reachOver } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
-import { frozen } from "../settings.ts";
 import { bookOf } from "./book.ts";
 import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./kinds.ts";
 import { validate } from "./validate.ts";
@@ -33,18 +32,6 @@ const judged = async (policies: Policy[], subject = created, through: Reach = re
 };
 
 suite("validate policies", () => {
-  for (const given of policyCases) {
-    const { id, policies, expect } = given;
-    if (policies[0]?.kind !== "ClusterValidatePolicy" || expect.policy === "rejected") continue;
-    test(`say of a request what was measured: ${id}`, async () => {
-      const verdict = validate(bookOf(frozen(policies)), frozen(subjectOf(given)), reachOver(given));
-      if (expect.error)
-        return assert.rejects(verdict, { code: 500, message: /^ClusterValidatePolicy .*, validateRules\[0\]: / });
-      const { denied } = await verdict;
-      assert.deepEqual([denied === undefined, denied?.reason], [expect.allowed, expect.reason]);
-    });
-  }
-
   const hit = rule({});
   const miss = rule({ cond: "NotExist" });
 

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import { policyCases, reachOver, subjectOf } from "../../../infra/bench/example-policies.ts";
+import { parse } from "yaml";
+import { reachOver } from "../../../infra/bench/example-policies.ts";
 import { draft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
@@ -40,248 +42,24 @@ const spying = (): { asked: HttpReference[]; reach: Reach } => {
   return { asked, reach: { ...reach, fetch } };
 };
 
+interface Case extends Partial<Omit<Subject, "object">> {
+  name: string;
+  reference: Reference;
+  /** What the pod's has beside or instead of its own. */
+  metadata?: object;
+  /** Where nothing is found, there is none. */
+  value?: unknown;
+  fails?: string;
+}
+const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
+
 suite("a reference", () => {
-  const k8s = { apiVersion: "v1", kind: "Config" };
-  const found: [name: string, reference: Reference, value: unknown, subject?: Subject][] = [
-    ["reads the object", { from: "current", path: "/spec/list/0/a" }, 1],
-    ["takes null for a value", { from: "current", path: "spec.none" }, null],
-    [
-      "reads what an update replaces",
-      { from: "old", path: "/metadata/name" },
-      "was",
-      { ...created, operation: "UPDATE", oldObject: named("Pod", "was", "b") },
-    ],
-    ["reads the owner in the object's namespace", { from: "owner", path: "data" }, "of b"],
-    [
-      "reads the owner in the request's namespace",
-      { from: "owner", path: "data" },
-      "of b",
-      { ...created, object: { ...pod, metadata: { ...pod.metadata, namespace: "" } } },
-    ],
-    [
-      "reads an object by name",
-      { from: "k8s", path: "data", k8s: { ...k8s, name: "{{metadata.name}}", namespace: "{{metadata.namespace}}" } },
-      "web",
-    ],
-    [
-      "reads an object by labels in all namespaces, the first by namespace and name",
-      {
-        from: "k8s",
-        path: "data",
-        k8s: { ...k8s, labelSelector: { matchLabels: { app: "{{metadata.labels.app}}" } } },
-      },
-      "z",
-    ],
-    [
-      "reads an object by labels in a namespace",
-      {
-        from: "k8s",
-        path: "data",
-        k8s: {
-          ...k8s,
-          namespace: "b",
-          labelSelector: { matchExpressions: [{ key: "app", operator: "In", values: ["{{metadata.labels.app}}"] }] },
-        },
-      },
-      "a",
-    ],
-    [
-      "prefers the name",
-      {
-        from: "k8s",
-        path: "data",
-        k8s: { ...k8s, name: "web", namespace: "b", labelSelector: { matchLabels: { app: "x" } } },
-      },
-      "web",
-    ],
-    ["reads an answer's body", { from: "http", path: "/body/data/n", http: { url: "http://mock/x" } }, null],
-    [
-      "reads in the body what doesn't say where",
-      { from: "http", path: "data.n", http: { url: "http://mock/x", method: "get" } },
-      null,
-    ],
-    [
-      "reads an answer's header",
-      { from: "http", path: "header.Content-Type[0]", http: { url: "http://mock/x" } },
-      "text/plain; charset=utf-8",
-    ],
-  ];
-  for (const [name, reference, value, subject = created] of found)
-    test(name, async () => assert.deepEqual(await resolve(reference, subject, reach), { value }));
-
-  const nothing: [name: string, reference: Reference, subject?: Subject][] = [
-    ["where a key is missing", { from: "current", path: "/spec/other/deep" }],
-    ["behind the end of a list", { from: "current", path: "/spec/list/1" }],
-    ["in a map by index", { from: "current", path: "/spec/0" }],
-    ["in a list by key", { from: "current", path: "/spec/list/length" }],
-    ["below a scalar", { from: "current", path: "/spec/replicas/a" }],
-    ["below null", { from: "current", path: "/spec/none/a" }],
-    ["in the prototype", { from: "current", path: "/spec/constructor/name" }],
-    ["in an old object of a creation", { from: "old", path: "/metadata/name" }, { ...created, oldObject: pod }],
-    [
-      "in an old object of a deletion",
-      { from: "old", path: "/metadata/name" },
-      { ...created, operation: "DELETE", oldObject: pod },
-    ],
-    [
-      "in an owner of what has none",
-      { from: "owner", path: "/metadata/name" },
-      { ...created, object: named("Pod", "p", "b", { ownerReferences: [] }) },
-    ],
-    ["where a name can't be filled", { from: "k8s", path: "data", k8s: { ...k8s, name: "{{metadata.uid}}" } }],
-    [
-      "where a namespace can't be filled",
-      { from: "k8s", path: "data", k8s: { ...k8s, name: "a", namespace: "{{metadata.uid}}" } },
-    ],
-    [
-      "where a label can't be filled",
-      { from: "k8s", path: "data", k8s: { ...k8s, labelSelector: { matchLabels: { app: "{{metadata.uid}}" } } } },
-    ],
-    [
-      "where no object has the labels",
-      { from: "k8s", path: "data", k8s: { ...k8s, labelSelector: { matchLabels: { app: "y" } } } },
-    ],
-  ];
-  for (const [name, reference, subject = created] of nothing)
-    test(`finds nothing ${name}`, async () => assert.equal(await resolve(reference, subject, reach), undefined));
-
-  const post = { url: "http://mock/x", method: "post" };
-  const refused: [name: string, reference: unknown, sentence: string | RegExp, subject?: Subject][] = [
-    ["be an object", "current", "a reference must be an object"],
-    ["have a path", { from: "current" }, /^path must be a path/],
-    ["come from somewhere", { from: "new", path: "a" }, 'from must be current, old, owner, k8s or http, not "new"'],
-    ["not lead through the prototype", { from: "constructor", path: "a" }, /^from must be/],
-    [
-      "find the object that it names",
-      { from: "k8s", path: "a", k8s: { ...k8s, name: "other", namespace: "b" } },
-      'there is no Config "other" in namespace "b"',
-    ],
-    [
-      "find the owner",
-      { from: "owner", path: "a" },
-      'there is no Owner "o" in namespace "c"',
-      { ...created, object: { ...pod, metadata: { ...pod.metadata, namespace: "c" } } },
-    ],
-    [
-      "have an owner that can be read",
-      { from: "owner", path: "a" },
-      "metadata.ownerReferences[0].kind must be a string",
-      { ...created, object: named("Pod", "p", "b", { ownerReferences: [{ apiVersion: "v1", name: "o" }] }) },
-    ],
-    [
-      "be of a kind that is served, whatever its placeholders come to",
-      {
-        from: "k8s",
-        path: "a",
-        k8s: { apiVersion: "v1", kind: "deployment", name: "a", namespace: "{{metadata.uid}}" },
-      },
-      "the cluster serves no deployment of v1",
-    ],
-    [
-      "be of a kind that is served, whatever its labels come to",
-      {
-        from: "k8s",
-        path: "a",
-        k8s: { apiVersion: "v1", kind: "deployment", labelSelector: { matchLabels: { a: "{{metadata.uid}}" } } },
-      },
-      "the cluster serves no deployment of v1",
-    ],
-    ["say which object", { from: "k8s", path: "a" }, "k8s must say which object is meant"],
-    ["say which object by name or labels", { from: "k8s", path: "a", k8s }, "k8s must have a name or a labelSelector"],
-    ["have a kind", { from: "k8s", path: "a", k8s: { apiVersion: "v1" } }, "k8s.kind must be a string"],
-    ["have a name that is text", { from: "k8s", path: "a", k8s: { ...k8s, name: 5 } }, "k8s.name must be a string"],
-    [
-      "not make an empty name",
-      { from: "k8s", path: "a", k8s: { ...k8s, name: "{{metadata.annotations.empty}}" } },
-      /^k8s.name becomes ""/,
-    ],
-    [
-      "not make a name that leads up",
-      { from: "k8s", path: "a", k8s: { ...k8s, name: ".{{metadata.annotations.dot}}" } },
-      /^k8s.name becomes "\.\."/,
-    ],
-    [
-      "not make a name of several steps",
-      { from: "k8s", path: "a", k8s: { ...k8s, namespace: "{{metadata.annotations.path}}", name: "a" } },
-      /^k8s.namespace becomes/,
-    ],
-    [
-      "not make labels that say more than one thing",
-      { from: "k8s", path: "a", k8s: { ...k8s, labelSelector: { matchLabels: { app: "{{metadata.labels.comma}}" } } } },
-      "k8s.labelSelector is no valid label selector",
-    ],
-    [
-      "not have labels that are none",
-      { from: "k8s", path: "a", k8s: { ...k8s, labelSelector: { matchExpressions: [{ key: "a", operator: "In" }] } } },
-      "k8s.labelSelector is no valid label selector",
-    ],
-    [
-      "not have an empty placeholder",
-      { from: "k8s", path: "a", k8s: { ...k8s, name: "{{}}" } },
-      /has a placeholder without a path/,
-    ],
-    ["say where to ask", { from: "http", path: "a" }, "http must say where to ask"],
-    ["have an address", { from: "http", path: "a", http: {} }, "http.url must be a string"],
-    [
-      "have an address of HTTP",
-      { from: "http", path: "a", http: { url: "file:///etc/passwd" } },
-      "http.url must begin with http:// or https://",
-    ],
-    [
-      "not have a scheme from the object",
-      { from: "http", path: "a", http: { url: "{{metadata.annotations.host}}://x" } },
-      "http.url must begin with http:// or https://",
-    ],
-    [
-      "have a method of the two",
-      { from: "http", path: "a", http: { url: "http://mock/x", method: "PUT" } },
-      'http.method must be GET or POST, not "PUT"',
-    ],
-    [
-      "have parameters that are texts",
-      { from: "http", path: "a", http: { url: "http://mock/x", params: { a: 1 } } },
-      "http.params.a must be a string",
-    ],
-    [
-      "have parameters that are a map",
-      { from: "http", path: "a", http: { url: "http://mock/x", params: ["a"] } },
-      "http.params must be a map of strings",
-    ],
-    [
-      "not be sent as POST on a dry run",
-      { from: "http", path: "a", http: post },
-      /^a dry run sends no POST/,
-      { ...created, dryRun: true },
-    ],
-    [
-      "not make a host that is none",
-      { from: "http", path: "a", http: { url: "http://{{metadata.annotations.evil}}/x" } },
-      `http.url becomes wrong: "x/y@z" can't be part of a host's name`,
-    ],
-    [
-      "not make a host of nothing",
-      { from: "http", path: "a", http: { url: "http://mock{{metadata.annotations.empty}}/x" } },
-      /can't be part of a host's name$/,
-    ],
-    [
-      "not lead up in an address",
-      { from: "http", path: "a", http: { url: "http://mock/x/{{metadata.annotations.up}}/y" } },
-      /^http.url becomes wrong: a step/,
-    ],
-    [
-      "not lead up in an address bit by bit",
-      {
-        from: "http",
-        path: "a",
-        http: { url: "http://mock/x/{{metadata.annotations.dot}}{{metadata.annotations.dot}}" },
-      },
-      /^http.url becomes wrong: a step/,
-    ],
-  ];
-  for (const [name, reference, sentence, subject = created] of refused)
-    test(`must ${name}`, async () => {
-      const given = reference as Reference;
-      await assert.rejects(resolve(given, subject, reach), { name: "Error", message: sentence });
+  for (const { name, reference, metadata, fails, value, ...rest } of cases)
+    test(name, async () => {
+      const subject: Subject = { ...created, ...rest, object: { ...pod, metadata: { ...pod.metadata, ...metadata } } };
+      const found = resolve(reference, subject, reach);
+      if (fails !== undefined) await assert.rejects(found, { name: "Error", message: fails });
+      else assert.deepEqual(await found, value === undefined ? undefined : { value });
     });
 
   const url = async (text: string) => {
@@ -334,7 +112,7 @@ suite("a reference", () => {
 
   test("makes no request where something can't be filled, on a dry run neither", async () => {
     const { asked, reach } = spying();
-    const http = { ...post, params: { a: "{{metadata.uid}}" } };
+    const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
     assert.equal(await resolve({ from: "http", path: "a", http }, { ...created, dryRun: true }, reach), undefined);
     assert.deepEqual(asked, []);
   });
@@ -353,32 +131,4 @@ suite("a reference", () => {
     const owner = await resolve({ from: "owner", path: "data" }, subject, reach);
     assert.deepEqual(owner, { value: "of b" });
   });
-});
-
-suite("a measured template", () => {
-  for (const given of policyCases) {
-    const [policy] = given.policies;
-    if (
-      policy?.kind !== "OverridePolicy" ||
-      given.expect.policy === "rejected" ||
-      given.id === "rules-see-earlier-rules"
-    )
-      continue;
-    for (const [index, { overriders, targetOperations }] of policy.spec.overrideRules.entries()) {
-      const { template } = overriders;
-      if (!template?.valueRef || template.value || !(targetOperations ?? [given.operation]).includes(given.operation))
-        continue;
-      const reference = template.valueRef;
-      test(`finds what it refers to: ${given.id} ${index}`, async () => {
-        const found = resolve(reference, subjectOf(given), reachOver(given));
-        if (given.expect.error && given.policies.length === 1) await found.catch(() => {});
-        else {
-          const annotations: Record<string, unknown> = given.expect.object?.metadata?.[template.type as "labels"] ?? {};
-          const expected = template.operation === "remove" ? undefined : annotations[String(template.path)];
-          const value = (await found)?.value;
-          assert.deepEqual(value === undefined ? undefined : String(value), expected);
-        }
-      });
-    }
-  }
 });

@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { parse } from "yaml";
+import type { KubernetesObject } from "#lib/review.ts";
+import type { Json } from "../../json.ts";
+import { draft, applied as patched } from "../../patch.ts";
+import type { OriginOverrider, OverrideTemplate } from "../kinds.ts";
+import { applyOrigins } from "./origins.ts";
+import { type PatchOperation, patchWith } from "./plaintext.ts";
+import { applyTemplate } from "./templates.ts";
+
+/** One of these; what is in it may be anything. */
+interface Given {
+  template?: unknown;
+  origin?: unknown;
+  patch?: unknown;
+}
+interface Case extends Given {
+  name: string;
+  spec?: unknown;
+  metadata?: unknown;
+  /** The spec, or the metadata where the case has some. */
+  becomes?: unknown;
+  fails?: string;
+}
+
+const podOf = (spec: unknown, metadata: unknown = { name: "web" }) =>
+  structuredClone({ apiVersion: "v1", kind: "Pod", metadata, spec }) as KubernetesObject & {
+    metadata: Json;
+    spec: Json;
+  };
+
+const apply = (object: KubernetesObject, { template, origin, patch }: Given): boolean => {
+  if (template !== undefined) return applyTemplate(object, template as OverrideTemplate, undefined);
+  return origin ? applyOrigins(object, origin as OriginOverrider[]) : patchWith(object, patch as PatchOperation[]);
+};
+
+const usualSpec = ({ template }: Given) =>
+  template ? { containers: [{}] } : { a: 1, list: ["x", "y", "z"], none: null, "b/c": 1, "~1": { d: 1 } };
+
+const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
+for (const kind of ["template", "origin", "patch"] as const)
+  describe(`every ${kind} of cases.yaml`, () => {
+    for (const { name, spec, metadata, becomes, fails, ...given } of cases.filter((one) => one[kind]))
+      it(name, () => {
+        const before = podOf(spec ?? usualSpec(given), metadata);
+        if (fails !== undefined) return assert.throws(() => apply(before, given), { name: "Error", message: fails });
+        const after = structuredClone(before);
+        const isChanged = apply(after, given);
+        const part = metadata === undefined ? "spec" : "metadata";
+        assert.deepEqual(after[part], becomes === "unchanged" ? before[part] : becomes);
+        assert.equal(isChanged, JSON.stringify(after) !== JSON.stringify(before));
+      });
+  });
+
+describe("a template", () => {
+  const x = { key: "x", operator: "Exists" };
+  const template = { type: "tolerations", operation: "add", tolerations: [x] };
+  const inTemplate = { template: { spec: {} } };
+  const workloads: [apiVersion: string, kind: string, spec: unknown][] = [
+    ["v1", "Pod", {}],
+    ["v1", "ReplicationController", inTemplate],
+    ["apps/v1", "Deployment", inTemplate],
+    ["apps/v1", "ReplicaSet", inTemplate],
+    ["apps/v1", "StatefulSet", inTemplate],
+    ["apps.own.io/v1", "StatefulSet", inTemplate],
+    ["apps/v1", "DaemonSet", inTemplate],
+    ["batch/v1", "Job", inTemplate],
+    ["batch/v1beta1", "CronJob", { jobTemplate: { spec: inTemplate } }],
+  ];
+  for (const [apiVersion, kind, spec] of workloads)
+    it(`finds the pods of a ${kind} of ${apiVersion}`, () => {
+      const object = structuredClone({ apiVersion, kind, spec }) as KubernetesObject;
+      apply(object, { template });
+      assert.equal(
+        JSON.stringify(object),
+        JSON.stringify({ apiVersion, kind, spec }).replace("{}", JSON.stringify({ tolerations: [x] })),
+      );
+    });
+  for (const [apiVersion, kind, spec] of [
+    ["v1", "ConfigMap", {}],
+    ["serving.own.io/v1", "Service", inTemplate],
+    ["v1", "constructor", {}],
+    ["apps/v1", "Deployment", {}],
+    ["v1", "Pod", null],
+  ])
+    it(`leaves a ${kind} of ${apiVersion} with spec ${JSON.stringify(spec)} alone`, () =>
+      assert.equal(apply({ apiVersion, kind, spec } as KubernetesObject, { template }), false));
+
+  it("does nothing where a reference leads nowhere, and writes what it leads to as text", () => {
+    const valueRef = { from: "current", path: "b" } as const;
+    const template: OverrideTemplate = { type: "labels", operation: "add", path: "a", valueRef };
+    const object = podOf({});
+    assert.equal(applyTemplate(object, template, undefined), false);
+    for (const [value, text] of [
+      [1.5, "1.5"],
+      [false, "false"],
+      ["", ""],
+    ] as const) {
+      assert.equal(applyTemplate(object, template, { value }), true);
+      assert.deepEqual(object.metadata.labels, { a: text });
+    }
+    for (const value of [null, [], {}])
+      assert.throws(
+        () => applyTemplate(object, template, { value }),
+        /what template.valueRef names must be a text, a number or a boolean/,
+      );
+  });
+});
+
+describe("a list of origin overriders", () => {
+  it("changes labels of any kind, and what is in a pod spec only where there is one", () => {
+    const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: {} };
+    const labels = { type: "labels", operation: "add", labels: { a: "1" } };
+    apply(object, { origin: [labels, { type: "hostNetwork", operation: "replace", hostNetwork: true }] });
+    assert.deepEqual(object, { apiVersion: "v1", kind: "ConfigMap", metadata: { labels: { a: "1" } } });
+  });
+});
+
+describe("a patch", () => {
+  it("refuses a path that is too long, and a value that is nested without end", () => {
+    const add = (path: string, value: unknown) => () => apply(podOf({}), { patch: [{ op: "add", path, value }] });
+    assert.throws(add("/a".repeat(4000), 1), /path of an operation must be a text of at most 4096 characters/);
+    let nested: unknown = 1;
+    for (let depth = 0; depth < 50_000; depth++) nested = [nested];
+    assert.throws(add("/spec/a", nested), /nested more than 1000 levels/);
+  });
+
+  it("sets __proto__ as a key", () => {
+    const value = podOf({});
+    apply(value, { patch: [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }] });
+    assert.equal(JSON.stringify(value.metadata), '{"name":"web","labels":{"__proto__":"x"}}');
+  });
+
+  it("shares nothing with the policy", () => {
+    const value = { a: [1] };
+    const object = podOf({});
+    apply(object, { patch: ["b", "c"].map((key) => ({ op: "add", path: `/spec/${key}`, value })) });
+    assert.notEqual(object.spec.b, value);
+    assert.notEqual(object.spec.b, object.spec.c);
+  });
+});
+
+const some = <T>(...values: T[]) => fc.constantFrom(...values);
+const optional = <T>(model: { [K in keyof T]: fc.Arbitrary<T[K]> }) => fc.record(model, { requiredKeys: [] });
+const upTo = <T>(most: number, of: fc.Arbitrary<T>) => fc.array(of, { maxLength: most });
+
+const required = "requiredDuringSchedulingIgnoredDuringExecution";
+const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+const tolerations = upTo(
+  3,
+  optional({
+    key: some("a", "b"),
+    operator: some("Exists", "Equal", ""),
+    value: some("1", "2"),
+    effect: some("NoExecute", "NoSchedule"),
+  }),
+);
+const terms = upTo(3, some<object>({ a: 1 }, { a: 2 }, { b: 1 }));
+const pods = optional({ [required]: terms, [preferred]: terms });
+const nodes = optional({ [required]: fc.record({ nodeSelectorTerms: terms }), [preferred]: terms });
+const affinity = optional({ nodeAffinity: nodes, podAffinity: pods, podAntiAffinity: pods });
+const amounts = fc.dictionary(
+  some("cpu", "memory", "ephemeral-storage", "gpu"),
+  some<unknown>("1", "0", 2, "300m", "1.5Gi", "12E", "0.5"),
+);
+const resources = optional({ requests: amounts, limits: amounts });
+const texts = fc.dictionary(some("a", "b", "__proto__"), some("1", "2"));
+const factor = some("0.5", "0.333", "0.0001", "0.99");
+const operation = some("add", "replace", "remove");
+const anything = fc.jsonValue({ maxDepth: 3 });
+
+const inTemplate = {
+  path: some("a", "b/c", "__proto__"),
+  value: fc.oneof(fc.record({ string: some("1", "2") }), fc.record({ stringMap: texts })),
+  resources,
+  resourcesOversell: optional({ cpuFactor: factor, memoryFactor: factor, diskFactor: factor }),
+  tolerations,
+  affinity,
+};
+const templateType = some("annotations", "labels", "resources", "resourcesOversell", "tolerations", "affinity");
+const template = fc.record({ type: templateType, operation, ...inTemplate });
+
+const inOrigin = {
+  ...{ annotations: texts, labels: texts, nodeSelector: texts, tolerations },
+  ...{ hostNetwork: fc.boolean(), schedulerName: some("a", ""), replace: fc.boolean(), containerCount: fc.nat(2) },
+  ...{ resourceRequirements: resources, resourcesOversell: resources },
+};
+const originType = some(
+  ...["annotations", "labels", "nodeSelector", "hostNetwork", "schedulerName", "resourceRequirements"],
+  ...["resourceOversell", "affinity", "tolerations", "topologySpreadConstraints"],
+);
+const origin = upTo(
+  3,
+  fc.record({ type: originType, operation, ...inOrigin }, { requiredKeys: ["type", "operation"] }),
+);
+
+const key = some("a", "b", "0", "1", "-1", "-", "__proto__", "annotations", "metadata", "spec", "containers", "other");
+const patch = upTo(
+  6,
+  fc.record({
+    op: some("add", "remove", "replace", "test"),
+    path: fc.array(key, { minLength: 1, maxLength: 4 }).map((keys) => `/${keys.join("/")}`),
+    value: fc.jsonValue({ maxDepth: 2 }),
+  }),
+);
+
+const given: fc.Arbitrary<Given> = fc.oneof(fc.record({ template }), fc.record({ origin }), fc.record({ patch }));
+const object = fc
+  .tuple(
+    optional({
+      ...{ tolerations, affinity, nodeSelector: texts },
+      containers: upTo(2, fc.record({ resources, name: fc.constant("c") }, { requiredKeys: ["name"] })),
+      other: fc.oneof(fc.jsonValue({ maxDepth: 1 }), some({ a: [{ b: [1, 2] }, 2], b: { a: 1 } })),
+    }),
+    optional({ labels: texts, annotations: texts }),
+  )
+  .map(([spec, metadata]): ReturnType<typeof podOf> => JSON.parse(JSON.stringify(podOf(spec, metadata))));
+
+/** What came of it: whether it was changed, or the error. */
+const outcomeOf = (object: KubernetesObject, given: Given): boolean | string => {
+  try {
+    return apply(object, given);
+  } catch (error) {
+    assert.equal(error instanceof Error && error.name, "Error", String(error));
+    return String(error);
+  }
+};
+
+/** Members in the order of their names. */
+const sorted = (_: string, value: unknown) =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+    : value;
+
+describe("every template, list of origin overriders and patch", () => {
+  it("does to a draft what it does to an object, and the object stays as it was", () => {
+    fc.assert(
+      fc.property(object, given, (before, given) => {
+        const text = JSON.stringify(before);
+        const plain: ReturnType<typeof podOf> = JSON.parse(text);
+        const { value, changes } = draft<KubernetesObject>(before);
+        const outcome = outcomeOf(value, given);
+        assert.equal(outcomeOf(plain, given), outcome);
+        const patch = changes();
+        assert.equal(JSON.stringify(before), text);
+        assert.equal(JSON.stringify(patched(before, patch), sorted), JSON.stringify(plain, sorted));
+        if (given.patch || typeof outcome === "string") return;
+        assert.deepEqual(plain.spec.other, before.spec.other, "unknown fields stay");
+        if (!given.template) return;
+        assert.equal(patch.length > 0, outcome, JSON.stringify(patch));
+        assert.equal(apply(structuredClone(plain), given), false, "twice");
+      }),
+      { numRuns: 5000 },
+    );
+  });
+
+  it("ends in a sentence for whatever it is and whatever it is of", () => {
+    const oddly = (parts: Record<string, fc.Arbitrary<unknown>>) =>
+      Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
+    const odd = fc.oneof(
+      fc.record({ template: fc.record({ type: templateType, operation, ...oddly(inTemplate) }) }),
+      fc.record({ origin: fc.tuple(fc.record({ type: originType, operation, ...oddly(inOrigin) })) }),
+    );
+    const resources = fc.oneof(anything, fc.record({ limits: anything, requests: anything }));
+    const containers = fc.oneof(anything, fc.tuple(fc.record({ resources })));
+    const oddSpec = optional({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
+    fc.assert(
+      fc.property(oddSpec, anything, odd, (spec, metadata, given) => void outcomeOf(podOf(spec, metadata), given)),
+      { numRuns: 5000 },
+    );
+  });
+});
