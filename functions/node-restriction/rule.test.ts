@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { decide } from "postern/decide";
 import { recorded } from "postern/recorded";
 import type { Operation, Request } from "postern/review";
-import { parseConfig } from "../../infra/config/config.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { condition } from "../../infra/testing/cel.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { isKubelet, isUnusual } from "./entries.ts";

@@ -7,7 +7,7 @@ import { recorded } from "postern/recorded";
 import type { Request } from "postern/review";
 import { inPhase, type LabelSelector, type Variant, variantsOf } from "postern/rule";
 import { merge } from "postern/settings";
-import { parseConfig } from "../../infra/config/config.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { defaultPolicy, judgesNothing, keyOf, type Label, type Labels, modes, policyOf } from "./policy.ts";
 import podSecurity from "./rule.ts";

@@ -6,7 +6,8 @@ import type { Phase } from "#lib/rule.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { openCheck } from "../check/check.ts";
 import { readInput } from "../check/manifests/input.ts";
-import { chooseCluster, readConfig } from "../config/config.ts";
+import { chooseCluster } from "../config/config.ts";
+import { readConfig } from "../project/read.ts";
 import { say } from "./meter.ts";
 
 /** What checking manifests can't do without, in seconds of CPU time. */

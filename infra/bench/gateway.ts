@@ -1,7 +1,9 @@
 import { unconnected } from "#lib/needs.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { chooseCluster, readConfig, servedRules } from "../config/config.ts";
+import { chooseCluster } from "../config/config.ts";
 import { openCertificate, openSigner } from "../keys/keys.ts";
+import { servedRules } from "../project/functions.ts";
+import { readConfig } from "../project/read.ts";
 import { openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/webhooks.ts";

@@ -1,6 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { SecretPlace } from "#lib/needs.ts";
+import { idOf } from "../catalogue/names.ts";
 import type { Bundle } from "./bundle.ts";
 
 /** What a version carries besides its code. */
@@ -53,9 +54,6 @@ export const writeDeployment = async (bundles: Bundle[], publicKeys: string, out
   await write("functions.json", Object.fromEntries(rules.map((rule) => [rule.name, lambdaOf(rule, basename(outDir))])));
   for (const [name, door] of Object.entries({ http, url })) await write(`${name}.json`, resourcesOf(rules, door));
 };
-
-/** What osls makes of a function's name. */
-export const idOf = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
 /** What a function of a stage has around its code. */
 export const surroundingsOf = (

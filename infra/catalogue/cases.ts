@@ -8,9 +8,9 @@ import { check, type Operation, type Request, type Review } from "#lib/review.ts
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { frozen, merge } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { asVariant } from "../webhooks/entry.ts";
 import { caseMembers } from "./case-shape.ts";
 import type { Listed } from "./registry.ts";
+import { asVariant } from "./variants.ts";
 
 /** One of these is said of what comes out. */
 const outcomes = ["becomes", "admitted", "refused"];

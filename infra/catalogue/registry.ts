@@ -3,6 +3,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Phase, phases, type Rule } from "#lib/rule.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { mustBeName } from "./names.ts";
 
 /** A rule and where it lives. Its folder is its name, written nowhere else. */
 export interface Listed {
@@ -59,17 +60,6 @@ export const readNames = async (catalogue = catalogueFolder): Promise<string[]> 
 };
 
 const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
-
-/** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
-export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
-
-/** A Complaint unless it is one. */
-export const mustBeName = (name: string): void => {
-  if (isName(name)) return;
-  throw new Complaint(
-    `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
-  );
-};
 
 /** One folder as a rule; `version` makes Node load it anew. */
 export const readRule = async (folder: string, name: string): Promise<Listed> => {

@@ -1,5 +1,3 @@
-import { Complaint } from "./complaint.ts";
-
 /** Returns the known name that a misspelt one most likely means, or undefined if none is near. */
 export const closest = (given: string, known: readonly string[]): string | undefined => {
   const wanted = spelling(given);
@@ -19,24 +17,8 @@ export const didYouMean = (given: string, known: readonly string[], prefix = "")
   return name === undefined ? "" : `did you mean ${prefix}${name}? `;
 };
 
-/** Finds a rule by its name, or by the name of the upstream plugin that it ports: AlwaysPullImages is always-pull-images. */
-export const findRule = (given: string, rules: readonly string[]): string | undefined => {
-  if (rules.includes(given)) return given;
-  return /^[A-Z][A-Za-z]*$/.test(given) ? rules.find((name) => spelling(name) === spelling(given)) : undefined;
-};
-
-/** Returns the rules of these names, or throws a Complaint with a suggestion. */
-export const requireRules = (given: readonly string[], rules: readonly string[]): string[] =>
-  given.map((one) => {
-    const found = findRule(one, rules);
-    if (found === undefined) throw new Complaint(unknownRule(one, rules));
-    return found;
-  });
-
-export const unknownRule = (given: string, rules: readonly string[]): string =>
-  `there is no rule "${given}"; ${didYouMean(given, rules)}postern rules lists them`;
-
-const spelling = (name: string): string => name.replaceAll("-", "").toLowerCase();
+/** How a name is compared with another: without hyphens, in small letters. */
+export const spelling = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
 /** Counts the letters to insert, delete, replace or swap with their neighbour. */
 const distanceBetween = (one: string, other: string): number => {

@@ -3,8 +3,10 @@ import { exchange, unanswered } from "#lib/cluster/exchange.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import type { Guard } from "../aws/guard.ts";
+import type { Options } from "../cli/command.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { type Connect, pem, placeOf, readKubeconfig } from "../config/connections.ts";
+import type { Connect } from "../config/config.ts";
+import { pem, placeOf, readKubeconfig } from "../config/connections.ts";
 import { type ClusterApi, openApi, type Way } from "./api.ts";
 
 /** Who deploys, as far as that was said. */
@@ -145,4 +147,12 @@ const parsed = (text: string): unknown => {
   } catch {
     return undefined;
   }
+};
+
+/** Who deploys to these clusters. */
+export const deployerIn = (options: Options, clusters: readonly string[]): Deployer => {
+  const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
+  if (context !== undefined && clusters.length > 1)
+    throw new Complaint("--context is of one cluster; name it by --cluster, or call each context as its cluster");
+  return { kubeconfig, context };
 };

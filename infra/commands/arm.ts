@@ -1,8 +1,9 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { stageOption } from "../cli/options.ts";
 import { arm } from "../rollout/disarm.ts";
-import { ruleOfStage, stageOption } from "./shared/options.ts";
+import { ruleOfStage } from "./shared/options.ts";
 
 export default {
   summary: "Ends what postern disarm began: the rule decides again, at once.",

@@ -2,14 +2,15 @@ import { dirname, join } from "node:path";
 import { buildBundles, buildFunctions } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
 import { buildClient } from "../build/client.ts";
+import { findRule, unknownRule } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { findRule, unknownRule } from "../cli/names.ts";
+import { among } from "../cli/options.ts";
 import { type Config, configFile } from "../config/config.ts";
-import { isNamed, readProject, reportBroken } from "../config/project.ts";
 import { openSigner } from "../keys/keys.ts";
-import { among, rulesOption } from "./shared/options.ts";
+import { isNamed, readProject, reportBroken } from "../project/project.ts";
+import { rulesOption } from "./shared/options.ts";
 
 export default {
   summary: "Bundles every rule that is on into dist/, ready for npx osls package, and the client's package.",

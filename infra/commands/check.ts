@@ -10,11 +10,12 @@ import { reportSources } from "../check/reports/policyreport.ts";
 import { defaultPage, openCluster, openFiles } from "../check/sources.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { among, isNoFile } from "../cli/options.ts";
 import { clearLine, counted } from "../cli/progress.ts";
 import { oneLine } from "../cli/terminal.ts";
 import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
-import { isOn, readProject, reportBroken } from "../config/project.ts";
-import { among, isNoFile, rulesOption } from "./shared/options.ts";
+import { isOn, readProject, reportBroken } from "../project/project.ts";
+import { rulesOption } from "./shared/options.ts";
 
 export default {
   summary:

@@ -2,13 +2,16 @@ import { inStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { among, clusterOptions, duration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { configFile, readConfig } from "../config/config.ts";
+import { deployerIn } from "../clusters/access.ts";
+import { configFile } from "../config/config.ts";
+import { readConfig } from "../project/read.ts";
 import type { Watch } from "../rollout/canary.ts";
 import { deploy, planOf } from "../rollout/deploy.ts";
 import { doorIn as doorOf, type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
 import type { Job } from "../rollout/preparation.ts";
-import { among, chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "./shared/options.ts";
+import { chosenClusters, doorIn } from "./shared/options.ts";
 
 export default {
   summary:

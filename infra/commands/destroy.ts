@@ -1,11 +1,13 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { among, clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
+import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
-import { readProject, reportBroken } from "../config/project.ts";
+import { readProject, reportBroken } from "../project/project.ts";
 import { destroy } from "../rollout/destroy.ts";
-import { among, chosenClusters, clusterOptions, deployerIn, stageOption } from "./shared/options.ts";
+import { chosenClusters } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterOptions;
 

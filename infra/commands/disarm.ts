@@ -1,8 +1,9 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { duration, stageOption } from "../cli/options.ts";
 import { disarm } from "../rollout/disarm.ts";
-import { duration, ruleOfStage, stageOption } from "./shared/options.ts";
+import { ruleOfStage } from "./shared/options.ts";
 
 export default {
   summary:

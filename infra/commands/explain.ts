@@ -1,11 +1,11 @@
 import { stringify } from "yaml";
 import { type Conditions, inPhase } from "#lib/rule.ts";
+import { requireRules } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { requireRules } from "../cli/names.ts";
 import { configFile } from "../config/config.ts";
-import { readProject, reportBroken } from "../config/project.ts";
+import { readProject, reportBroken } from "../project/project.ts";
 import { entriesOf, oneLine } from "../webhooks/entry.ts";
 
 export default {

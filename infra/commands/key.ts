@@ -1,8 +1,9 @@
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { stageOption } from "../cli/options.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
-import { readProject, reportBroken } from "../config/project.ts";
-import { signerOf, stageOption } from "./shared/options.ts";
+import { readProject, reportBroken } from "../project/project.ts";
+import { signerOf } from "./shared/options.ts";
 
 export default {
   summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",

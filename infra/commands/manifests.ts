@@ -4,14 +4,16 @@ import { parse, stringify } from "yaml";
 import type { Listed } from "../catalogue/registry.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { address, clusterOptions, content, stageOption } from "../cli/options.ts";
+import { deployerIn } from "../clusters/access.ts";
 import { openSurvey, surveyed, surveying } from "../clusters/inspection.ts";
 import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
 import { askingRules, withoutConnect } from "../config/connections.ts";
-import { isOn, readProject, reportBroken } from "../config/project.ts";
+import { isOn, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotations, mostAnnotations } from "../testing/annotations.ts";
 import { accessEntries, roles } from "../webhooks/rights.ts";
 import { configurations } from "../webhooks/webhooks.ts";
-import { address, certificate, clusterOptions, content, deployerIn, signerOf, stageOption } from "./shared/options.ts";
+import { certificate, signerOf } from "./shared/options.ts";
 
 export default {
   summary:

@@ -2,11 +2,12 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { writeListing } from "../catalogue/list.ts";
-import { catalogueFolder, mustBeName, readRule, readRules } from "../catalogue/registry.ts";
+import { mustBeName } from "../catalogue/names.ts";
+import { catalogueFolder, readRule, readRules } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
-import { reportBroken } from "../config/project.ts";
+import { reportBroken } from "../project/project.ts";
 
 export default {
   summary: "Makes a rule: a folder that passes all checks, turned on in postern.yaml, to be edited from there.",

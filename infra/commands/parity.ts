@@ -1,15 +1,16 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { requireRules } from "../catalogue/names.ts";
 import { catalogueFolder, readRules } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { requireRules } from "../cli/names.ts";
-import { chooseCluster, readConfig } from "../config/config.ts";
-import { reportBroken } from "../config/project.ts";
+import { chooseCluster } from "../config/config.ts";
 import { allAsSaid, hearingsSection, hearingsTable } from "../parity/case-table.ts";
 import type { RuleHearing } from "../parity/cases.ts";
 import type { Difference, Parity } from "../parity/parity.ts";
+import { reportBroken } from "../project/project.ts";
+import { readConfig } from "../project/read.ts";
 
 export default {
   summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and every rule its cases.",

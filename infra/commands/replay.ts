@@ -1,17 +1,19 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
 import { inStage, type Stage } from "../aws/stage.ts";
-import { isName, readNames } from "../catalogue/registry.ts";
+import { findRule, isName } from "../catalogue/names.ts";
+import { readNames } from "../catalogue/registry.ts";
 import { isColoured, painter } from "../check/reports/format.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { didYouMean, findRule } from "../cli/names.ts";
+import { didYouMean } from "../cli/names.ts";
+import { among, stageOption } from "../cli/options.ts";
 import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
 import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/report.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";
 import { openSide } from "../replay/versions.ts";
-import { among, rulesOption, stageOption } from "./shared/options.ts";
+import { rulesOption } from "./shared/options.ts";
 
 export default {
   summary: "Sends recorded reviews to two versions of the rules, and lists what they answer differently.",

@@ -2,10 +2,13 @@ import { inStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { configFile, readConfig } from "../config/config.ts";
+import { deployerIn } from "../clusters/access.ts";
+import { configFile } from "../config/config.ts";
+import { readConfig } from "../project/read.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
-import { chosenClusters, clusterOptions, deployerIn, ruleOfStage, stageOption } from "./shared/options.ts";
+import { chosenClusters, ruleOfStage } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 

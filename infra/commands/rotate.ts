@@ -1,10 +1,13 @@
 import { inStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
+import { clusterOptions, duration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { configFile, readConfig } from "../config/config.ts";
+import { deployerIn } from "../clusters/access.ts";
+import { configFile } from "../config/config.ts";
+import { readConfig } from "../project/read.ts";
 import { rotate, rotateCluster } from "../rollout/rotate.ts";
-import { chosenClusters, clusterOptions, deployerIn, doorIn, duration, stageOption } from "./shared/options.ts";
+import { chosenClusters, doorIn } from "./shared/options.ts";
 
 const { kubeconfig, context, url, ca } = clusterOptions;
 

@@ -3,7 +3,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
 import { oneLine } from "../cli/terminal.ts";
 import { configFile } from "../config/config.ts";
-import { readProject } from "../config/project.ts";
+import { readProject } from "../project/project.ts";
 
 export default {
   summary: "Lists the catalogue, and where each rule is on.",

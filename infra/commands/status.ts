@@ -2,13 +2,15 @@ import { inStage, type Stage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { clusterOptions, stageOption } from "../cli/options.ts";
 import { inParallel, openProgress } from "../cli/progress.ts";
-import { configFile, readConfig } from "../config/config.ts";
+import { deployerIn } from "../clusters/access.ts";
+import { configFile } from "../config/config.ts";
+import { readConfig } from "../project/read.ts";
 import { type Standing, standingOf } from "../rollout/disarm.ts";
 import { type ClusterHealth, healthOf } from "../rollout/health.ts";
 import { type Release, releasedVersions } from "../rollout/releases.ts";
 import { releasesOf } from "../rollout/rollback.ts";
-import { clusterOptions, deployerIn, stageOption } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 

@@ -1,9 +1,10 @@
+import { requireRules } from "../catalogue/names.ts";
 import { readRules } from "../catalogue/registry.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { requireRules } from "../cli/names.ts";
-import { chooseCluster, configFile, readConfig } from "../config/config.ts";
-import { reportBroken } from "../config/project.ts";
+import { chooseCluster, configFile } from "../config/config.ts";
+import { reportBroken } from "../project/project.ts";
+import { readConfig } from "../project/read.ts";
 import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../testing/results.ts";
 
 export default {

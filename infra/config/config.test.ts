@@ -3,7 +3,9 @@ import { describe, it } from "node:test";
 import { phases, type Rule, rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { type Cluster, chooseCluster, parseConfig, readConfig, servedRules, shareOf } from "./config.ts";
+import { servedRules, shareOf } from "../project/functions.ts";
+import { parseConfig, readConfig } from "../project/read.ts";
+import { type Cluster, chooseCluster } from "./config.ts";
 import { placesOf, writtenBelow } from "./recording.ts";
 
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });

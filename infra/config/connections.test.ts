@@ -9,7 +9,7 @@ import { rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openCertificate } from "../keys/keys.ts";
-import { parseConfig } from "./config.ts";
+import { parseConfig } from "../project/read.ts";
 import { readConnections } from "./connections.ts";
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");

@@ -11,22 +11,7 @@ import { isRegion } from "#lib/token.ts";
 import { readManifests, type Written, writtenCluster } from "../apiserver/manifest-cluster.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { sentenceOf } from "../cli/complaint.ts";
-import type { Cluster, Config } from "./config.ts";
-
-/** What postern.yaml says of the way to a cluster's API. */
-export interface Connect {
-  eks?: string;
-  region?: string;
-  server?: string;
-  /** PEM, or the name of a file that has it. */
-  ca?: string;
-  tokenSecret?: string;
-  tokenParameter?: string;
-  kubeconfig?: string;
-  context?: string;
-  /** A folder of manifests in a cluster's place. */
-  manifests?: string;
-}
+import type { Cluster, Config, Connect } from "./config.ts";
 
 export const connectKeys = [
   ...["eks", "region", "server", "ca", "tokenSecret", "tokenParameter", "kubeconfig", "context"],

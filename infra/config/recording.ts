@@ -1,19 +1,8 @@
 import { parsePath } from "#lib/policy/references/paths.ts";
-import type { Path } from "#lib/recording/redacted.ts";
 import type { Places } from "#lib/recording/stored.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { sentenceOf } from "../cli/complaint.ts";
-import type { Config } from "./config.ts";
-
-/** Where functions record reviews, as `record` of postern.yaml says it, everything filled in. */
-export interface Keeping {
-  bucket: string;
-  prefix: string;
-  /** Of a hundred reviews one, unless said otherwise. */
-  share: number;
-  /** Where free text of objects is kept. */
-  keep?: readonly Path[];
-}
+import type { Config, Keeping } from "./config.ts";
 
 export const recordKeys = ["bucket", "prefix", "share", "keep"] as const;
 

@@ -1,8 +1,8 @@
 import { readdir } from "node:fs/promises";
 import type { Bucket, Kept } from "../aws/bucket.ts";
-import { isName } from "../catalogue/registry.ts";
+import { isName } from "../catalogue/names.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { isCluster } from "../config/config.ts";
+import { isCluster } from "../config/validation.ts";
 import type { Recordings } from "./local-store.ts";
 
 /** The bucket and the prefix in `s3://BUCKET/PREFIX`. */

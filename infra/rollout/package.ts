@@ -5,9 +5,11 @@ import type { Wanted } from "../aws/functions.ts";
 import { packageStack, type Template } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
-import { idOf, surroundingsOf } from "../build/deployment.ts";
+import { surroundingsOf } from "../build/deployment.ts";
+import { idOf } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
-import { type Config, servedRules, shareOf } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
+import { servedRules, shareOf } from "../project/functions.ts";
 
 /** A rule, or a group, as it shall be. */
 export interface Part {

@@ -17,7 +17,8 @@ import { listing } from "../catalogue/list.ts";
 import { describeDifferences, patched } from "../catalogue/outcome.ts";
 import { type Listed, readRules } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
-import { parseConfig, servedRules } from "../config/config.ts";
+import { servedRules } from "../project/functions.ts";
+import { parseConfig } from "../project/read.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { condition } from "./cel.ts";
 

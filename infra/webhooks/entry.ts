@@ -8,8 +8,8 @@ import {
   type Rule,
   variantsOf,
 } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
 import type { Listed } from "../catalogue/registry.ts";
+import { asVariant } from "../catalogue/variants.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Exempt, Setup } from "../config/config.ts";
 
@@ -61,14 +61,6 @@ export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: bo
 /** It becomes part of a path, where a phase stands before it, and of an entry's name. */
 const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
 const isPhase = (name: string) => name === "mutate" || name === "validate";
-
-/** A rule and its settings as one of its variants has them, as if it had no others; the rule itself, if none is named. */
-export const asVariant = (rule: Rule, settings: object, variant: string | undefined) => {
-  const found = variantsOf(rule, settings)?.find(({ name }) => name === variant);
-  const { name: _, settings: own, ...differences } = found ?? { name: "" };
-  const { variants: __, ...whole } = rule;
-  return { rule: { ...whole, ...differences }, settings: merge(settings, own) };
-};
 
 /** Never behind an entry that fails closed, unless somebody wrote otherwise: the cluster could not heal itself. */
 const vital = ["kube-system", "kube-node-lease"];

@@ -1,31 +1,10 @@
-import type { GroupShare, Membership } from "#lib/group.ts";
-import { inPhase, type Match, type Rule, rule } from "#lib/rule.ts";
+import type { Match } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
-import type { Cluster, Setup } from "../config/config.ts";
+import type { Cluster, Group, Setup } from "../config/config.ts";
 import { type Entry, entryOf, exemptConditions, literal, oneLine } from "./entry.ts";
-
-/** Several mutators behind one entry and one Lambda, to save calls that are made one after the other. */
-export interface Group {
-  name: string;
-  /** In the order of the compiled-in chain. */
-  members: Listed[];
-}
 
 /** A member where it is on. */
 type On = { listed: Listed; entry: Entry; mode: Setup["mode"] };
-
-/** A group, as if it were a rule with a folder of its own. */
-export const asRule = ({ name, members }: Group): Listed => {
-  // Two may call theirs alike.
-  const needs = Object.fromEntries(
-    members.flatMap(({ name, rule }) =>
-      Object.entries(rule.needs ?? {}).map(([need, one]) => [`${name}.${need}`, one]),
-    ),
-  );
-  const summary = `Does at once what ${members.map(({ name }) => name).join(", ")} would do one after the other.`;
-  const face: Rule = rule({ summary, needs, match: [], mutate() {} });
-  return { name, folder: "", phases: ["mutate"], rule: face, members };
-};
 
 /** What is on of a group in a cluster, as one entry; undefined where nothing is. */
 export const entryTogether = ({ members }: Group, cluster: Cluster, harden: boolean): Entry | undefined => {
@@ -140,40 +119,6 @@ const membersOn = (members: Listed[], { rules }: Cluster, harden: boolean): On[]
     if (setup === undefined || setup.mode === "off") return [];
     return [{ listed, mode: setup.mode, entry: entryOf(listed, "mutate", setup, harden) }];
   });
-
-/** A group's share of postern.yaml. Whoever is not on in a cluster is off there. */
-export const groupShareOf = ({ name, members }: Group, clusters: ReadonlyMap<string, Cluster>): GroupShare => {
-  const each = (setupOf: (listed: Listed) => Setup) =>
-    Object.fromEntries(members.map((listed) => [listed.name, membership(listed, setupOf(listed))]));
-  const off = ({ rule }: Listed): Setup => ({ mode: "off", settings: rule.settings ?? {} });
-  return {
-    rule: name,
-    clusters: Object.fromEntries(
-      [...clusters].map(([cluster, { keyVersions, rules }]) => {
-        const settings = each((listed) => rules.get(listed.name) ?? off(listed));
-        const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
-        return [cluster, { keyVersions, mode, settings }] as const;
-      }),
-    ),
-    alone: each(({ rule }) => ({ mode: "enforce", settings: rule.settings ?? {} })),
-  };
-};
-
-const membership = (listed: Listed, setup: Setup): Membership => {
-  const { mode, settings } = setup;
-  if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
-  // Entries may be hardened when they are made, after the functions were built.
-  const failsOpen = entryOf(listed, "mutate", setup, true).failurePolicy === "Ignore";
-  const { namespaces, users, groups } = entryOf(listed, "mutate", setup, false).exempt;
-  const match = inPhase(listed.rule.match, "mutate", settings) ?? [];
-  return {
-    mode,
-    settings,
-    match,
-    failsOpen,
-    exempt: { ...(namespaces && { namespaces }), ...(users && { users }), ...(groups && { groups }) },
-  };
-};
 
 const told = (value: unknown) => JSON.stringify(value) ?? "none";
 

@@ -1,5 +1,5 @@
 import type { Need, Needs, Resource } from "#lib/needs.ts";
-import { idOf } from "../build/deployment.ts";
+import { idOf } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { Cluster } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";

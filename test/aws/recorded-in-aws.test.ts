@@ -13,9 +13,11 @@ import { bundle } from "../../infra/build/bundle.ts";
 import { casesIn, decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
 import { differences } from "../../infra/catalogue/outcome.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { type Config, parseConfig, servedRules, shareOf } from "../../infra/config/config.ts";
+import type { Config } from "../../infra/config/config.ts";
 import { placesOf } from "../../infra/config/recording.ts";
 import { signing } from "../../infra/parity/signing.ts";
+import { servedRules, shareOf } from "../../infra/project/functions.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto, openStorage } from "./moto.ts";
 

@@ -24,13 +24,13 @@ import {
   removeAll,
 } from "../../infra/clusters/entries.ts";
 import { probe, probeAll, reviewOf } from "../../infra/clusters/probe.ts";
-import { parseConfig } from "../../infra/config/config.ts";
-import type { Connect } from "../../infra/config/connections.ts";
+import type { Connect } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { freePort } from "../../infra/parity/control-plane/process.ts";
 import { servePostern, until } from "../../infra/parity/postern.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { roles } from "../../infra/webhooks/rights.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { startMoto } from "../aws/moto.ts";

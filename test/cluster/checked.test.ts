@@ -11,7 +11,7 @@ import { memoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCheck } from "../../infra/check/check.ts";
 import type { Evaluation } from "../../infra/check/evaluation/environment.ts";
-import { chooseCluster, parseConfig } from "../../infra/config/config.ts";
+import { chooseCluster } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { diffOf } from "../../infra/parity/compare.ts";
 import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -21,6 +21,7 @@ import { type Kind, kinds, vocabulary } from "../../infra/parity/generator.ts";
 import { apply, herald, noticed, patient, serveRules } from "../../infra/parity/postern.ts";
 import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
 import { furnish } from "../../infra/parity/surroundings.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
 
 // What check says of a manifest is what becomes of it on a real API server that calls the same rules.

@@ -8,7 +8,6 @@ import type { Report } from "#lib/journal.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { parseConfig } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
@@ -29,6 +28,7 @@ import {
 } from "../../infra/parity/postern.ts";
 import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
 import { signing } from "../../infra/parity/signing.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import type { Handler } from "../../infra/serve/gateway.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { needs } from "../parts.ts";

@@ -3,9 +3,9 @@ import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { parseConfig } from "../../infra/config/config.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { groupOf, roles } from "../../infra/webhooks/rights.ts";
 import { needs } from "../parts.ts";
 

@@ -9,10 +9,10 @@ import { worlds } from "#lib/cluster/live.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCluster } from "../../infra/clusters/access.ts";
 import { surveyBy, surveyed } from "../../infra/clusters/inspection.ts";
-import { parseConfig } from "../../infra/config/config.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { patient, register, servePostern } from "../../infra/parity/postern.ts";
+import { parseConfig } from "../../infra/project/read.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { needs } from "../parts.ts";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { readCatalogue } from "../catalogue/registry.ts";
-import { closest, findRule, requireRules } from "./names.ts";
+import { closest } from "../cli/names.ts";
+import { findRule, requireRules } from "./names.ts";
+import { readCatalogue } from "./registry.ts";
 
 const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);

@@ -1,6 +1,7 @@
 import { type Broken, type Listed, readRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { type Cluster, type Config, readConfig } from "./config.ts";
+import type { Cluster, Config } from "../config/config.ts";
+import { readConfig } from "./read.ts";
 
 /** The catalogue, the rules in it that can't be loaded, and postern.yaml read against both. */
 export interface Project {

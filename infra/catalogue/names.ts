@@ -1,0 +1,33 @@
+import { Complaint } from "../cli/complaint.ts";
+import { didYouMean, spelling } from "../cli/names.ts";
+
+/** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
+export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
+
+/** A Complaint unless it is one. */
+export const mustBeName = (name: string): void => {
+  if (isName(name)) return;
+  throw new Complaint(
+    `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
+  );
+};
+
+/** What osls makes of a function's name. */
+export const idOf = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
+
+/** Finds a rule by its name, or by the name of the upstream plugin that it ports: AlwaysPullImages is always-pull-images. */
+export const findRule = (given: string, rules: readonly string[]): string | undefined => {
+  if (rules.includes(given)) return given;
+  return /^[A-Z][A-Za-z]*$/.test(given) ? rules.find((name) => spelling(name) === spelling(given)) : undefined;
+};
+
+/** Returns the rules of these names, or throws a Complaint with a suggestion. */
+export const requireRules = (given: readonly string[], rules: readonly string[]): string[] =>
+  given.map((one) => {
+    const found = findRule(one, rules);
+    if (found === undefined) throw new Complaint(unknownRule(one, rules));
+    return found;
+  });
+
+export const unknownRule = (given: string, rules: readonly string[]): string =>
+  `there is no rule "${given}"; ${didYouMean(given, rules)}postern rules lists them`;

@@ -1,0 +1,53 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import type { Option, Options } from "./command.ts";
+import { Complaint, sentenceOf } from "./complaint.ts";
+
+/** What every verb for AWS takes. */
+export const stageOption = {
+  stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
+} satisfies Record<string, Option>;
+
+/** What verbs take that reach clusters. */
+export const clusterOptions = {
+  cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml; all of them otherwise" },
+  kubeconfig: { type: "string", value: "FILE", says: "whom you are to the cluster, where its connect doesn't say it" },
+  context: { type: "string", value: "NAME", says: "the context in it; of several clusters, each has one of its name" },
+  url: { type: "string", value: "BASE", says: "where the rules are served, if not by AWS's own address" },
+  ca: { type: "string", value: "FILE", says: "the CA that signed that address's certificate, if it is no public one" },
+} satisfies Record<string, Option>;
+
+/** Reports whether a word is no path of something that exists, and so may be another value of an option. */
+export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
+
+/** What is given several times, or with commas between. */
+export const among = (options: Options, name: string): string[] => {
+  const given = options.texts(name);
+  const all = given.flatMap((text) => text.split(",").filter(Boolean));
+  if (given.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
+  return all;
+};
+
+/** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
+export const duration = (text: string | undefined, option: string): number => {
+  const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
+  const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
+  if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)
+    throw new Complaint(
+      `--${option} takes a time from 1m to 24h, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
+    );
+  return milliseconds;
+};
+
+/** The API server takes https alone, without user, query or fragment. */
+export const address = (text: string, where: string): string => {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)
+    throw new Complaint(`${where} must be an https:// address without user, query and fragment, not "${text}"`);
+  return text.replace(/\/+$/, "");
+};
+
+export const content = (file: string, option: string): Promise<string> =>
+  readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${option} ${file} can't be read: ${sentenceOf(error)}`);
+  });

@@ -1,0 +1,45 @@
+import type { Mistake } from "#lib/settings.ts";
+
+/** A place in postern.yaml, by the keys that lead to it. */
+export type Path = (string | number)[];
+export type Fields = Record<string, unknown>;
+
+/** Checks what is written in postern.yaml, and keeps all that is wrong with it. */
+export interface Checker {
+  found: Mistake[];
+  complain(path: Path, sentence: string): void;
+  /** The same, unless it was said already. */
+  complainOnce(path: Path, sentence: string): void;
+  /** Returns a map with no other than these keys; an empty one where nothing or something else is written. */
+  map(value: unknown, path: Path, keys?: readonly string[]): Fields;
+  texts(value: unknown, path: Path): string[] | undefined;
+}
+
+export const openChecker = (): Checker => {
+  const found: Mistake[] = [];
+  const complain = (path: Path, sentence: string) => void found.push({ path, sentence });
+  return {
+    found,
+    complain,
+    complainOnce: (path, sentence) => {
+      const isKnown = found.some((one) => one.sentence === sentence && one.path.join() === path.join());
+      if (!isKnown) complain(path, sentence);
+    },
+    map: (value, path, keys) => {
+      if (value === null || value === undefined) return {};
+      if (typeof value !== "object" || Array.isArray(value)) {
+        complain(path, "must be a map");
+        return {};
+      }
+      for (const key of Object.keys(value))
+        if (keys && !keys.includes(key)) complain([...path, key], `is unknown; one of ${keys.join(", ")} is expected`);
+      return value as Fields;
+    },
+    texts: (value, path) => {
+      if (value === undefined) return undefined;
+      if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value;
+      complain(path, "must be a list of texts");
+      return undefined;
+    },
+  };
+};

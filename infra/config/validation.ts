@@ -1,0 +1,106 @@
+// What postern.yaml says, checked against the catalogue. rules.ts checks what it says of rules.
+import type { Mistake } from "#lib/settings.ts";
+import { findRule, isName } from "../catalogue/names.ts";
+import type { Broken, Listed } from "../catalogue/registry.ts";
+import type { Cluster, Config, Connect, Group } from "./config.ts";
+import { connectKeys, unfitConnect } from "./connections.ts";
+import { type Checker, openChecker, type Path } from "./mistakes.ts";
+import { dnsLabel, type Known, noRule, type Places, readRules, type Said, settleRules } from "./rules.ts";
+
+/** A cluster's name becomes part of a path. */
+export const isCluster = (name: string): boolean => dnsLabel.test(name);
+
+/** Returns what postern.yaml says, and all that is wrong with it. Of rules that can't be loaded, settings aren't read. */
+export const interpret = (
+  given: unknown,
+  catalogue: Listed[],
+  places: Places,
+  broken: readonly Broken[],
+): { config: Config; mistakes: Mistake[] } => {
+  const checker = openChecker();
+  const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
+  const { rules, clusters, groups } = checker.map(given, [], ["rules", "clusters", "groups"]);
+  const together = readGroups(groups, known, broken, checker);
+  const general = readRules(rules, ["rules"], new Map(), known, checker);
+  const named = Object.entries(checker.map(clusters ?? { local: {} }, ["clusters"])).map(
+    ([name, value]) => [name, readCluster(name, value, together, general, known, checker)] as const,
+  );
+  if (named.length === 0) checker.complain(["clusters"], "must name at least one cluster, or be left out");
+  return { config: { clusters: new Map(named), groups: together }, mistakes: checker.found };
+};
+
+const readCluster = (
+  name: string,
+  value: unknown,
+  groups: Group[],
+  general: ReadonlyMap<string, Said>,
+  known: Known,
+  checker: Checker,
+): Cluster => {
+  const path = ["clusters", name];
+  if (!isCluster(name))
+    checker.complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
+  const said = checker.map(value, path, ["rules", "keyVersion", "connect"]);
+  return {
+    ...(said.connect != null && { connect: readConnect(said.connect, [...path, "connect"], checker) }),
+    keyVersions: readKeyVersions(said.keyVersion, [...path, "keyVersion"], checker),
+    rules: settleRules(readRules(said.rules, [...path, "rules"], general, known, checker), known, checker),
+    groups,
+  };
+};
+
+const readConnect = (value: unknown, path: Path, { complain, map }: Checker): Connect => {
+  const said = map(value, path, connectKeys);
+  if (said !== value) return {};
+  for (const [key, one] of Object.entries(said))
+    if (typeof one !== "string" || one === "") complain([...path, key], "must be a text");
+  const unfit = unfitConnect(said as Connect);
+  if (unfit !== undefined && Object.values(said).every((one) => typeof one === "string")) complain(path, unfit);
+  return said as Connect;
+};
+
+const readKeyVersions = (value: unknown, path: Path, { complain }: Checker): number[] => {
+  const given: unknown[] = Array.isArray(value) ? value : [value ?? 1];
+  const versions = given.filter((one): one is number => Number.isSafeInteger(one) && Number(one) >= 1);
+  const [first, second = Number.POSITIVE_INFINITY] = versions;
+  if (first === undefined || second <= first || given.length > 2 || versions.length < given.length)
+    complain(path, "must be a whole number from 1 on, or two, the new one last, while it is raised");
+  return versions;
+};
+
+/** A group with a member that can't be loaded is left out. */
+const readGroups = (
+  value: unknown,
+  { catalogue, names }: Known,
+  broken: readonly Broken[],
+  { complain, map, texts }: Checker,
+): Group[] => {
+  const taken = new Map<string, string>();
+  const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
+  return Object.entries(map(value, ["groups"])).flatMap(([name, members]) => {
+    const path = ["groups", name];
+    if (!isName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
+    if (findRule(name, names) !== undefined) complain(path, "is the name of a rule, too");
+    const given = texts(members ?? [], path) ?? [];
+    if (given.length === 0) complain(path, "must be a list of rules, with at least one");
+    const fit = given.flatMap((text, index) => {
+      const one = findRule(text, names) ?? text;
+      if (isBroken(text)) return [];
+      const listed = catalogue.find((rule) => rule.name === one);
+      const unfit = listed ? unfitFor(listed, taken.get(one)) : noRule(one, names);
+      if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
+      taken.set(one, name);
+      return listed && unfit === undefined ? [listed] : [];
+    });
+    return given.some(isBroken) ? [] : [{ name, members: catalogue.filter((listed) => fit.includes(listed)) }];
+  });
+};
+
+/** Why a rule can't be in a group, or in another one. */
+const unfitFor = ({ phases, rule }: Listed, other: string | undefined): string | undefined => {
+  if (other !== undefined) return `is in ${other} already`;
+  if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
+  if (rule.variants) return "has several entries, and a group has one";
+  if (rule.survey) return "has an entry that follows what is in the cluster, and a group's is set when it is built";
+  return rule.authorizedBy && "is decided by the API server's own authorizer, which a group can't ask";
+};

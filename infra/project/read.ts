@@ -1,0 +1,125 @@
+import { readFile } from "node:fs/promises";
+import { basename, dirname } from "node:path";
+import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
+import type { Mistake } from "#lib/settings.ts";
+import { readFiles } from "../apiserver/manifest-cluster.ts";
+import { findRule } from "../catalogue/names.ts";
+import type { Broken, Listed } from "../catalogue/registry.ts";
+import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import type { Config } from "../config/config.ts";
+import { placeOf } from "../config/connections.ts";
+import type { Places } from "../config/rules.ts";
+import { interpret } from "../config/validation.ts";
+import { disagreements } from "../webhooks/groups.ts";
+
+/**
+ * Reads postern.yaml against the catalogue. All that is wrong with it is said at once, each with its line. Of rules that can't
+ * be loaded, everything but the settings is read.
+ */
+export const readConfig = async (
+  file: string,
+  catalogue: Listed[],
+  broken: readonly Broken[] = [],
+): Promise<Config> => {
+  const name = basename(file);
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${name} can't be read: ${sentenceOf(error)}`);
+  });
+  const found = placesIn(text, catalogue).map(async (place) => {
+    const files = await readFiles(placeOf(place, dirname(file))).catch(sentenceOf);
+    return [place, files] as const;
+  });
+  return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
+};
+
+/** The files and folders of manifests that a postern.yaml names, for settings of these rules or in a cluster's place. */
+export const placesNamed = async (file: string, catalogue: Listed[]): Promise<string[]> => {
+  const text = await readFile(file, "utf8");
+  const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+  const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
+  const all = [...placesIn(text, catalogue), ...standing.filter((one) => typeof one === "string")];
+  return [...new Set(all.map((place) => placeOf(place, dirname(file))))];
+};
+
+/** Where settings of these rules name files or folders; whatever else is wrong with the text is said later. */
+const placesIn = (text: string, catalogue: Listed[]): string[] => {
+  const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+  const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
+  const settings = catalogue.flatMap(({ name, rule }) =>
+    Object.keys(rule.manifests ?? {}).flatMap((key) =>
+      all
+        .flatMap((one) => Object.entries(Object(one)))
+        .map(([given, said]) => (findRule(given, [name]) ? Object(Object(said).settings)[key] : undefined)),
+    ),
+  );
+  return [...new Set(settings.flat().filter((one) => typeof one === "string"))];
+};
+
+export const parseConfig = (
+  text: string,
+  catalogue: Listed[],
+  name = "postern.yaml",
+  places: Places = new Map(),
+  broken: readonly Broken[] = [],
+): Config => {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const [fault] = document.errors;
+  if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
+  const given = plain(document, name);
+  // A save that was cut off leaves an empty file, which doesn't mean that all rules are to be turned off.
+  if (given === null)
+    throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
+  const { config, mistakes } = interpret(given, catalogue, places, broken);
+  // What is wrong with a rule by itself comes first.
+  const found = mistakes.length > 0 ? mistakes : mistakesInGroups(config);
+  if (found.length === 0) return config;
+  throw new Complaint(
+    found
+      .map(({ path, sentence }) => {
+        const place = `${name}:${lines.linePos(offsetOf(path, document)).line}`;
+        return [place, ...(path.length > 0 ? [path.join(".")] : []), sentence].join(" ");
+      })
+      .join("\n"),
+  );
+};
+
+/** Groups whose members aren't on, or can't have one entry. */
+const mistakesInGroups = ({ clusters, groups }: Config): Mistake[] =>
+  groups.flatMap((group) => {
+    const all = [...clusters.values()];
+    const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
+    const sentences = [
+      ...unnamed.map(({ name }) => `has ${name}, which is not named under rules`),
+      ...new Set(all.flatMap((cluster) => disagreements(group, cluster))),
+    ];
+    return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
+  });
+
+/** Where a path leads in a document, or the part of it that is there. */
+const offsetOf = (path: Mistake["path"], { contents }: Document): number => {
+  let node: unknown = contents;
+  let offset = 0;
+  const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);
+  for (const key of path) {
+    if (isSeq(node)) {
+      node = node.items[Number(key)];
+      offset = startOf(node);
+      continue;
+    }
+    const pair = isMap(node) ? node.items.find((item) => String(item.key) === String(key)) : undefined;
+    if (pair === undefined) break;
+    offset = startOf(pair.key);
+    node = pair.value;
+  }
+  return offset;
+};
+
+/** Aliases are followed here: to nowhere, or without end. */
+const plain = (document: Document, name: string): unknown => {
+  try {
+    return document.toJS();
+  } catch (error) {
+    throw new Complaint(`${name} is no YAML: ${sentenceOf(error)}`);
+  }
+};
