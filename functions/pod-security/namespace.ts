@@ -2,7 +2,7 @@ import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Request } from "postern/review";
 import type { Verdict } from "postern/rule";
 import { invalid } from "postern/status";
-import { sorted } from "./checks/wording.ts";
+import { sorted } from "./checks/check.ts";
 import { isSparedByClass, subjectOf } from "./pods.ts";
 import {
   type Demand,

@@ -1,5 +1,4 @@
 import type { FieldError } from "postern/status";
-import type { Settings } from "./settings.ts";
 
 export const levels = ["privileged", "baseline", "restricted"] as const;
 export type Level = (typeof levels)[number];
@@ -70,7 +69,7 @@ export const judgesNothing = (policy: Policy, among: readonly Mode[] = modes) =>
 export const shown = ({ level, version }: Demand) => `${level}:${version}`;
 
 /** Of namespaces without labels. What is left empty is as if it were not there. */
-export const defaultPolicy = ({ defaults }: Settings): Policy => {
+export const defaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): Policy => {
   const demanded = (mode: Mode): Demand => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     return { level: isLevel(level) ? level : "privileged", version: isVersion(version) ? version : "latest" };

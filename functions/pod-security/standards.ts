@@ -1,21 +1,24 @@
-import { allowPrivilegeEscalation } from "./checks/allow-privilege-escalation.ts";
-import { appArmorProfile } from "./checks/app-armor-profile.ts";
-import { capabilitiesBaseline } from "./checks/capabilities-baseline.ts";
-import { capabilitiesRestricted } from "./checks/capabilities-restricted.ts";
 import type { Check, Judge, Offence, Subject } from "./checks/check.ts";
-import { hostNamespaces } from "./checks/host-namespaces.ts";
-import { hostPathVolumes } from "./checks/host-path-volumes.ts";
-import { hostPorts } from "./checks/host-ports.ts";
-import { hostProbesAndHostLifecycle } from "./checks/host-probes-and-host-lifecycle.ts";
-import { privileged } from "./checks/privileged.ts";
-import { procMount, procMountRestricted } from "./checks/proc-mount.ts";
-import { restrictedVolumes } from "./checks/restricted-volumes.ts";
-import { runAsNonRoot } from "./checks/run-as-non-root.ts";
-import { runAsUser } from "./checks/run-as-user.ts";
-import { seLinuxOptions } from "./checks/se-linux-options.ts";
-import { seccompProfileBaseline, seccompProfileRestricted } from "./checks/seccomp-profile.ts";
-import { sysctls } from "./checks/sysctls.ts";
-import { windowsHostProcess } from "./checks/windows-host-process.ts";
+import {
+  allowPrivilegeEscalation,
+  capabilitiesBaseline,
+  capabilitiesRestricted,
+  hostPorts,
+  hostProbesAndHostLifecycle,
+  privileged,
+  procMount,
+  procMountRestricted,
+} from "./checks/containers.ts";
+import {
+  appArmorProfile,
+  runAsNonRoot,
+  runAsUser,
+  seccompProfileBaseline,
+  seccompProfileRestricted,
+  seLinuxOptions,
+  windowsHostProcess,
+} from "./checks/contexts.ts";
+import { hostNamespaces, hostPathVolumes, restrictedVolumes, sysctls } from "./checks/pod.ts";
 import type { Demand } from "./policy.ts";
 
 /** In the order in which upstream tells what they find. */

@@ -1,0 +1,80 @@
+// Checks of what a pod has for all its containers.
+import { type ImageVolume, isSourceless } from "postern/objects/pod";
+import { type Check, type Judge, listed, plural, quoted, sorted } from "./check.ts";
+
+const judgeNamespaces: Judge = ({ spec }) => {
+  const shared = (["hostNetwork", "hostPID", "hostIPC"] as const).filter((field) => spec[field] === true);
+  if (shared.length > 0)
+    return { reason: "host namespaces", detail: shared.map((field) => `${field}=true`).join(", ") };
+};
+export const hostNamespaces: Check = { level: "baseline", since: { "1.0": judgeNamespaces } };
+
+const judgeHostPaths: Judge = ({ spec }) => {
+  const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name = "" }) => name);
+  if (names.length > 0) return { reason: "hostPath volumes", detail: listed("volume", names) };
+};
+export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": judgeHostPaths } };
+
+type Source = Exclude<keyof ImageVolume, "name">;
+
+const allowed: readonly Source[] = [
+  ...(["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim"] as const),
+  ...(["projected", "secret"] as const),
+];
+
+/** The others that there are. */
+const forbidden: readonly Source[] = [
+  ...(["hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs"] as const),
+  ...(["rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte"] as const),
+  ...(["azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos"] as const),
+];
+
+const judgeVolumes: Judge = ({ spec }) => {
+  const all: ImageVolume[] = spec.volumes ?? [];
+  const volumes = all.filter((volume) => !isSourceless(volume) && !allowed.some((source) => volume[source]));
+  if (volumes.length === 0) return undefined;
+
+  const names = volumes.map(({ name = "" }) => name);
+  const types = sorted(volumes.map((volume) => forbidden.find((source) => volume[source]) ?? "unknown"));
+  const use = plural(volumes.length, "uses", "use");
+  return {
+    reason: "restricted volume types",
+    detail: `${listed("volume", names)} ${use} ${plural(types.length, "restricted volume type")} ${quoted(types)}`,
+  };
+};
+
+export const restrictedVolumes: Check = {
+  level: "restricted",
+  since: { "1.0": judgeVolumes },
+  insteadOf: hostPathVolumes,
+};
+
+const judgeSysctls = (...names: string[]): Judge => {
+  const allowed = new Set(names);
+  return ({ spec }) => {
+    const forbidden = (spec.securityContext?.sysctls ?? [])
+      .map(({ name = "" }) => name)
+      .filter((name) => !allowed.has(name));
+    if (forbidden.length > 0) return { reason: "forbidden sysctls", detail: forbidden.join(", ") };
+  };
+};
+const since0 = [
+  ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start"],
+  ...["net.ipv4.ping_group_range", "net.ipv4.tcp_syncookies"],
+];
+const since27 = [...since0, "net.ipv4.ip_local_reserved_ports"];
+const since29 = [
+  ...[...since27, "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl"],
+  ...["net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_keepalive_time"],
+];
+const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
+
+export const sysctls: Check = {
+  level: "baseline",
+  since: {
+    "1.0": judgeSysctls(...since0),
+    "1.27": judgeSysctls(...since27),
+    "1.29": judgeSysctls(...since29),
+    "1.32": judgeSysctls(...since32),
+  },
+};
