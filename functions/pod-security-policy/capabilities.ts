@@ -1,5 +1,6 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
-import { invalid, type Offences, quoted, shownList } from "./offence.ts";
+import { goQuoted } from "postern/objects/quoted";
+import { invalid, type Offences, shownList } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
 /** What a container gets, sorted; nothing where it has all of it. */
@@ -22,7 +23,7 @@ export function* capabilityOffences({ spec }: Policy, held: Capabilities | undef
 
   const addable = new Set([...defaultAddCapabilities, ...allowedCapabilities]);
   for (const capability of held.add ?? [])
-    if (!addable.has(capability)) yield invalid(`${path}.add`, quoted(capability), "capability may not be added");
+    if (!addable.has(capability)) yield invalid(`${path}.add`, goQuoted(capability), "capability may not be added");
   const dropped = new Set(held.drop);
   for (const capability of requiredDropCapabilities)
     if (!dropped.has(capability)) {

@@ -1,7 +1,7 @@
 import { isMap } from "postern/json";
 import type { Around } from "./choose.ts";
 import type { Policy } from "./policy.ts";
-import { profileOf } from "./profile.ts";
+import { profileOf } from "./profiles.ts";
 import { volumeTypes } from "./volumes.ts";
 
 /** What is wrong with a value at a place, in a sentence. */

@@ -1,12 +1,8 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
-import { appArmorFor } from "./apparmor.ts";
 import { capabilitiesFor } from "./capabilities.ts";
-import { groupFor } from "./groups.ts";
-import { type AnyContainer, runsAs, withChanges } from "./pod.ts";
+import { type AnyContainer, groupFor, runsAs, seLinuxFor, userFor } from "./identity.ts";
 import type { Policy } from "./policy.ts";
-import { seccompForContainer, seccompForPod } from "./seccomp.ts";
-import { seLinuxFor } from "./selinux.ts";
-import { userFor } from "./users.ts";
+import { appArmorFor, seccompForContainer, seccompForPod } from "./profiles.ts";
 
 /** The pod with what it leaves open and the policy wants; itself where that is nothing. What it has stays as it is. */
 export const filled = (policy: Policy, pod: Pod): Pod => {
@@ -84,4 +80,24 @@ const annotated = ({ metadata = {} }: Pod, added: Record<string, string> = {}) =
   const present = metadata.annotations ?? {};
   const annotations = withChanges(present, added);
   return withChanges(metadata, { annotations: annotations === present ? undefined : annotations });
+};
+
+/** An object with changes; itself where there is none, so that who didn't change can be seen. */
+const withChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: T[Key] | undefined }): T => {
+  const made = Object.entries(changes).filter(
+    ([key, value]) => value !== undefined && value !== Reflect.get(object, key),
+  );
+  return made.length > 0 ? { ...object, ...Object.fromEntries(made) } : object;
+};
+
+/** Whether nothing was filled in but in ephemeral containers that are new; the rest of a running pod can't change. */
+export const isOnlyInNewDebuggers = (pod: Pod, filled: Pod, old: Pod): boolean => {
+  const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
+  const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};
+  const known = new Set(old.spec?.ephemeralContainers?.map(({ name }) => name));
+  return (
+    filled.metadata === pod.metadata &&
+    Object.entries(filledSpec).every(([key, value]) => value === Reflect.get(spec, key)) &&
+    after.every((container, index) => container === before[index] || !known.has(container.name))
+  );
 };

@@ -1,15 +1,11 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Pod, Sysctl } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "postern/objects/pod";
-import { appArmorOffences } from "./apparmor.ts";
+import { goQuoted } from "postern/objects/quoted";
 import { capabilityOffences } from "./capabilities.ts";
-import { groupOffences } from "./groups.ts";
-import { invalid, type Offences, quoted } from "./offence.ts";
-import { type AnyContainer, runsAs } from "./pod.ts";
+import { type AnyContainer, groupOffences, runsAs, seLinuxOffences, userOffences } from "./identity.ts";
+import { forbiddenAt, invalid, type Offences } from "./offence.ts";
 import { isWithin, type Policy } from "./policy.ts";
-import { seccompOffences, seccompOffencesOfPod } from "./seccomp.ts";
-import { seLinuxOffences } from "./selinux.ts";
-import { sysctlOffences } from "./sysctls.ts";
-import { userOffences } from "./users.ts";
+import { appArmorOffences, seccompOffences, seccompOffencesOfPod } from "./profiles.ts";
 import { volumeOffences } from "./volumes.ts";
 
 const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
@@ -32,7 +28,7 @@ export function* offences(policy: Policy, pod: Pod): Offences {
   const { runtimeClassName } = pod.spec ?? {};
   const classes = runtimeClass?.allowedRuntimeClassNames ?? [];
   if (runtimeClass && runtimeClassName !== undefined && !classes.includes("*") && !classes.includes(runtimeClassName))
-    yield invalid("spec.runtimeClassName", quoted(runtimeClassName));
+    yield invalid("spec.runtimeClassName", goQuoted(runtimeClassName));
 
   for (const { container, path } of containersOf(pod)) yield* containerOffences(policy, pod, container, path);
 }
@@ -55,7 +51,7 @@ function* containerOffences(policy: Policy, pod: Pod, container: AnyContainer, a
     yield invalid(`${path}.windowsOptions.hostProcess`, "true", "Privileged containers are not allowed");
   const procMount = context.procMount ?? "Default";
   if (!(allowedProcMountTypes?.length ? allowedProcMountTypes : ["Default"]).includes(procMount))
-    yield invalid(`${path}.procMount`, quoted(procMount), "ProcMountType is not allowed");
+    yield invalid(`${path}.procMount`, goQuoted(procMount), "ProcMountType is not allowed");
   yield* capabilityOffences(policy, context.capabilities, `${path}.capabilities`);
   yield* portOffences(policy, container, at);
 
@@ -74,4 +70,19 @@ function* portOffences({ spec: { hostPorts = [] } }: Policy, { ports }: AnyConta
       const detail = `Host port ${hostPort} is not allowed to be used. Allowed ports: [${allowed}]`;
       yield invalid(`${at}.hostPort`, `${hostPort}`, detail);
     }
+}
+
+/** Those that Kubernetes 1.15 took for safe. */
+const safe = ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"];
+
+function* sysctlOffences({ spec }: Policy, sysctls: readonly Sysctl[] = []): Offences {
+  const isAmong = (patterns: readonly string[] = [], name: string) =>
+    patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
+
+  for (const [index, { name = "" }] of sysctls.entries()) {
+    const path = `pod.spec.securityContext.sysctls[${index}]`;
+    if (isAmong(spec.forbiddenSysctls, name)) yield forbiddenAt(path, `sysctl ${goQuoted(name)} is not allowed`);
+    else if (!safe.includes(name) && !isAmong(spec.allowedUnsafeSysctls, name))
+      yield forbiddenAt(path, `unsafe sysctl ${goQuoted(name)} is not allowed`);
+  }
 }

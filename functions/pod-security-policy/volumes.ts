@@ -1,6 +1,7 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { containersOf, isSourceless } from "postern/objects/pod";
-import { invalid, type Offences, quoted } from "./offence.ts";
+import { goQuoted } from "postern/objects/quoted";
+import { invalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
 /** The types that a policy can name, in the order in which a volume is asked for them. */
@@ -25,7 +26,7 @@ export function* volumeOffences(policy: Policy, pod: Pod): Offences {
     const type = typeOf(volume);
     if (type === undefined) yield invalid(path, '""', `unknown volume type for volume: ${volume.name ?? ""}`);
     else if (!allowed.includes(type) && !allowed.includes("*"))
-      yield invalid(path, quoted(type), `${type} volumes are not allowed to be used`);
+      yield invalid(path, goQuoted(type), `${type} volumes are not allowed to be used`);
     else if (type === "hostPath") yield* hostPathOffences(policy, volume, path, writableMounts);
     else if (
       type === "flexVolume" &&
@@ -33,13 +34,13 @@ export function* volumeOffences(policy: Policy, pod: Pod): Offences {
     )
       yield invalid(
         `${path}.driver`,
-        quoted(volume.flexVolume?.driver ?? ""),
+        goQuoted(volume.flexVolume?.driver ?? ""),
         "Flexvolume driver is not allowed to be used",
       );
     else if (type === "csi" && isOutside(allowedCSIDrivers, ({ name }) => name === volume.csi?.driver))
       yield invalid(
         `${path}.csi.driver`,
-        quoted(volume.csi?.driver ?? ""),
+        goQuoted(volume.csi?.driver ?? ""),
         "Inline CSI driver is not allowed to be used",
       );
   }
@@ -65,7 +66,7 @@ function* hostPathOffences(
 
   const path = volume.hostPath?.path ?? "";
   const over = allowedHostPaths.filter(({ pathPrefix }) => isBelow(path, pathPrefix));
-  if (over.length === 0) return yield invalid(`${at}.hostPath.pathPrefix`, quoted(path), "is not allowed to be used");
+  if (over.length === 0) return yield invalid(`${at}.hostPath.pathPrefix`, goQuoted(path), "is not allowed to be used");
   if (over.some(({ readOnly }) => !readOnly)) return;
 
   for (const mount of writableMounts(volume.name)) yield invalid(`${mount}.readOnly`, "false", "must be read-only");

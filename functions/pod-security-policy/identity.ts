@@ -1,0 +1,85 @@
+// As whom and as what a pod's containers run.
+import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
+import { goQuoted } from "postern/objects/quoted";
+import { invalid, type Offences, shownList, shownRanges } from "./offence.ts";
+import { type GroupRule, isWithin, type Policy } from "./policy.ts";
+
+export type AnyContainer = Container | EphemeralContainer;
+
+/** As whom and as what a container runs: where it doesn't say so itself, its pod says it. */
+export const runsAs = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
+  const shared = spec?.securityContext;
+  return {
+    runAsUser: own?.runAsUser ?? shared?.runAsUser,
+    runAsGroup: own?.runAsGroup ?? shared?.runAsGroup,
+    runAsNonRoot: own?.runAsNonRoot ?? shared?.runAsNonRoot,
+    seLinuxOptions: own?.seLinuxOptions ?? shared?.seLinuxOptions,
+    hostProcess: own?.windowsOptions?.hostProcess ?? shared?.windowsOptions?.hostProcess,
+  };
+};
+
+type Runs = ReturnType<typeof runsAs>;
+
+export const userFor = (
+  { spec: { runAsUser } }: Policy,
+  { runAsUser: chosen, runAsNonRoot }: Partial<Runs>,
+): Partial<Runs> => {
+  if (chosen !== undefined) return {};
+  if (runAsUser.rule === "MustRunAs") return { runAsUser: runAsUser.ranges?.[0]?.min };
+  return runAsUser.rule === "MustRunAsNonRoot" && runAsNonRoot === undefined ? { runAsNonRoot: true } : {};
+};
+
+/** What is left once it is filled in. */
+export function* userOffences(
+  { spec: { runAsUser: demanded } }: Policy,
+  { runAsUser, runAsNonRoot }: Runs,
+  path: string,
+): Offences {
+  if (demanded.rule === "MustRunAs" && runAsUser !== undefined && !isWithin(runAsUser, demanded.ranges))
+    yield invalid(`${path}.runAsUser`, `${runAsUser}`, `must be in the ranges: ${shownRanges(demanded.ranges)}`);
+  if (demanded.rule !== "MustRunAsNonRoot") return;
+  if (runAsNonRoot === false) yield invalid(`${path}.runAsNonRoot`, "false", "must be true");
+  else if (runAsUser === 0) yield invalid(`${path}.runAsUser`, "0", "running with the root UID is forbidden");
+}
+
+export const groupFor = ({ rule, ranges }: GroupRule = { rule: "RunAsAny" }): number | undefined =>
+  rule === "MustRunAs" ? ranges?.[0]?.min : undefined;
+
+export function* groupOffences(
+  { rule, ranges }: GroupRule = { rule: "RunAsAny" },
+  groups: readonly number[] | undefined,
+  path: string,
+): Offences {
+  if (rule === "RunAsAny") return;
+  const shown = shownList("int64", groups);
+  if (rule === "MustRunAs" && !groups?.length)
+    yield invalid(path, shown, "unable to validate empty groups against required ranges");
+  for (const group of groups ?? [])
+    if (!isWithin(group, ranges))
+      yield invalid(path, shown, `group ${group} must be in the ranges: ${shownRanges(ranges)}`);
+}
+
+export const seLinuxFor = ({ spec: { seLinux } }: Policy): SELinuxOptions | undefined =>
+  seLinux.rule === "MustRunAs" ? seLinux.seLinuxOptions : undefined;
+
+export function* seLinuxOffences(
+  { spec: { seLinux } }: Policy,
+  options: SELinuxOptions | undefined,
+  path: string,
+): Offences {
+  if (seLinux.rule === "RunAsAny" || options === undefined) return;
+
+  for (const part of ["level", "role", "type", "user"] as const) {
+    const [wanted = "", chosen = ""] = [seLinux.seLinuxOptions?.[part], options[part]];
+    if (wanted !== chosen && !(part === "level" && isSameLevel(wanted, chosen)))
+      yield invalid(`${path}.${part}`, goQuoted(chosen), `must be ${wanted}`);
+  }
+}
+
+/** In `s0:c1,c2` the order of categories is of no matter. */
+const isSameLevel = (one: string, other: string) => one.includes(":") && sorted(one) === sorted(other);
+
+const sorted = (level: string) => {
+  const end = level.indexOf(":") + 1;
+  return level.slice(0, end) + level.slice(end).split(",").sort().join();
+};
