@@ -1,9 +1,9 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
+import { runtimeClasses } from "./generators/surroundings.ts";
 import type { Turn } from "./player.ts";
-import { runtimeClasses } from "./surroundings.ts";
 
-/** Fields in which any two servers differ: that they are there is compared, what they say is not. */
+/** Json in which any two servers differ: that they are there is compared, what they say is not. */
 const ownToServer: Record<string, string> = {
   uid: "made for each object",
   resourceVersion: "counts the writes of a server",

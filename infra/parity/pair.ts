@@ -10,11 +10,10 @@ import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
 import { groupOf, roles } from "../webhooks/rights.ts";
 import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
-import { bootCluster, type Cluster, type Wishes } from "./control-plane/cluster.ts";
-import { openImageJudge } from "./images.ts";
-import type { Port } from "./parity.ts";
-import { everything, type Stage, stages } from "./stages.ts";
-import { furnish } from "./surroundings.ts";
+import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
+import { furnish } from "./generators/surroundings.ts";
+import { openImageBackend } from "./image-backend.ts";
+import { everything, type Port, type Stage, stages } from "./plugins.ts";
 
 /** A server with the compiled-in plugin, and one without it that can call the port: alike otherwise. */
 export interface Pair {
@@ -26,11 +25,11 @@ export interface Pair {
   world(): (cluster: string, milliseconds: number) => World;
 }
 
-/** Where files of theirs can be, and what is to be done in the end. */
+/** A folder for their files, and what is stopped in the end. */
 interface Place {
   folder: string;
   certificate: ServerCertificate;
-  stops: (() => Promise<unknown>)[];
+  stack: AsyncDisposableStack;
 }
 
 /** Some services keep their addresses until all is compared, and some pods are privileged. */
@@ -42,7 +41,7 @@ const reader = "postern";
 export const openPair = async (port: Port, binaries: Binaries, place: Place, late?: Wishes["late"]): Promise<Pair> => {
   const { plugin, defaultOn, settings } = port.rule.twin;
   const stage = stages[plugin] ?? {};
-  const standard = merge(settings ?? {}, merge(stage.settings ?? {}, stage.judged && (await judged(place))));
+  const standard = merge(settings ?? {}, merge(stage.settings ?? {}, stage.needsBackend && (await openBackend(place))));
   const plugins = await pluginsIn(binaries);
   const staying = [plugin, ...callers, ...(stage.beside ?? [])];
   const others = plugins.defaultOn.filter((other) => stage.alone && !staying.includes(other));
@@ -55,19 +54,18 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
   // What a rule alone has settings for, no plugin takes.
   const own = Object.keys(settings ?? {});
   const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
-  const configuration = await configuring(plugin, stage, taken, place);
-  const booted = await Promise.allSettled([
-    bootCluster(binaries, {
-      ...{ ...wishes, disable: others, flags: [...wishes.flags, ...configuration] },
+  const configuration = await writeConfiguration(plugin, stage, taken, place);
+  const clusters = await bootClusters(binaries, [
+    {
+      ...wishes,
+      disable: others,
+      flags: [...wishes.flags, ...configuration],
       ...(late ? { late } : { enable: [plugin] }),
-    }),
-    bootCluster(binaries, { ...wishes, disable: [...others, ...(defaultOn ? [plugin] : [])] }),
+    },
+    { ...wishes, disable: [...others, ...(defaultOn ? [plugin] : [])] },
   ]);
-  for (const result of booted) if (result.status === "fulfilled") place.stops.push(result.value.stop);
-  const [upstream, ours] = booted.map((result) => {
-    if (result.status === "rejected") throw result.reason;
-    return result.value;
-  }) as [Cluster, Cluster];
+  for (const { stop } of clusters) place.stack.defer(stop);
+  const [upstream, ours] = clusters as [Cluster, Cluster];
   if (stage.rbac) await permit(port, ours);
 
   const { server, ca, tokenOf } = ours;
@@ -107,8 +105,8 @@ const furnishedStore = (binaries: Binaries): Promise<string> => {
 };
 let furnished: Promise<string> | undefined;
 
-/** The flag that gives a plugin its configuration. */
-const configuring = async (name: string, { configuration }: Stage, settings: object, { folder }: Place) => {
+/** Writes a plugin's configuration, and returns the flag that names the file. */
+const writeConfiguration = async (name: string, { configuration }: Stage, settings: object, { folder }: Place) => {
   if (!configuration) return [];
   const file = join(folder, "admission.json");
   const plugins = [{ name, configuration: { ...configuration, ...settings } }];
@@ -117,17 +115,19 @@ const configuring = async (name: string, { configuration }: Stage, settings: obj
   return [`--admission-control-config-file=${file}`];
 };
 
-/** Where somebody is who judges images: for the plugin by a file, for the port in its settings. */
-const judged = async ({ certificate, folder, stops }: Place) => {
-  const { url, ca, stop } = await openImageJudge(certificate);
-  stops.push(stop);
-  const kubeConfigFile = join(folder, "judge.json");
+/** Opens the backend that decides on images: the plugin finds it by a file, the port in its settings. */
+const openBackend = async ({ certificate, folder, stack }: Place) => {
+  const { url, ca, stop } = await openImageBackend(certificate);
+  stack.defer(stop);
+  const kubeConfigFile = join(folder, "backend.json");
   const cluster = { server: url, "certificate-authority-data": Buffer.from(ca).toString("base64") };
   const body = {
-    ...{ apiVersion: "v1", kind: "Config", "current-context": "judge" },
-    clusters: [{ name: "judge", cluster }],
-    users: [{ name: "judge", user: {} }],
-    contexts: [{ name: "judge", context: { cluster: "judge", user: "judge" } }],
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "backend",
+    clusters: [{ name: "backend", cluster }],
+    users: [{ name: "backend", user: {} }],
+    contexts: [{ name: "backend", context: { cluster: "backend", user: "backend" } }],
   };
   await writeFile(kubeConfigFile, JSON.stringify(body));
   return { imagePolicy: { kubeConfigFile }, backend: { url, ca } };

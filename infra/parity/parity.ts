@@ -1,22 +1,21 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc, { type Arbitrary } from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "#lib/objects/pod.ts";
-import { inPhase, type Rule, rule, type Twin, type Variant, variantsOf } from "#lib/rule.ts";
+import { inPhase, rule, type Variant, variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import type { Listed } from "../catalogue/registry.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
 import type { Binaries } from "./control-plane/binaries.ts";
 import type { Cluster } from "./control-plane/cluster.ts";
-import { type Sequence, sequencesFor, spoil } from "./generator.ts";
+import { scenes } from "./generators/scenes.ts";
+import { type Sequence, sequencesFor, spoil } from "./generators/sequences.ts";
 import { openPair } from "./pair.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
+import { type Port, type Stage, stages } from "./plugins.ts";
 import { type Host, kindOf, listed, noticed, patient, register, serveRules } from "./postern.ts";
-import { scenes } from "./scenes.ts";
-import { type Stage, stages } from "./stages.ts";
 
 /** What to find out. */
 export interface Question {
@@ -57,12 +56,6 @@ export interface Parity {
   differences: Difference[];
 }
 
-export type Port = Listed & { rule: Rule & { twin: Twin<object> } };
-
-/** The rules that are ports of a plugin. */
-export const portsAmong = (catalogue: Listed[]): Port[] =>
-  catalogue.filter((listed): listed is Port => listed.rule.twin !== undefined);
-
 /** Sequences at a time, on each server. */
 const abreast = 8;
 const shrinkingTime = 20_000;
@@ -72,64 +65,59 @@ const shown = 3;
 /** Asks a server with the compiled-in plugin and one without it that calls Postern the same, and compares. */
 export const parityOf = async (port: Port, binaries: Binaries, question: Question): Promise<Parity> => {
   const { twin } = port.rule;
-  const stops: (() => Promise<unknown>)[] = [];
-  try {
-    const folder = await mkdtemp(join(tmpdir(), "postern-parity-"));
-    stops.push(() => rm(folder, { recursive: true, force: true }));
-    const certificate = await openCertificate(folder, "127.0.0.1");
-    const sequence = sequencesFor(matchesOf(port), topicsOf(stages[twin.plugin] ?? {}));
-    const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
-    const isLate = tooEarly.has(twin.plugin);
-    const fill = (as: Users) => playAll(numbered.filter(isKept).map(creation), as);
-    const late = isLate ? { enable: [twin.plugin], fill } : undefined;
-    const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stops }, late);
+  await using stack = new AsyncDisposableStack();
+  const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
+  const certificate = await openCertificate(folder, "127.0.0.1");
+  const sequence = sequencesFor(matchesOf(port), topicsOf(stages[twin.plugin] ?? {}));
+  const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
+  const isLate = tooEarly.has(twin.plugin);
+  const fill = (as: Users) => playAll(numbered.filter(isKept).map(creation), as);
+  const late = isLate ? { enable: [twin.plugin], fill } : undefined;
+  const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stack }, late);
 
-    const settings = merge(standard.settings, question.settings);
-    const spoilt = await serve([], { certificate }, settings);
-    stops.push(spoilt.stop);
-    const asItIs = await serve([port], { certificate, world: world() }, settings);
-    stops.push(asItIs.stop);
-    const bare = await serve([{ ...port, rule: unconditional(port.rule) }], { certificate, world: world() }, settings);
-    stops.push(bare.stop);
+  const settings = merge(standard.settings, question.settings);
+  const spoilt = await serve([], { certificate }, settings);
+  stack.defer(spoilt.stop);
+  const asItIs = await serve([port], { certificate, world: world() }, settings);
+  stack.defer(asItIs.stop);
+  const bare = await serve([{ ...port, rule: unconditional(port.rule) }], { certificate, world: world() }, settings);
+  stack.defer(bare.stop);
 
-    const pair = { rule: port.name, upstream, ours };
-    const property = propertyOf(sequence, pair);
-    if (isLate) await fill(ours.as);
-    const outcome: Parity = {
-      ...{ rule: port.name, plugin: twin.plugin, requests: question.requests },
-      ...{ equal: 0, known: {}, unexplained: 0, failedConditions: {} },
-      ...{ calls: { made: 0, acted: 0, withoutConditions: 0 }, differences: [] },
-    };
+  const pair = { rule: port.name, upstream, ours };
+  const property = propertyOf(sequence, pair);
+  if (isLate) await fill(ours.as);
+  const outcome: Parity = {
+    ...{ rule: port.name, plugin: twin.plugin, requests: question.requests },
+    ...{ equal: 0, known: {}, unexplained: 0, failedConditions: {} },
+    ...{ calls: { made: 0, acted: 0, withoutConditions: 0 }, differences: [] },
+  };
 
-    // A server that refuses everything lets nobody register a webhook, and would call none.
-    await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
-    const [wanted, actual] = await Promise.all([playAndClear(numbered, upstream), playAndClear(numbered, ours)]);
-    outcome.calls.made = asItIs.calls().length;
-    outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
-    const verdicts = numbered.map(({ name }, index) =>
-      verdictsOf(port.name, wanted[index] ?? [], actual[index] ?? [], name),
-    );
-    for (const verdict of verdicts.flat())
-      if (verdict.verdict === "equal") outcome.equal += 1;
-      else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
-      else outcome.unexplained += 1;
-    outcome.differences.push(...(await explain(verdicts, property, question, false)));
+  // A server that refuses everything lets nobody register a webhook, and would call none.
+  await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
+  const [wanted, actual] = await Promise.all([playAndClear(numbered, upstream), playAndClear(numbered, ours)]);
+  outcome.calls.made = asItIs.calls().length;
+  outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
+  const verdicts = numbered.map(({ name }, index) =>
+    verdictsOf(port.name, wanted[index] ?? [], actual[index] ?? [], name),
+  );
+  for (const verdict of verdicts.flat())
+    if (verdict.verdict === "equal") outcome.equal += 1;
+    else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
+    else outcome.unexplained += 1;
+  outcome.differences.push(...(await explain(verdicts, property, question, false)));
 
-    await bare.callFrom(ours);
-    const again = await playAndClear(numbered, ours);
-    outcome.calls.withoutConditions = bare.calls().length;
-    // What differs with them as well has been told already.
-    const onlyNow = numbered.map(({ name }, index) =>
-      verdicts[index]?.some(isDifferent) ? [] : verdictsOf(port.name, wanted[index] ?? [], again[index] ?? [], name),
-    );
-    outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
-    outcome.differences.push(...(await explain(onlyNow, property, question, true)));
-    outcome.failedConditions = await failedConditions(ours);
-    for (const count of Object.values(outcome.failedConditions)) outcome.unexplained += count;
-    return outcome;
-  } finally {
-    for (const stop of stops.reverse()) await stop();
-  }
+  await bare.callFrom(ours);
+  const again = await playAndClear(numbered, ours);
+  outcome.calls.withoutConditions = bare.calls().length;
+  // What differs with them as well has been told already.
+  const onlyNow = numbered.map(({ name }, index) =>
+    verdicts[index]?.some(isDifferent) ? [] : verdictsOf(port.name, wanted[index] ?? [], again[index] ?? [], name),
+  );
+  outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
+  outcome.differences.push(...(await explain(onlyNow, property, question, true)));
+  outcome.failedConditions = await failedConditions(ours);
+  for (const count of Object.values(outcome.failedConditions)) outcome.unexplained += count;
+  return outcome;
 };
 
 /** The rule, called whenever it matches. */

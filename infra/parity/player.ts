@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
+import type { Json } from "#lib/json.ts";
 import type { Answer, Call, Client } from "./control-plane/client.ts";
-import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generator.ts";
-import { withUids } from "./nodes.ts";
-import type { Fields } from "./requests.ts";
+import { withUids } from "./generators/nodes.ts";
+import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/sequences.ts";
 
 /** Somebody to be, on one API server. */
 export type Users = (user: User) => Client;
@@ -104,7 +104,7 @@ interface Place {
   current: string;
   generateName: boolean;
   first: Step | undefined;
-  read(step: Step & { verb: "replace" }): Promise<Fields | undefined>;
+  read(step: Step & { verb: "replace" }): Promise<Json | undefined>;
 }
 
 const callOf = async (step: Step, place: Place): Promise<Call> => {
@@ -153,16 +153,16 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
 /** By which a sequence finds its own objects, among those of others. */
 const sequenceLabel = "parity.postern.dev/sequence";
 
-const bodyOf = (step: Step | undefined): Fields => (step && "body" in step ? Object(step.body) : {});
+const bodyOf = (step: Step | undefined): Json => (step && "body" in step ? Object(step.body) : {});
 
-const called = (body: Fields, sequence: string, given: Fields): Fields => {
+const called = (body: Json, sequence: string, given: Json): Json => {
   const metadata = Object(body.metadata);
   const labels = { ...metadata.labels, [sequenceLabel]: sequence };
   return { ...body, metadata: { ...metadata, labels, ...given } };
 };
 
 /** A question about what somebody may do in this namespace. */
-const inside = ({ spec, ...body }: Fields, namespace: string): Fields => {
+const inside = ({ spec, ...body }: Json, namespace: string): Json => {
   const { resourceAttributes, ...rest } = Object(spec);
   return {
     ...body,
@@ -171,7 +171,7 @@ const inside = ({ spec, ...body }: Fields, namespace: string): Fields => {
   };
 };
 
-const edited = (object: Fields, edits: Edit[]): Fields => {
+const edited = (object: Json, edits: Edit[]): Json => {
   const copy = structuredClone(object);
   for (const edit of edits) set(copy, edit);
   return copy;

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
 import fc from "fast-check";
-import { asSpec, der, named, part, pem, requestFor } from "../../infra/parity/certificate-requests.ts";
+import { asSpec, der, named, part, pem, requestFor } from "../../infra/parity/generators/certificate-requests.ts";
 import { subjectOf } from "./certificate-request.ts";
 
 x509.cryptoProvider.set(webcrypto);

@@ -17,10 +17,10 @@ import { diffOf } from "../../infra/parity/compare.ts";
 import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { type Kind, kinds, vocabulary } from "../../infra/parity/generator.ts";
+import { type Kind, kinds, vocabulary } from "../../infra/parity/generators/sequences.ts";
+import { furnish } from "../../infra/parity/generators/surroundings.ts";
 import { apply, herald, noticed, patient, serveRules } from "../../infra/parity/postern.ts";
 import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
-import { furnish } from "../../infra/parity/surroundings.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
 

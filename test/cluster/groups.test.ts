@@ -14,7 +14,7 @@ import { comparable, diffOf } from "../../infra/parity/compare.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { sequencesFor } from "../../infra/parity/generator.ts";
+import { sequencesFor } from "../../infra/parity/generators/sequences.ts";
 import { clear, play } from "../../infra/parity/player.ts";
 import { apply, type Herald, herald, listed, patient, remove, serveRules } from "../../infra/parity/postern.ts";
 import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";

@@ -1,5 +1,5 @@
+import type { Json } from "#lib/json.ts";
 import type { Call } from "../../../infra/parity/control-plane/client.ts";
-import type { Fields } from "../../../infra/parity/requests.ts";
 import type { Random } from "./random.ts";
 
 /** Namespaces that are there, and their labels. */
@@ -24,7 +24,7 @@ interface Kind {
   apiVersion: string;
   kind: string;
   resource: string;
-  content(random: Random): Fields;
+  content(random: Random): Json;
 }
 
 const kinds: Kind[] = [
@@ -120,7 +120,7 @@ const widgets = {
 export const writeOf = (number: number, random: Random): Call => {
   const isDry = random.chance(0.8);
   const query = isDry ? "?dryRun=All" : "";
-  const metadata = (name: object): Fields => {
+  const metadata = (name: object): Json => {
     const [own, notes] = [random.pick(labels), random.pick(annotations)];
     return { ...name, ...(own && { labels: own }), ...(notes && { annotations: notes }) };
   };

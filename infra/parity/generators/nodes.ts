@@ -1,9 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
-import { requestsAmong, signingRequest } from "./control-plane/certificates.ts";
-import type { Call, Client } from "./control-plane/client.ts";
-import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./generator.ts";
-import type { Fields } from "./requests.ts";
-import type { Scenario } from "./steps.ts";
+import type { Json } from "#lib/json.ts";
+import type { Call, Client } from "../control-plane/client.ts";
+import { requestsAmong, signingRequest } from "./certificates.ts";
+import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./sequences.ts";
 
 // What kubelets write, of their own nodes and of others.
 
@@ -16,18 +15,18 @@ export const podCertificateGates = [
 const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
 const mirror = { "kubernetes.io/config.mirror": "x" };
-const named = (apiVersion: string, kind: string, name: string, rest: Fields = {}, metadata: Fields = {}) => {
+const named = (apiVersion: string, kind: string, name: string, rest: Json = {}, metadata: Json = {}) => {
   return { apiVersion, kind, metadata: { name, ...metadata }, ...rest };
 };
-const inDefault = (metadata: Fields = {}) => ({ namespace: "default", ...metadata });
-const pod = (name: string, spec: Fields, metadata: Fields = {}) =>
+const inDefault = (metadata: Json = {}) => ({ namespace: "default", ...metadata });
+const pod = (name: string, spec: Json, metadata: Json = {}) =>
   named("v1", "Pod", name, { spec: { containers, ...spec } }, inDefault(metadata));
 const claimed = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, storageClassName: "" };
 const claim = (name: string, volumeName?: string) => {
   const spec = { ...claimed, ...(volumeName && { volumeName }) };
   return named("v1", "PersistentVolumeClaim", name, { spec }, inDefault());
 };
-const volume = (name: string, source: Fields) =>
+const volume = (name: string, source: Json) =>
   named("v1", "PersistentVolume", name, {
     spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], ...source },
   });
@@ -35,7 +34,7 @@ const driver = (name: string, ...audiences: string[]) =>
   named("storage.k8s.io/v1", "CSIDriver", name, {
     spec: { tokenRequests: audiences.map((audience) => ({ audience })) },
   });
-const slice = (node: Fields) => {
+const slice = (node: Json) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
 
@@ -103,7 +102,7 @@ const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]): A
       return { ...asked, ...place, verb: "patch", type: "merge", body: asPatch("merge", [edit]) };
     }),
   );
-const creation = (body: Arbitrary<Fields>, subresource?: string): Arbitrary<Step> =>
+const creation = (body: Arbitrary<Json>, subresource?: string): Arbitrary<Step> =>
   by(
     fc.tuple(asked, body).map(([asked, body]): Step => {
       return { ...asked, ...(subresource !== undefined && { subresource }), verb: "create", body };
@@ -115,7 +114,7 @@ const last: Step = { user: "admin", dryRun: false, verb: "delete", graceful: fal
 
 const story = (
   kind: Sequence["kind"],
-  body: Arbitrary<Fields>,
+  body: Arbitrary<Json>,
   changes: Arbitrary<Step>[],
   namespace = "default",
 ): Arbitrary<Sequence> =>
@@ -134,8 +133,8 @@ const trial = (
     .tuple(one(...standing), fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 }))
     .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
 
-const taken = one<Fields>(
-  ...Array<Fields>(6).fill({}),
+const taken = one<Json>(
+  ...Array<Json>(6).fill({}),
   { serviceAccountName: "default" },
   { imagePullSecrets: [{ name: "s" }] },
   { containers: [{ name: "c0", image, envFrom: [{ configMapRef: { name: "m" } }] }] },
@@ -169,7 +168,7 @@ const owner = fc
   .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
 const mirrorPod = fc
   .record({
-    annotations: one<Fields>(mirror, mirror, mirror, mirror, mirror, {}),
+    annotations: one<Json>(mirror, mirror, mirror, mirror, mirror, {}),
     ownerReferences: fc.oneof(
       { weight: 9, arbitrary: fc.tuple(owner) },
       { weight: 1, arbitrary: fc.constant([]) },
@@ -178,7 +177,7 @@ const mirrorPod = fc
     nodeName: one("n1", "n1", "n1", "n1", "n1", "n2", undefined),
     taken,
   })
-  .map(({ nodeName, taken, ...metadata }): Fields => {
+  .map(({ nodeName, taken, ...metadata }): Json => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers, ...(nodeName && { nodeName }), ...taken } };
   });
 
@@ -213,7 +212,7 @@ const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey:
 const node = whole({
   metadata: whole({ labels: maybe(fc.dictionary(one(...keys), one("a", "b"), { maxKeys: 3 }), 2) }),
   spec: maybe(
-    one<Fields>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
+    one<Json>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
 const ofNode = [
@@ -235,10 +234,10 @@ const token = fc
     ),
     name: one("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
     stale: one(false, false, false, false, true),
-    odd: one<Fields>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
+    odd: one<Json>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
     bound: one(true, true, true, true, true, true, true, false),
   })
-  .map(({ audiences, name, stale, odd, bound }): Fields => {
+  .map(({ audiences, name, stale, odd, bound }): Json => {
     const uid = podUid(stale ? "on-n2" : name);
     const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid, ...odd };
     const spec = { ...(audiences && { audiences }), ...(bound && { boundObjectRef }) };
@@ -248,9 +247,12 @@ const token = fc
 const lease = one({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
 const renewal = change(undefined, at("spec.holderIdentity", one("n1", "n2")), label("app"));
 const csiNode = one({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
-const offer = one<Fields>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map(
-  (node) => ({ apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", metadata: {}, spec: slice(node) }),
-);
+const offer = one<Json>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map((node) => ({
+  apiVersion: "resource.k8s.io/v1",
+  kind: "ResourceSlice",
+  metadata: {},
+  spec: slice(node),
+}));
 
 const podCertificate = fc
   .record({
@@ -261,7 +263,7 @@ const podCertificate = fc
     serviceAccountName: one("default", "default", "default", "missing", "other"),
     account: one("default", "default", "default", "quiet"),
   })
-  .map(({ stale, account, ...spec }): Fields => {
+  .map(({ stale, account, ...spec }): Json => {
     const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
     const uids = { podUID: podUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
     return {
@@ -331,70 +333,3 @@ export const nodeScenes = {
     story("podcertificaterequests", podCertificate, [change("status", label("app")), removal]),
   ),
 } satisfies Record<string, Arbitrary<Sequence>>;
-
-const [api, rbac] = ["/api/v1", "/apis/rbac.authorization.k8s.io/v1"];
-const home = `${api}/namespaces/kubelets`;
-const create = (path: string, body: unknown): Call => ({ method: "POST", path, body });
-const merge = (path: string, body: unknown): Call => {
-  return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
-};
-const remove = (path: string): Call => ({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` });
-const asKubelet = (call: Call): Call => {
-  return { ...call, impersonate: { username: "system:node:ours", groups: ["system:nodes"] } };
-};
-const within = (path: string, namespace: string) => `/apis/${path.replace("/", `/v1/namespaces/${namespace}/`)}`;
-const leases = within("coordination.k8s.io/leases", "kube-node-lease");
-const apiGroup = "rbac.authorization.k8s.io";
-
-export const nodeScenarios: Record<string, Scenario[]> = {
-  "node-restriction": [
-    {
-      name: "what a kubelet writes of its own and of others",
-      before: [
-        create(`${rbac}/clusterroles`, {
-          metadata: { name: "kubelets" },
-          rules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "create", "patch", "delete"] }],
-        }),
-        create(`${rbac}/clusterrolebindings`, {
-          metadata: { name: "kubelets" },
-          roleRef: { apiGroup, kind: "ClusterRole", name: "kubelets" },
-          subjects: [{ apiGroup, kind: "User", name: "system:node:ours" }],
-        }),
-        create(`${api}/namespaces`, { metadata: { name: "kubelets" } }),
-        create(`${home}/serviceaccounts`, { metadata: { name: "default" } }),
-        ...["ours", "theirs"].flatMap((name) => [
-          create(`${api}/nodes`, { metadata: { name } }),
-          create(leases, { metadata: { name } }),
-          create(`${home}/pods`, { metadata: { name: `on-${name}` }, spec: { containers, nodeName: name } }),
-        ]),
-      ],
-      calls: [
-        ...["ours", "theirs"].flatMap((name) => [
-          merge(`${api}/nodes/${name}/status`, { status: { phase: "Running" } }),
-          merge(`${api}/nodes/${name}/status`, { metadata: { labels: { "node-restriction.kubernetes.io/a": "b" } } }),
-          merge(`${api}/nodes/${name}`, { metadata: { labels: { pool: "a" } } }),
-          merge(`${api}/nodes/${name}`, { spec: { taints: [{ key: "t", effect: "NoSchedule" }] } }),
-          merge(`${leases}/${name}`, { spec: { holderIdentity: name } }),
-          merge(`${home}/pods/on-${name}/status`, { status: { message: "here" } }),
-          merge(`${home}/pods/on-${name}/status`, { metadata: { labels: { app: "a" } } }),
-          merge(`${home}/pods/on-${name}`, { metadata: { labels: { app: "a" } } }),
-          create(`${home}/pods/on-${name}/eviction`, {
-            apiVersion: "policy/v1",
-            kind: "Eviction",
-            metadata: { name: `on-${name}` },
-          }),
-          remove(`${home}/pods/on-${name}`),
-        ]),
-        create(leases, { metadata: { name: "third" } }),
-        create(within("coordination.k8s.io/leases", "kubelets"), { metadata: { name: "ours" } }),
-        create(`${home}/pods`, { metadata: { name: "mine" }, spec: { containers, nodeName: "ours" } }),
-        create(`${home}/pods`, {
-          metadata: { name: "mine", annotations: mirror },
-          spec: { containers, nodeName: "ours" },
-        }),
-        create(`${home}/serviceaccounts/default/token`, { spec: {} }),
-        create(`${home}/persistentvolumeclaims`, { metadata: { name: "mine" }, spec: claimed }),
-      ].map(asKubelet),
-    },
-  ],
-};

@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
+import type { Json } from "#lib/json.ts";
 import type { Match } from "#lib/rule.ts";
-import type { Fields } from "./requests.ts";
 
 /** Who asks. */
 export type User = "admin" | "jane" | "system:node:n1";
@@ -13,11 +13,11 @@ export interface Edit {
 
 /** One request about a sequence's object; its name is put in when it is sent. */
 export type Step = { user: User; dryRun: boolean } /** `into` another collection, where it is not the kind's own. */ & (
-  | { verb: "create"; subresource?: string; into?: string; body: Fields }
+  | { verb: "create"; subresource?: string; into?: string; body: Json }
   /** A PUT of what was read back, with these edits. */
   | { verb: "replace"; subresource?: string; edits: Edit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
-  | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: Fields }
+  | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: Json }
   /** At once, or with the grace that the object has. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
@@ -100,11 +100,10 @@ export const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbi
 export const one = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Members that come and go. */
-const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Fields> =>
+const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Json> =>
   fc.record(members, { requiredKeys: [] }).map(defined);
-export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Fields> =>
-  fc.record(members).map(defined);
-const defined = (fields: object): Fields =>
+export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Json> => fc.record(members).map(defined);
+const defined = (fields: object): Json =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 const rarely = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
   Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, maybe(arbitrary, 1, 4)]));
@@ -118,7 +117,7 @@ export const at = (path: string, value: Arbitrary<unknown>): Arbitrary<Edit> =>
 const stored: readonly Kind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
 
 /** Of a workload's pods, which are replaced for ever. */
-const lasting = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: Fields): Fields => spec;
+const lasting = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: Json): Json => spec;
 
 /** A pod has so many parts that if each were wrong now and then, hardly any would be right: one where nothing is, one where much is. */
 export const vocabulary = (odd: boolean) => {
@@ -177,7 +176,7 @@ export const vocabulary = (odd: boolean) => {
   const probe = fc
     .tuple(
       mostly(
-        one<Fields>(
+        one<Json>(
           ...[{ httpGet: { path: "/", port: 80 } }, { tcpSocket: { port: 80 } }, { exec: { command: ["true"] } }],
           ...[{ grpc: { port: 80 } }, { httpGet: { port: "named" } }],
         ),
@@ -188,7 +187,7 @@ export const vocabulary = (odd: boolean) => {
     .map(([handler, numbers]) => ({ ...handler, ...numbers }));
 
   const securityContext = mostly(
-    one<Fields>(
+    one<Json>(
       ...[
         {},
         { privileged: true },
@@ -203,7 +202,7 @@ export const vocabulary = (odd: boolean) => {
       ],
       { seccompProfile: { type: "RuntimeDefault" } },
     ),
-    one<Fields>(
+    one<Json>(
       { runAsUser: -1 },
       { privileged: true, allowPrivilegeEscalation: false },
       { seccompProfile: { type: "Localhost" } },
@@ -211,15 +210,15 @@ export const vocabulary = (odd: boolean) => {
   );
 
   const podSecurityContext = mostly(
-    one<Fields>(
+    one<Json>(
       ...[{}, { runAsUser: 1 }, { runAsUser: 0, runAsGroup: 0 }, { fsGroup: 1, fsGroupChangePolicy: "Always" }],
       ...[{ supplementalGroups: [] }, { supplementalGroups: [1, 2] }, { seLinuxOptions: { user: "u" } }],
       ...[{ runAsNonRoot: true }, { sysctls: [{ name: "kernel.shm_rmid_forced", value: "0" }] }],
     ),
-    one<Fields>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
+    one<Json>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
   );
 
-  const containerOf = (name: string): Arbitrary<Fields> =>
+  const containerOf = (name: string): Arbitrary<Json> =>
     whole({
       name: mostly(fc.constant(name), one("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
@@ -237,14 +236,14 @@ export const vocabulary = (odd: boolean) => {
       }),
     });
   /** The names go by the place: `c0`, `c1`. */
-  const containers = (letter: string, minLength: number, maxLength: number): Arbitrary<Fields[]> =>
+  const containers = (letter: string, minLength: number, maxLength: number): Arbitrary<Json[]> =>
     fc.oneof(
       { withCrossShrink: true },
       ...Array.from({ length: maxLength - minLength + 1 }, (_, extra) => ({
         weight: maxLength - extra,
         arbitrary: fc.tuple(
           ...Array.from({ length: minLength + extra }, (_, index) => containerOf(`${letter}${index}`)),
-        ) as Arbitrary<Fields[]>,
+        ) as Arbitrary<Json[]>,
       })),
     );
   const initContainers = fc
@@ -267,7 +266,7 @@ export const vocabulary = (odd: boolean) => {
         mostly(
           fc.oneof(
             whole({ image: whole({ reference: image, pullPolicy: maybe(pullPolicy, 3) }) }),
-            one<Fields>(
+            one<Json>(
               { emptyDir: {} },
               { configMap: { name: "a" } },
               { secret: { secretName: "a" } },
@@ -318,7 +317,7 @@ export const vocabulary = (odd: boolean) => {
         effect: one(undefined, "NoExecute", "NoSchedule", "PreferNoSchedule"),
       }),
     },
-    { weight: 2, arbitrary: one<Fields>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
+    { weight: 2, arbitrary: one<Json>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
     {
       weight: 3,
       arbitrary: whole({
@@ -349,7 +348,7 @@ export const vocabulary = (odd: boolean) => {
   );
   const tolerations = list(toleration, 3);
 
-  const podSpec: Arbitrary<Fields> = fc
+  const podSpec: Arbitrary<Json> = fc
     .tuple(
       whole({
         containers: mostly(containers("c", 1, 3), fc.constant([])),
@@ -364,14 +363,14 @@ export const vocabulary = (odd: boolean) => {
           runtimeClassName: mostly(fc.constant(undefined), one("none-such")),
           hostNetwork: mostly(fc.constant(undefined), one(true)),
           securityContext: podSecurityContext,
-          resources: one<Fields | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
+          resources: one<Json | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
           automountServiceAccountToken: fc.boolean(),
           topologySpreadConstraints: one([{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "DoNotSchedule" }]),
         }),
         ephemeralContainers: mostly(fc.constant(undefined), ephemeralContainers),
       }),
       // A pod that waits at a gate is on no node.
-      one<Fields>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
+      one<Json>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
     )
     .map(([spec, place]) => ({ ...spec, ...place }));
 
@@ -420,14 +419,14 @@ export const vocabulary = (odd: boolean) => {
   const workload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
       .tuple(labels, podSpec, mostly(one(0, 1, 3, undefined), one(-1)), whole(members))
-      .map(([labels, spec, replicas, own]): Fields => {
+      .map(([labels, spec, replicas, own]): Json => {
         const together = { app: "a", ...labels };
         const template = { metadata: { labels: together }, spec: odd ? spec : lasting(spec) };
         return { spec: defined({ replicas, selector: { matchLabels: together }, template, ...own }) };
       });
 
   const storage = one("1Gi", "2Gi", "1e9", "0.5Gi");
-  const specs: Record<Kind, Arbitrary<Fields>> = {
+  const specs: Record<Kind, Arbitrary<Json>> = {
     pods: whole({ spec: podSpec }),
     services: whole({ spec: serviceSpec }),
     configmaps: some({
@@ -500,10 +499,7 @@ export const vocabulary = (odd: boolean) => {
     }),
     podgroups: whole({
       spec: whole({
-        schedulingPolicy: mostly(
-          one<Fields>({ basic: {} }, { gang: { minCount: 2 } }),
-          one({}, { gang: {}, basic: {} }),
-        ),
+        schedulingPolicy: mostly(one<Json>({ basic: {} }, { gang: { minCount: 2 } }), one({}, { gang: {}, basic: {} })),
         podGroupTemplateRef: maybe(
           fc
             .tuple(one("work", "work", "ended-work", "missing"), one("workers", "workers", "driver", "nobody"))
@@ -518,7 +514,7 @@ export const vocabulary = (odd: boolean) => {
   };
 
   /** How a class was named before there was a field for it. */
-  const older: Partial<Record<Kind, Arbitrary<Fields | undefined>>> = {
+  const older: Partial<Record<Kind, Arbitrary<Json | undefined>>> = {
     ingresses: maybe(one({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }), 1, 4),
     persistentvolumeclaims: maybe(one({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
   };
@@ -533,7 +529,7 @@ export const vocabulary = (odd: boolean) => {
     finalizers: maybe(finalizers, 2),
   });
 
-  const objectOf = (kind: Kind): Arbitrary<Fields> =>
+  const objectOf = (kind: Kind): Arbitrary<Json> =>
     fc
       .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? one(undefined))
       .map(([metadata, rest, more]) => {
@@ -677,11 +673,11 @@ export const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[
   return merged(edits);
 };
 
-const merged = (edits: Edit[]): Fields => edits.reduce<Fields>((whole, edit) => deepMerge(whole, nested(edit)), {});
+const merged = (edits: Edit[]): Json => edits.reduce<Json>((whole, edit) => deepMerge(whole, nested(edit)), {});
 
 const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
-const nested = ({ path: [first, ...rest], value = null }: Edit): Fields => {
+const nested = ({ path: [first, ...rest], value = null }: Edit): Json => {
   if (first === undefined) return {};
   if (rest.length === 0) return { [first]: value };
   const [index, ...deeper] = rest;
@@ -692,7 +688,7 @@ const nested = ({ path: [first, ...rest], value = null }: Edit): Fields => {
   return { [first]: [letter ? { name: `${letter}${index}`, ...Object(member) } : member] };
 };
 
-const deepMerge = (one: Fields, other: Fields): Fields => {
+const deepMerge = (one: Json, other: Json): Json => {
   const merged = { ...one };
   for (const [key, value] of Object.entries(other)) {
     const before = merged[key];
@@ -701,7 +697,7 @@ const deepMerge = (one: Fields, other: Fields): Fields => {
   return merged;
 };
 
-const isFields = (value: unknown): value is Fields =>
+const isFields = (value: unknown): value is Json =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 type Asked = { user: User; dryRun: boolean };
@@ -790,7 +786,7 @@ const binding: Arbitrary<Step> = fc.tuple(asked, fc.boolean()).map(([asked, evic
 });
 
 /** All of an object, or a part of it, as those do who manage one field together. */
-const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<Fields>): Arbitrary<Step> => {
+const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<Json>): Arbitrary<Step> => {
   const { apiVersion, kind: name } = kinds[kind];
   const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : objectOf(kind);
   return fc

@@ -1,10 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
+import type { Json } from "#lib/json.ts";
 import { authority, privateKey } from "../../keys/certificates.ts";
-import { asSpec, named, part, pem, requestFor } from "../certificate-requests.ts";
-import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User } from "../generator.ts";
-import type { Fields } from "../requests.ts";
-import type { Scenario } from "../steps.ts";
-import type { Call } from "./client.ts";
+import { asSpec, named, part, pem, requestFor } from "./certificate-requests.ts";
+import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User } from "./sequences.ts";
 
 // Who asks for certificates, who approves, signs and attests, and for whom.
 
@@ -56,7 +54,7 @@ const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]): A
     }),
   );
 
-const lasting = (kind: Sequence["kind"], body: Arbitrary<Fields>, changes: Arbitrary<Step>[], prefix?: string) =>
+const lasting = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[], prefix?: string) =>
   fc
     .tuple(fc.tuple(asked, body), fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 }))
     .map(([[asked, body], changes]): Sequence => {
@@ -73,12 +71,12 @@ const conditions = (type: string) =>
   at("status.conditions", one([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
 
 export const signingRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
-  fc.record({ signerName, request }).map((spec): Fields => {
+  fc.record({ signerName, request }).map((spec): Json => {
     const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
     return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
   });
 const bundle = (signerName: string | undefined) =>
-  fc.record({ trustBundle: one(...bundles), finalizers: maybe(one(["example.com/keep"])) }).map((given): Fields => {
+  fc.record({ trustBundle: one(...bundles), finalizers: maybe(one(["example.com/keep"])) }).map((given): Json => {
     const { trustBundle, finalizers } = given;
     const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
     const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
@@ -122,104 +120,3 @@ function byTenants(sequence: Sequence): Sequence {
   const [first, second] = sequence.steps;
   return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;
 }
-
-const certificates = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-const trust = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles";
-const rbac = "/apis/rbac.authorization.k8s.io/v1";
-const create = (path: string, body: unknown): Call => ({ method: "POST", path, body });
-const merge = (path: string, body: unknown): Call => {
-  return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
-};
-const as = (username: string, call: Call): Call => ({ ...call, impersonate: { username, groups: [] } });
-const permit = (name: string, rules: Fields[]): Call[] => {
-  const apiGroup = "rbac.authorization.k8s.io";
-  const roleRef = { apiGroup, kind: "ClusterRole", name };
-  const subjects = [{ apiGroup, kind: "User", name }];
-  return [
-    create(`${rbac}/clusterroles`, { metadata: { name }, rules }),
-    create(`${rbac}/clusterrolebindings`, { metadata: { name }, roleRef, subjects }),
-  ];
-};
-const mayWrite = (resources: string[]) => {
-  return { apiGroups: ["certificates.k8s.io"], resources, verbs: ["get", "create", "patch"] };
-};
-const asking = (name: string, signerName: string, request: keyof typeof requests = "plain") =>
-  create(certificates, {
-    metadata: { name },
-    spec: { signerName, request: asSpec(requests[request]), usages: ["client auth"] },
-  });
-const stating = (type: string) => ({ status: { conditions: [{ type, status: "True", reason: "Test" }] } });
-const trusting = (name: string, signerName?: string) =>
-  create(trust, { metadata: { name }, spec: { trustBundle: bundles[0], ...(signerName && { signerName }) } });
-
-export const certificateScenarios: Record<string, Scenario[]> = {
-  "certificate-approval": [
-    {
-      name: "requests that are approved by those who may and who may not",
-      before: [
-        ...permit("approver", [mayWrite(["certificatesigningrequests/approval"]), { ...signing, verbs: ["approve"] }]),
-        ...permit("signer", [
-          mayWrite(["certificatesigningrequests/status", "certificatesigningrequests/approval"]),
-          { ...signing, verbs: ["sign"] },
-        ]),
-        ...signers.map((signer, index) => asking(`approved-${index}`, signer)),
-      ],
-      calls: ["approver", "signer"].flatMap((user) =>
-        signers.flatMap((_, index) =>
-          [
-            { metadata: { labels: { app: user } } },
-            stating("Approved"),
-            { spec: { signerName: "example.com/known" } },
-          ].map((body) => as(user, merge(`${certificates}/approved-${index}/approval`, body))),
-        ),
-      ),
-    },
-  ],
-
-  "certificate-signing": [
-    {
-      name: "requests that are signed by those who may and who may not",
-      before: signers.map((signer, index) => asking(`signed-${index}`, signer)),
-      calls: signers.flatMap((_, index) => [
-        merge(`${certificates}/signed-${index}/approval`, stating("Approved")),
-        ...[{ metadata: { labels: { app: "a" } } }, { status: { certificate: asSpec(bundles[0] ?? "") } }].map((body) =>
-          as("signer", merge(`${certificates}/signed-${index}/status`, body)),
-        ),
-      ]),
-    },
-  ],
-
-  "cluster-trust-bundle-attest": [
-    {
-      name: "trust bundles by those who may attest and who may not",
-      before: [
-        ...permit("attester", [mayWrite(["clustertrustbundles"]), { ...signing, verbs: ["attest"] }]),
-        ...permit("truster", [mayWrite(["clustertrustbundles"])]),
-        ...["known", "other"].map((name) => trusting(`example.com:${name}:standing`, `example.com/${name}`)),
-      ],
-      calls: ["attester", "truster"].flatMap((user) =>
-        [
-          trusting(`unsigned-${user}`),
-          ...["example.com/known", "example.com/other", "example.org/any"].map((signer) =>
-            trusting(`${signer.replace("/", ":")}:${user}`, signer),
-          ),
-          ...["known", "other"].flatMap((name) =>
-            [{}, { metadata: { finalizers: ["example.com/keep"] } }, { metadata: { labels: { by: user } } }].map(
-              (body) => merge(`${trust}/example.com:${name}:standing`, body),
-            ),
-          ),
-        ].map((call) => as(user, call)),
-      ),
-    },
-  ],
-
-  "certificate-subject-restriction": [
-    {
-      name: "requests of masters and others",
-      calls: (["plain", "masters", "both", "cut", "nothing", "certificate"] as const).flatMap((request) => [
-        asking(`for-${request}`, client, request),
-        asking(`for-${request}-by-another`, "example.com/known", request),
-      ]),
-    },
-  ],
-};

@@ -1,5 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Call } from "./control-plane/client.ts";
+import type { Json } from "#lib/json.ts";
+import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
 import {
   asked,
   asPatch,
@@ -12,10 +13,7 @@ import {
   type Sequence,
   type Step,
   whole,
-} from "./generator.ts";
-import { findEvaluator, readCorpus } from "./pod-security/evaluator.ts";
-import type { Fields } from "./requests.ts";
-import type { Scenario } from "./steps.ts";
+} from "./sequences.ts";
 
 // Pods that dare more or less, their templates, and namespaces that ask for more or less of them.
 
@@ -83,11 +81,11 @@ export const securedPods = residents.map(([name, spec, owner]) => ({
   spec: { containers: [{ name: "a", image }], ...spec },
 }));
 
-const seLinuxOptions = one<Fields>(
+const seLinuxOptions = one<Json>(
   ...[{ type: "container_t" }, { type: "container_engine_t" }, { type: "spc_t" }, { user: "u" }, { role: "r" }],
   { type: "spc_t", user: "u", role: "r", level: "s0" },
 );
-const profile = one<Fields>(
+const profile = one<Json>(
   ...[{ type: "RuntimeDefault" }, { type: "Unconfined" }, { type: "Localhost", localhostProfile: "a" }],
 );
 const flag = fc.boolean();
@@ -107,9 +105,9 @@ const ofContainer = fc
       capabilities: maybe(whole({ add: maybe(list(capability, 3)), drop: maybe(one(["ALL"], ["NET_RAW"], ["all"])) })),
       procMount: maybe(one("Default", "Unmasked"), 1, 9),
     }),
-    one<Fields>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
+    one<Json>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
-  .map(([one, more]): Fields => {
+  .map(([one, more]): Json => {
     const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
     // Who has every right can't be kept from getting more.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
@@ -144,7 +142,7 @@ const containerOf = (name: string, runs: boolean) =>
     ports: maybe(hostPorts, 1, 9),
   });
 
-const source = one<Fields>(
+const source = one<Json>(
   ...[{ emptyDir: {} }, { configMap: { name: "a" } }, { secret: { secretName: "a" } }, { projected: {} }, {}],
   ...[{ csi: { driver: "example.com" } }, { image: { reference: image } }, { hostPath: { path: "/etc" } }],
   ...[{ nfs: { server: "a", path: "/b" } }, { rbd: { monitors: ["a"], image: "b" } }, { hostPath: { path: "/" } }],
@@ -175,16 +173,16 @@ const spec = fc
       runtimeClassName: maybe(one("plain", "sandboxed"), 1, 7),
       os: maybe(one({ name: "linux" }), 1, 7),
     }),
-    one<Fields>(
+    one<Json>(
       ...[{}, {}, {}, {}, { hostPID: true }, { hostIPC: true }, { hostNetwork: true, hostPID: true }],
       ...[{ hostUsers: false }, { hostUsers: false }, { hostUsers: true }],
     ),
   )
-  .map(([spec, more]): Fields => ({ ...spec, ...more }));
+  .map(([spec, more]): Json => ({ ...spec, ...more }));
 /** Of these hardly a field may be set. */
-const onWindows = one<Fields>(
+const onWindows = one<Json>(
   ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
-).map((context): Fields => {
+).map((context): Json => {
   const securityContext = { securityContext: context };
   const isHosted = Object(context).windowsOptions !== undefined;
   const containers = [{ name: "c0", image, ...securityContext }];
@@ -218,14 +216,14 @@ const upstreamsAt = (version: string): Template[] => {
 const upstreams = upstreamsAt("/v1.");
 
 interface Template {
-  metadata: Fields;
-  spec: Fields;
+  metadata: Json;
+  spec: Json;
 }
 const template: Arbitrary<Template> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      metadata: maybe(annotations, 1, 7).map((annotations): Fields => (annotations ? { annotations } : {})),
+      metadata: maybe(annotations, 1, 7).map((annotations): Json => (annotations ? { annotations } : {})),
       spec,
     }),
   },
@@ -234,7 +232,7 @@ const template: Arbitrary<Template> = fc.oneof(
 );
 
 /** An object is made, changed in some of these ways, and goes. */
-const story = (kind: Sequence["kind"], body: Arbitrary<Fields>, changes: Arbitrary<Step>[]): Arbitrary<Sequence> =>
+const story = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[]): Arbitrary<Sequence> =>
   fc
     .tuple(asked, body, fc.array(fc.oneof(...changes), { maxLength: 3 }), lastStep, one(false, false, false, true))
     .map(([asked, body, changes, last, generateName]): Sequence => {
@@ -263,7 +261,7 @@ const resize = change(
 const restartPolicy = "Never";
 const selector = { matchLabels: { app: "x" } };
 const ofWorkload = ({ metadata, spec }: Template) => ({ metadata: { ...metadata, labels: { app: "x" } }, spec });
-const workloads: Record<string, [Sequence["kind"], string, (template: Template) => Fields]> = {
+const workloads: Record<string, [Sequence["kind"], string, (template: Template) => Json]> = {
   Deployment: ["deployments", "apps/v1", (one) => ({ spec: { selector, template: ofWorkload(one) } })],
   StatefulSet: [
     "statefulsets",
@@ -319,14 +317,14 @@ const standing = [population, population, population, "secured-oddly", "secured-
 export const podSecurityScenes = {
   securedPods: story(
     "pods",
-    template.map(({ metadata, spec }): Fields => ({ apiVersion: "v1", kind: "Pod", metadata, spec })),
+    template.map(({ metadata, spec }): Json => ({ apiVersion: "v1", kind: "Pod", metadata, spec })),
     [label, brings, brings, debug, debug, resize],
   ),
   securedWorkloads: fc.oneof(
     ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
       story(
         kind,
-        template.map((template): Fields => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
+        template.map((template): Json => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
         [label],
       ),
     ),
@@ -334,78 +332,9 @@ export const podSecurityScenes = {
   securedNamespaces: fc.oneof(
     story(
       "namespaces",
-      labels.map((labels): Fields => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } })),
+      labels.map((labels): Json => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } })),
       [relabel, relabel],
     ),
     ...standing.map(trial),
   ),
-};
-
-const within = (namespace: string, resource = "pods") => `/api/v1/namespaces/${namespace}/${resource}`;
-const create = (path: string, body: unknown): Call => ({ method: "POST", path, body });
-const patch = (path: string, body: unknown): Call => {
-  return { method: "PATCH", path, body, contentType: "application/strategic-merge-patch+json" };
-};
-const pod = (name: string, spec: Fields = {}) => {
-  return { apiVersion: "v1", kind: "Pod", metadata: { name }, spec: { containers: [{ name: "a", image }], ...spec } };
-};
-const namespace = (name: string, labels: Record<string, string>) => ({ metadata: { name, labels: asking(labels) } });
-const home = (name: string, labels: Record<string, string>): Call[] => [
-  create("/api/v1/namespaces", namespace(name, labels)),
-  create(within(name, "serviceaccounts"), { metadata: { name: "default" } }),
-];
-
-/** With the plugin's own defaults. */
-export const podSecurityScenarios: Record<string, Scenario[]> = {
-  "pod-security": [
-    {
-      name: "pods of namespaces that ask for something",
-      before: [
-        ...home("restricted", { enforce: "restricted" }),
-        ...home("baseline-of-old", { enforce: "baseline", "enforce-version": "v1.20", audit: "restricted" }),
-        ...home("wary", { warn: "restricted" }),
-        // With an account: of two rules that refuse what is added to it, either may be heard.
-        create(within("restricted"), pod("older", { hostNetwork: true, serviceAccountName: "default" })),
-      ],
-      calls: [
-        create(within("restricted"), pod("p1")),
-        create(within("restricted"), pod("p2", { hostNetwork: true, hostPID: true })),
-        create(
-          within("restricted"),
-          pod("p3", { securityContext: modest, containers: [{ name: "a", image, securityContext: confined }] }),
-        ),
-        patch(`${within("restricted")}/older`, { metadata: { labels: { app: "a" } } }),
-        patch(`${within("restricted")}/older`, { spec: { containers: [{ name: "a", image: "app:2" }] } }),
-        patch(`${within("restricted")}/older/ephemeralcontainers`, {
-          spec: { ephemeralContainers: [{ name: "e", image }] },
-        }),
-        create(within("baseline-of-old"), pod("p1")),
-        create(within("baseline-of-old"), pod("p2", { volumes: [{ name: "v", hostPath: { path: "/etc" } }] })),
-        create(within("wary"), pod("p1", { hostIPC: true })),
-        create("/apis/apps/v1/namespaces/restricted/deployments", {
-          metadata: { name: "d" },
-          spec: { selector, template: { metadata: { labels: { app: "x" } }, spec: pod("").spec } },
-        }),
-      ],
-    },
-    {
-      name: "the pods on which upstream tests its checks",
-      before: home("testing", { enforce: "baseline", warn: "restricted" }),
-      calls: upstreamsAt("/v1.35/").map(({ metadata, spec }, index) =>
-        create(`${within("testing")}?dryRun=All`, { metadata: { ...metadata, name: `p${index}` }, spec }),
-      ),
-    },
-    {
-      name: "namespaces that ask for more, and for what nobody knows",
-      before: [...home("growing", {}), create(within("growing"), pod("p1")), create(within("growing"), pod("p2"))],
-      calls: [
-        create("/api/v1/namespaces", namespace("odd", { enforce: "strict", "warn-version": "1.20" })),
-        create("/api/v1/namespaces", namespace("even", { enforce: "restricted" })),
-        patch("/api/v1/namespaces/growing", { metadata: { labels: asking({ enforce: "restricted" }) } }),
-        patch("/api/v1/namespaces/growing", { metadata: { labels: asking({ enforce: "baseline", audit: "x" }) } }),
-        patch("/api/v1/namespaces/growing", { metadata: { labels: asking({ enforce: "baseline" }) } }),
-        create(within("growing"), pod("p3", { hostNetwork: true })),
-      ],
-    },
-  ],
 };

@@ -1,6 +1,10 @@
 import fc, { type Arbitrary } from "fast-check";
-import { certificateScenes } from "./control-plane/certificates.ts";
+import type { Json } from "#lib/json.ts";
+import { breakGlass } from "../image-backend.ts";
+import { certificateScenes } from "./certificates.ts";
 import { eventScenes } from "./events.ts";
+import { nodeScenes } from "./nodes.ts";
+import { podSecurityScenes } from "./pod-security.ts";
 import {
   asked,
   asPatch,
@@ -16,11 +20,7 @@ import {
   type User,
   vocabulary,
   whole,
-} from "./generator.ts";
-import { breakGlass } from "./images.ts";
-import { nodeScenes } from "./nodes.ts";
-import { podSecurityScenes } from "./pod-security.ts";
-import type { Fields } from "./requests.ts";
+} from "./sequences.ts";
 import { runtimeClasses } from "./surroundings.ts";
 
 // Sequences with a plan: mostly valid, and about what a plugin looks at.
@@ -33,7 +33,7 @@ const steps = (changes: Arbitrary<Step>[], most = 3) =>
 /** An object is made, changed in some of these ways, and goes. */
 const story = (
   kind: Kind,
-  body: Arbitrary<Fields>,
+  body: Arbitrary<Json>,
   changes: Arbitrary<Step>[],
   more: Partial<Sequence> = {},
 ): Arbitrary<Sequence> =>
@@ -62,7 +62,7 @@ const together = (...edits: Arbitrary<Edit>[]) => fc.tuple(...edits);
 const label = edit(alone(at("metadata.labels.app", one("x", "y"))));
 
 const image = "registry.example.com/app:1";
-const pod = (spec: Arbitrary<Fields>, metadata: Arbitrary<Fields> = one({})): Arbitrary<Fields> =>
+const pod = (spec: Arbitrary<Json>, metadata: Arbitrary<Json> = one({})): Arbitrary<Json> =>
   fc.tuple(spec, metadata).map(([spec, metadata]) => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c0", image }], ...spec } };
   });
@@ -151,12 +151,12 @@ const topology = one({}, { labels: { "topology.kubernetes.io/zone": "mine", "top
 
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const secretOf = (name: string) => ({ secretKeyRef: { name, key: "k" } });
-const environment = one<Fields>(
+const environment = one<Json>(
   ...[{}, {}, { env: [{ name: "A", valueFrom: secretOf("a") }] }, { env: [{ name: "B", valueFrom: secretOf("b") }] }],
   ...[{ envFrom: [{ secretRef: { name: "b" } }] }, { envFrom: [{ configMapRef: { name: "b" } }] }],
 );
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
-const mounts = one<Fields>(
+const mounts = one<Json>(
   {},
   {},
   {},
@@ -165,7 +165,7 @@ const mounts = one<Fields>(
 );
 const accountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
-const volume = one<Fields>(
+const volume = one<Json>(
   ...[
     { name: "v", emptyDir: {} },
     { name: "v", secret: { secretName: "a" } },
@@ -186,7 +186,7 @@ const accountedPod = pod(
     ),
     initContainers: maybe(fc.tuple(accountedContainer("i0")), 1, 2),
     volumes: fc
-      .tuple(volume, one<Fields[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
+      .tuple(volume, one<Json[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([first, more]) => [first, ...more]),
     serviceAccountName: maybe(one("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
     serviceAccount: maybe(one("quiet"), 1, 9),
@@ -220,7 +220,7 @@ const classedPod = pod(
   }),
 );
 
-const selectors = one<Fields>(
+const selectors = one<Json>(
   {},
   { env: "prod" },
   { env: "test" },
@@ -231,7 +231,7 @@ const selectors = one<Fields>(
 );
 const selectingPod = pod(whole({ nodeSelector: maybe(selectors, 4) }));
 
-const toleration = one<Fields>(
+const toleration = one<Json>(
   ...[
     { key: "dedicated", operator: "Exists" },
     { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },

@@ -2,11 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { plural, type Recorded } from "#lib/recorded.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { phaseOf } from "../catalogue/cases.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Answer, Client } from "./control-plane/client.ts";
-import { clear } from "./player.ts";
-import { complete } from "./requests.ts";
+import { phaseOf } from "../../catalogue/cases.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import type { Answer, Client } from "../control-plane/client.ts";
+import { clear } from "../player.ts";
+import { complete } from "./case-request.ts";
 
 // What a case says is there, put into an API server: a case in namespaces of its own, and what no namespace holds for as
 // long as the case is asked.
@@ -16,11 +16,14 @@ type Present = NonNullable<Recorded["objects"]>[number];
 const presentFor = ({ needs }: Case): Present[] => needs?.objects ?? [];
 const isHome = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
 
-/** A case with other names for its namespaces, which no other case has. What it asks of namespaces themselves stays. */
-export const atHome = (entry: Case, home: string): Case => {
-  if (entry.resource === "namespaces") return entry;
+/**
+ * Returns a case with other names for its namespaces, which no other case has. A case about namespaces themselves stays
+ * as it is, and so does one whose namespace there can't be.
+ */
+export const toHome = (entry: Case, home: string): Case => {
   const given = entry[phaseOf(entry)];
   const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
+  if (entry.resource === "namespaces" || /[^a-z\d-]/.test(own)) return entry;
   const called = (name: string) => (name === own ? home : `${home}-${name}`);
   const renamed = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(renamed);
@@ -39,7 +42,7 @@ export const atHome = (entry: Case, home: string): Case => {
   return { ...entry, ...Object(renamed(present)), namespace: home };
 };
 
-/** The namespaces where a case or what it needs lives. */
+/** Returns the namespaces of a case and of what it needs. */
 export const homesOf = (entry: Case): string[] =>
   [
     ...new Set([
@@ -48,19 +51,20 @@ export const homesOf = (entry: Case): string[] =>
     ]),
   ].filter((name) => name !== undefined);
 
-/** Other uids than the server's own are the same everywhere. */
-export const withUid = <T>(value: T, said: unknown, own: unknown): T =>
-  typeof said === "string" && typeof own === "string"
-    ? JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(said), JSON.stringify(own)))
-    : value;
+/** Returns a value with the uid of the stored object instead of the one that a case gives its old object. */
+export const withUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
+  const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
+  if (typeof given !== "string" || typeof own !== "string") return value;
+  return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
+};
 
-/** What a case finds in a cluster: what of it can't be there, and how it goes again. */
+/** What a case finds in a cluster: what of it can't be there, and what deletes the rest. */
 export interface Settled {
   lacks: string[];
   leave(): Promise<void>;
 }
 
-/** Has a cluster look as a case says, and waits until its plugins, which watch it, see that. */
+/** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, see them. */
 export const settle = async (admin: Client, { rule }: Listed, entry: Case): Promise<Settled> => {
   const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
   const lacks: string[] = [];
@@ -73,15 +77,15 @@ export const settle = async (admin: Client, { rule }: Listed, entry: Case): Prom
 
   for (const home of homesOf(entry)) {
     const said = presentFor(entry).find((one) => isHome(one) && one.metadata.name === home);
-    // Who reads namespaces says which there are.
+    // A case of a rule that reads namespaces says which there are.
     if (said === undefined && reads("namespaces")) await clear(`${namespaces}/${home}`, () => admin);
     else await openHome(admin, home, said);
-    // Who reads accounts says which there are; the pods of all others are given this one.
+    // A case of a rule that reads accounts says which there are; the pods of all others get this one.
     const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
     if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
     if (isEnding(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
   }
-  lacks.push(...(await saidOtherwise(admin, entry)));
+  lacks.push(...(await findDisagreements(admin, entry)));
 
   let last = "";
   for (const one of presentFor(entry).toSorted(byAge)) {
@@ -116,7 +120,7 @@ export const settle = async (admin: Client, { rule }: Listed, entry: Case): Prom
 const namespaces = "/api/v1/namespaces";
 const isEnding = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
 
-/** A namespace as it is said to be, also where it has been something else. */
+/** Creates a namespace with the given labels and annotations, or gives them to the one that is there. */
 export const openHome = async (admin: Client, name: string, said?: Present): Promise<void> => {
   const { labels, annotations } = Object(said?.metadata);
   const metadata = { name, ...(labels && { labels }), ...(annotations && { annotations }) };
@@ -126,8 +130,8 @@ export const openHome = async (admin: Client, name: string, said?: Present): Pro
     await admin({ method: "PATCH", path: `${namespaces}/${name}`, body: { metadata }, contentType });
 };
 
-/** What a case has the API server say that it does not say. */
-const saidOtherwise = async (admin: Client, { needs = {}, user }: Case): Promise<string[]> => {
+/** Finds answers that a case expects of the API server, and that it doesn't give. */
+const findDisagreements = async (admin: Client, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
   const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
     const { username, groups } = other ?? user ?? { username: "jane" };
@@ -145,10 +149,12 @@ const saidOtherwise = async (admin: Client, { needs = {}, user }: Case): Promise
     const more = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
     return missing.length + more.length > 0 ? [`${groupVersion} has other resources here`] : [];
   });
-  return [
-    ...refused.map(({ resource, name }) => `here ${resource} "${name}" can be created`),
-    ...(await Promise.all([...asked, ...listed])).flat(),
-  ];
+  const created = refused.map(async ({ resource, name }) => {
+    const path = `/api/v1/${resource}?dryRun=All`;
+    const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });
+    return code === 422 ? [] : [`here ${resource} "${name}" can be created`];
+  });
+  return (await Promise.all([...created, ...asked, ...listed])).flat();
 };
 
 const placesOf = ({ apiVersion, kind = "", metadata: { name, namespace } }: Present): [string, string] => {

@@ -4,8 +4,8 @@ import { openScripted } from "./scripted.ts";
 /** An image whose pods this annotation lets run all the same. */
 export const breakGlass = "ticket.image-policy.k8s.io/break-glass";
 
-/** Somebody who is asked about images, and answers by their names, well or not. */
-export const openImageJudge = async (certificate: ServerCertificate) => {
+/** Opens a backend that is asked about images, and answers by their names, well or not. */
+export const openImageBackend = async (certificate: ServerCertificate) => {
   const { url, stop } = await openScripted(certificate, {
     images: (review) => {
       const { containers, annotations } = Object(Object(review).spec);

@@ -1,12 +1,11 @@
+import type { Json } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
-import { operationOf, phaseOf, reviewOf } from "../catalogue/cases.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Call, Client } from "./control-plane/client.ts";
-import { until } from "./postern.ts";
-
-export type Fields = Record<string, unknown>;
+import { operationOf, phaseOf, reviewOf } from "../../catalogue/cases.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import type { Call, Client } from "../control-plane/client.ts";
+import { until } from "../postern.ts";
 
 /** A case as a request that a real API server takes. */
 export interface CaseRequest {
@@ -15,9 +14,9 @@ export interface CaseRequest {
   method: Call["method"];
   path: string;
   /** The case's object, or what it becomes, with no more around it than the API server insists on. */
-  body(object: KubernetesObject): Fields;
+  body(object: KubernetesObject): Json;
   /** What is there before, without the ephemeral containers, which nobody can create a pod with. */
-  present?: Fields;
+  present?: Json;
   ephemeralContainers?: unknown;
   /** Where the object will be; nowhere where nothing is kept, or the API server makes the name. */
   place: string | undefined;
@@ -56,7 +55,7 @@ export const requestOf = async (listed: Listed, entry: Case, spare: string, admi
   const query = new URLSearchParams(operation === "CONNECT" ? optionsIn(given) : []);
   if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
-  const whole = (object: KubernetesObject, { apiVersion, kind }: Served): Fields =>
+  const whole = (object: KubernetesObject, { apiVersion, kind }: Served): Json =>
     withoutUid({ apiVersion, kind, metadata: called, ...complete({ ...object, kind }, namespace) }, called);
   const before = presentIn(entry, subResource);
   return {
@@ -70,11 +69,11 @@ export const requestOf = async (listed: Listed, entry: Case, spare: string, admi
 };
 
 /** An object with what the API server insists on. */
-export const complete = (object: KubernetesObject, namespace: string | undefined): Fields =>
-  merge(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as Fields;
+export const complete = (object: KubernetesObject, namespace: string | undefined): Json =>
+  merge(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as Json;
 
 /** The API server draws them. */
-const withoutUid = (object: Fields, called: object): Fields => {
+const withoutUid = (object: Json, called: object): Json => {
   const { uid: _, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...called, ...metadata } };
 };
@@ -155,7 +154,7 @@ const presentIn = (entry: Case, subResource: string | undefined): KubernetesObje
   return { metadata: { ...old?.metadata }, ...{ spec: { replicas } } };
 };
 
-const withoutEphemeral = (object: Fields) => {
+const withoutEphemeral = (object: Json) => {
   const { ephemeralContainers, ...spec } = Object(object.spec);
   return ephemeralContainers === undefined
     ? { present: object }
@@ -174,7 +173,7 @@ const selecting = {
 };
 
 /** Without these, the API server takes no object of a kind. */
-const needed: Record<string, (namespace: string | undefined) => Fields> = {
+const needed: Record<string, (namespace: string | undefined) => Json> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selecting }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
@@ -201,7 +200,7 @@ const needed: Record<string, (namespace: string | undefined) => Fields> = {
 const inFull = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
   if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
-    const full = spec.podGroupTemplates.map((one: Fields) => ({ schedulingPolicy: { basic: {} }, ...one }));
+    const full = spec.podGroupTemplates.map((one: Json) => ({ schedulingPolicy: { basic: {} }, ...one }));
     return { ...object, spec: { ...spec, podGroupTemplates: full } };
   }
   if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)
@@ -211,12 +210,12 @@ const inFull = (kind: string, object: KubernetesObject): object => {
   const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
   const full = lists.map((list) => [
     list,
-    spec[list].map((one: Fields, at: number) => containerInFull(one, `${list[0]}${at}`)),
+    spec[list].map((one: Json, at: number) => containerInFull(one, `${list[0]}${at}`)),
   ]);
   return { ...object, ...(spec && { spec: { ...spec, ...Object.fromEntries(full) } }) };
 };
 
-const containerInFull = (container: Fields, name: string): Fields => {
+const containerInFull = (container: Json, name: string): Json => {
   const { requests = {}, limits = {} } = Object(container.resources);
   const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));
   const resources = extended.length > 0 && {

@@ -1,9 +1,17 @@
-import { certificateGates } from "./control-plane/certificates.ts";
-import { eventLimits } from "./events.ts";
-import { podCertificateGates } from "./nodes.ts";
-import { podSecuritySettings } from "./pod-security.ts";
-import type { Scene } from "./scenes.ts";
-import type { Home } from "./surroundings.ts";
+import type { Rule, Twin } from "#lib/rule.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { certificateGates } from "./generators/certificates.ts";
+import { eventLimits } from "./generators/events.ts";
+import { podCertificateGates } from "./generators/nodes.ts";
+import { podSecuritySettings } from "./generators/pod-security.ts";
+import type { Scene } from "./generators/scenes.ts";
+import type { Home } from "./generators/surroundings.ts";
+
+export type Port = Listed & { rule: Rule & { twin: Twin<object> } };
+
+/** Returns the rules that are ports of a plugin. */
+export const portsAmong = (catalogue: Listed[]): Port[] =>
+  catalogue.filter((listed): listed is Port => listed.rule.twin !== undefined);
 
 /** What a plugin and its port need around them to be compared, on both sides alike. */
 export interface Stage {
@@ -25,8 +33,8 @@ export interface Stage {
   settings?: object;
   /** The head of the plugin's configuration file, below which the settings stand; without it, it has none. */
   configuration?: { apiVersion?: string; kind?: string };
-  /** Whether both ask somebody about images. */
-  judged?: true;
+  /** Whether both ask a backend about images. */
+  needsBackend?: true;
 }
 
 /** Pod groups, workloads and jobs that have some are behind gates. */
@@ -37,7 +45,7 @@ const gates = [
 
 const exists = (key: string, effect?: string) => ({ key, operator: "Exists", ...(effect && { effect }) });
 
-/** By plugin. Those that aren't here look at nothing but the request, and are on beside all that are on by default. */
+/** By plugin. The others look at nothing but the request, and are on beside all that are on by default. */
 export const stages: Record<string, Stage> = {
   // A missing namespace is found out by each of these, and by nobody else where the others are off.
   NamespaceAutoProvision: { alone: true, homes: { own: 4, ending: 1 }, scenes: ["accessReviews"] },
@@ -90,7 +98,7 @@ export const stages: Record<string, Stage> = {
     },
   },
   ImagePolicyWebhook: {
-    ...{ alone: true, scenes: ["images"], configuration: {}, judged: true },
+    ...{ alone: true, scenes: ["images"], configuration: {}, needsBackend: true },
     // Nothing is remembered, and who fails is asked again at once.
     settings: { imagePolicy: { allowTTL: -1, denyTTL: -1, retryBackoff: -1 } },
   },
@@ -143,5 +151,5 @@ export const stages: Record<string, Stage> = {
   },
 };
 
-/** With what the surroundings are made: whatever can be there. */
+/** The flags with which every object of the surroundings can be created. */
 export const everything: readonly string[] = [...gates, ...certificateGates];

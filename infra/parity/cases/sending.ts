@@ -1,24 +1,21 @@
-import { isMap } from "#lib/json.ts";
+import { isMap, type Json } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Request, UserInfo } from "#lib/review.ts";
+import type { KubernetesObject, Request } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Answer, Client } from "./control-plane/client.ts";
-import { clear, type Turn } from "./player.ts";
-import { listed, type Manifests } from "./postern.ts";
-import { type CaseRequest, type Fields, requestOf } from "./requests.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import type { Answer, Client } from "../control-plane/client.ts";
+import { clear, type Turn } from "../player.ts";
+import { listed, type Manifests } from "../postern.ts";
+import { type CaseRequest, requestOf } from "./case-request.ts";
 
-// Whom a request calls, and by which word it is found again, is said with its user, where conditions and rules see it.
+// A request's user has the name of the setup to be called, and a word by which the observer's reviews are found again:
+// conditions and rules see both.
 const [setupKey, wordKey] = ["postern-setup", "postern-word"];
-const said = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
+const extraOf = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
-/** Webhooks that are called for nobody but those who ask for them by name. */
-export const calledAs = (name: string, manifests: Manifests) => onlyWhere(`"${name}" in ${said(setupKey)}`, manifests);
-
-/** A user who asks for them. */
-export const calling = (name: string, user: UserInfo): UserInfo => {
-  return { ...user, extra: { ...user.extra, [setupKey]: [name] } };
-};
+/** Returns the webhooks with a condition: they are called only for requests that name them. */
+export const calledAs = (name: string, manifests: Manifests) =>
+  onlyWhere(`"${name}" in ${extraOf(setupKey)}`, manifests);
 
 const onlyWhere = (expression: string, manifests: Manifests) => {
   const condition = { name: "is-asked", expression };
@@ -28,10 +25,10 @@ const onlyWhere = (expression: string, manifests: Manifests) => {
   }));
 };
 
-/** By phase, the review that the API server sent; of several the last. */
+/** The review that the API server sent in each phase; the last of several. */
 type Seen = Partial<Record<Phase, Request>>;
 
-/** A rule that admits everything, and remembers the reviews of what is asked. */
+/** Returns a rule that admits everything and keeps the reviews. */
 export const openObserver = () => {
   const seen = new Map<string, Seen>();
   const note = (phase: Phase, request: Request) => {
@@ -49,9 +46,9 @@ export const openObserver = () => {
         validate: (_, { request }) => note("validate", request),
       }),
     ),
-    calledAlways: (manifests: Manifests) => onlyWhere(`size(${said(wordKey)}) > 0`, manifests),
+    calledAlways: (manifests: Manifests) => onlyWhere(`size(${extraOf(wordKey)}) > 0`, manifests),
     word: () => `${count++}`,
-    /** What came by under a word, once. */
+    /** Returns the reviews under a word, once. */
     recall: (word: string): Seen => {
       const found = seen.get(word) ?? {};
       seen.delete(word);
@@ -60,44 +57,50 @@ export const openObserver = () => {
   };
 };
 
-/** An API server, and who watches there. */
-export interface Place {
+/** An API server, and the observer that it calls. */
+export interface CaseServer {
   admin: Client;
   observer?: ReturnType<typeof openObserver>;
 }
 
-/** A case to ask about. */
+/** A case to send. */
 export interface Question {
   listed: Listed;
   entry: Case;
-  /** Where its object lives, unless it says so itself. */
+  /** The namespace of its object, unless the case says another. */
   namespace: string;
-  /** Of that namespace. */
+  /** The labels of that namespace. */
   labels: Record<string, string>;
-  /** What else is put in place once its object is there, and how it goes again. */
-  around?(admin: Client, stored: Fields): Promise<() => Promise<unknown>>;
+  /** Puts further objects in place once its object is there; returns what deletes them. */
+  around?(admin: Client, stored: Json): Promise<() => Promise<unknown>>;
 }
 
-/** What the client heard, and the observer saw. */
-export interface Heard extends Turn {
+/** What was sent and answered, and the reviews that the observer saw. */
+export interface Sent extends Turn {
   seen: Seen;
 }
 
-/** How what is sent is made of a case's object, and of what is stored: as it is, or with all kept that it leaves out. */
-export type Shape = (body: Fields, stored: Fields) => Fields;
-export const shapes: Shape[] = [(body) => body, (body, stored) => onto(stored, body) as Fields];
+/** Makes the body of a request of a case's object and the stored one: as it is, or with all that it leaves out. */
+export type Shape = (body: Json, stored: Json) => Json;
+export const shapes: Shape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as Json];
 
 export const accepts = ({ code }: Answer) => code >= 200 && code < 300;
 
-/** Sends a case's request about an object, calling a setup's rules or none; takes away what is left. */
-export const ask = async (
-  place: Place,
+/** Returns the first line of what an answer says. */
+export const firstLine = ({ message, text }: Record<string, unknown> = {}) =>
+  String(message ?? text)
+    .trim()
+    .split("\n")[0] ?? "";
+
+/** Sends a case's request about an object, calling a setup's rules or none; deletes what is left. */
+export const sendCase = async (
+  server: CaseServer,
   question: Question,
   object: KubernetesObject,
   shape: Shape,
   setup?: string,
-): Promise<Heard> => {
-  const { admin } = place;
+): Promise<Sent> => {
+  const { admin } = server;
   const request = await requestOf(question.listed, question.entry, question.namespace, admin);
   const { method, path, name, collection } = request;
   const obstacle = await prepare(admin, request, question.labels);
@@ -105,39 +108,39 @@ export const ask = async (
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
   const leave = await question.around?.(admin, stored);
-  const heard = await send(place, request, shape(request.body(object), stored), setup);
-  // What a subresource says of itself is only that all is well.
-  if (heard.answer.code === 201 && heard.answer.body.kind === "Status" && request.place)
-    heard.answer = { ...heard.answer, body: (await admin({ method: "GET", path: request.place })).body };
+  const sent = await send(server, request, shape(request.body(object), stored), setup);
+  // A subresource answers with a Status that all is well.
+  if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
+    sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
   await leave?.();
-  const { name: made } = Object(heard.answer.body.metadata);
-  const left = request.place ?? (heard.answer.code === 201 && made ? `${collection}/${made}` : undefined);
+  const { name: made } = Object(sent.answer.body.metadata);
+  const left = request.place ?? (sent.answer.code === 201 && made ? `${collection}/${made}` : undefined);
   if (left) await clear(left, () => admin);
-  return heard;
+  return sent;
 };
 
 type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 
 export const send = async (
-  { admin, observer }: Place,
+  { admin, observer }: CaseServer,
   { method, path, user, name }: Sendable,
-  body: Fields,
+  body: Json,
   setup?: string,
-): Promise<Heard> => {
+): Promise<Sent> => {
   const word = observer?.word();
   const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
     // Some objects keep the API server from ever answering.
     .catch(({ message }: Error): Answer => ({ code: 0, body: { message }, warnings: [] }));
-  // Some say who made them.
+  // Some objects keep the user that created them.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
   if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
   return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
 };
 
-/** Puts in place what a case finds, calling no rule; answers what the API server says where it refuses that. */
+/** Puts the object of before in place, calling no rule; returns the API server's answer if it refuses that. */
 export const prepare = async (
   admin: Client,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
@@ -164,18 +167,18 @@ export const prepare = async (
   return accepts(debugged) ? undefined : debugged;
 };
 
-/** What is given, over what is there; elements of lists are known by their names. */
-const onto = (present: unknown, given: unknown): unknown => {
+/** Merges an object over the present one; elements of lists are found by their names. */
+const mergeOnto = (present: unknown, given: unknown): unknown => {
   if (given === undefined) return present;
   if (isNamed(present) && isNamed(given)) {
     const updated = present.map((one) => [one, given.find(({ name }) => name === one.name)] as const);
     const added = given.filter(({ name }) => !present.some((one) => one.name === name));
-    return [...updated.map(([one, other]) => onto(one, other)), ...added];
+    return [...updated.map(([one, other]) => mergeOnto(one, other)), ...added];
   }
   if (!isMap(present) || !isMap(given)) return given;
-  const changed = Object.entries(given).map(([key, value]) => [key, onto(present[key], value)]);
+  const changed = Object.entries(given).map(([key, value]) => [key, mergeOnto(present[key], value)]);
   return { ...present, ...Object.fromEntries(changed) };
 };
 
-const isNamed = (value: unknown): value is (Fields & { name: unknown })[] =>
+const isNamed = (value: unknown): value is (Json & { name: unknown })[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => isMap(one) && "name" in one);

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import { inPhase } from "#lib/rule.ts";
+import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { condition } from "../testing/cel.ts";
+import { portsAmong } from "./plugins.ts";
+
+it("ports that read nothing are called only where they act, but for what no condition can tell", async () => {
+  const idle: string[] = [];
+  for (const listed of portsAmong(await readCatalogue()).filter(({ rule }) => !rule.needs))
+    for (const entry of await readCases(listed)) {
+      const phase = phaseOf(entry);
+      const review = reviewOf(listed, entry);
+      const { rule, settings } = facetOf(listed.rule, entry);
+      const conditions = Object.values(inPhase(rule.matchConditions, phase, settings) ?? {});
+      if (!conditions.every((expression) => condition(expression)(review.request))) continue;
+      const { outcome, refused } = await decideCase(listed, entry, review);
+      if (!refused && isDeepStrictEqual([outcome.patch ?? [], outcome.warnings ?? []], [[], []]))
+        idle.push(`${listed.name}/${phase}: ${entry.name}`);
+    }
+  assert.deepEqual(idle, [
+    "always-pull-images/mutate: leaves a container alone that is added to debug a pod",
+    "always-pull-images/validate: admits a container that is added to debug a pod",
+    "default-toleration-seconds/mutate: replaces nothing in a pod whose annotation asks for that",
+    "extended-resource-toleration/mutate: takes no name for a resource that could not stand in a quota",
+    "cluster-trust-bundle-attest/validate: admits what changes nothing",
+    "cluster-trust-bundle-attest/validate: admits what the garbage collector changes",
+    "certificate-subject-restriction/validate: admits one for others, whatever their unit and their own names are",
+    "certificate-subject-restriction/validate: admits one for who is called almost like masters",
+    "certificate-subject-restriction/validate: looks at the first request alone, as signers do",
+  ]);
+});

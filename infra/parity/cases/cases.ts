@@ -1,0 +1,171 @@
+import type { Case } from "#lib/recording/recording.ts";
+import { readCases } from "../../catalogue/cases.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import { type Binaries, callers, pluginsIn } from "../control-plane/binaries.ts";
+import type { Client } from "../control-plane/client.ts";
+import { bootClusters } from "../control-plane/cluster.ts";
+import { everything, portsAmong } from "../plugins.ts";
+import { serveKinds } from "../policies.ts";
+import { toHome, withUid } from "./case-objects.ts";
+import { checkCase } from "./expectation.ts";
+import { readOutcomes } from "./outcomes.ts";
+import { keyOf, type RuleCases, type Setup, serveSetups, setupsOf } from "./setups.ts";
+import {
+  compareWithUpstream,
+  groupOf,
+  hasPluginSettings,
+  homeOf,
+  upstreamWishes,
+  whyIncomparable,
+  whyUnavailable,
+} from "./upstream.ts";
+
+/** What a real API server answered to cases of a rule. */
+export interface CaseResults {
+  rule: string;
+  cases: number;
+  asSaid: number;
+  /** Cases that no API server passes on as they are, and why. */
+  notReceivable: { name: string; reason: string }[];
+  /** How the plugin answers a port's cases, of those that have the plugin's own settings. */
+  beside?: {
+    equal: number;
+    known: Record<string, number>;
+    /** Cases whose objects can't be in a cluster, or that are answered otherwise if they are, and why. */
+    leftOut: { name: string; reason: string }[];
+  };
+  /** Why no plugin answers a port's cases. */
+  alone?: string;
+  differences: CaseDifference[];
+}
+
+/** The same, with the outcomes of a plugin that is gone. */
+export interface RuleResults extends CaseResults {
+  outcomes?: CaseResults;
+}
+
+/** A case that isn't answered as it says, or not as the compiled-in plugin answers it. */
+export interface CaseDifference {
+  name: string;
+  from: "case" | "upstream";
+  /** With `-` what is expected, with `+` what the API server says. */
+  diff: string;
+}
+
+export interface CaseServers {
+  /** The API server without the plugins. */
+  admin: Client;
+  /** Sends cases of a rule. Their settings must be those of cases that the servers were opened with. */
+  check(listed: Listed, cases: Case[]): Promise<CaseResults>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Opens one API server without the plugins, where every rule is called under all settings of its cases, each under a name
+ * that a request chooses; and for ports others with the plugins compiled in.
+ */
+export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Promise<CaseServers> => {
+  await using opening = new AsyncDisposableStack();
+  const plugins = await pluginsIn(binaries);
+  const rules = all.map(({ listed }) => listed);
+  const ports = portsAmong(rules).filter((port) => whyUnavailable(port, plugins.all, binaries) === undefined);
+  const groups = Map.groupBy(ports, groupOf);
+  const setups = setupsOf(all, groups);
+  const served = await serveSetups(setups, rules);
+  opening.defer(served.stop);
+  const wishes = {
+    flags: flagsFor(plugins.all),
+    disable: plugins.defaultOn.filter((plugin) => !callers.includes(plugin)),
+  };
+  const grouped = [...groups.values()].map((ports) => upstreamWishes(ports, all, wishes));
+  const clusters = await bootClusters(binaries, [wishes, ...grouped]);
+  for (const { stop } of clusters) opening.defer(stop);
+  const [ours, ...others] = clusters;
+  if (!ours) throw new Error("no API server was booted");
+  await serveKinds(ours.admin);
+  const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
+  const { caseServer, callFor } = await served.connect(ours);
+
+  const setupFor = (key: string): Setup => {
+    const setup = setups.get(key);
+    if (!setup) throw new Error(`nothing is served as ${key} has it`);
+    return setup;
+  };
+  const check = async (listed: Listed, cases: Case[]): Promise<CaseResults> => {
+    const [port] = portsAmong([listed]);
+    const alone = port && (whyUnavailable(port, plugins.all, binaries) ?? whyIncomparable(port));
+    const group = port && alone === undefined ? groupOf(port) : undefined;
+    const plugin = group === undefined ? undefined : upstream.get(group);
+    const beside: CaseResults["beside"] = plugin && { equal: 0, known: {}, leftOut: [] };
+    const results: CaseResults = {
+      rule: listed.name,
+      cases: cases.length,
+      asSaid: 0,
+      notReceivable: [],
+      differences: [],
+      ...(beside && { beside }),
+      ...(alone && { alone }),
+    };
+    const own = cases.map((entry) => setupFor(keyOf(listed, entry)));
+    await callFor([...own, ...(group === undefined ? [] : [setupFor(group)])]);
+    for (const [index, entry] of cases.entries()) {
+      const { name } = entry;
+      const setup = setupFor(keyOf(listed, entry));
+      const namespace = homeOf(listed, index);
+      const around = async (_: Client, stored: object) => {
+        served.answer(setup, withUid(entry.needs ?? {}, entry.oldObject, stored));
+        return async () => {};
+      };
+      const question = { listed, entry, namespace, labels: setup.labels };
+      const finding = await checkCase(caseServer, { ...question, around }, setup.name);
+      if ("reason" in finding) {
+        results.notReceivable.push({ name, reason: finding.reason });
+        continue;
+      }
+      if (finding.diff === undefined) results.asSaid += 1;
+      else results.differences.push({ name, from: "case", diff: finding.diff });
+
+      if (!port || !plugin || !beside || group === undefined || !hasPluginSettings(port, entry)) continue;
+      const moved = { ...question, entry: toHome(entry, namespace) };
+      const comparison = await compareWithUpstream(caseServer, plugin, moved, finding.shape, group);
+      if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
+      else if (comparison.verdict === "equal") beside.equal += 1;
+      else if (comparison.verdict === "known")
+        beside.known[comparison.reason] = (beside.known[comparison.reason] ?? 0) + 1;
+      else results.differences.push({ name, from: "upstream", diff: comparison.diff });
+    }
+    return results;
+  };
+  const running = opening.move();
+  return { admin: ours.admin, check, stop: () => running.disposeAsync() };
+};
+
+/** Returns the rules with their cases and outcomes, which the servers are opened with. */
+export const readAllCases = (rules: Listed[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
+  Promise.all(
+    rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
+  );
+
+/** Checks all cases of these rules, and their outcomes. */
+export const checkAllCases = async (binaries: Binaries, rules: Listed[]): Promise<RuleResults[]> => {
+  const all = await readAllCases(rules);
+  await using opened = new AsyncDisposableStack();
+  const servers = await openCaseServers(
+    binaries,
+    all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] })),
+  );
+  opened.defer(servers.stop);
+  const results: RuleResults[] = [];
+  for (const { listed, cases, outcomes } of all)
+    results.push({
+      ...(await servers.check(listed, cases)),
+      ...(outcomes.length > 0 && { outcomes: await servers.check(listed, outcomes) }),
+    });
+  return results;
+};
+
+/** Some cases' pods are privileged, and others are in groups, if there are such. */
+const flagsFor = (plugins: string[]) => [
+  "--allow-privileged=true",
+  ...(plugins.includes("PodGroupProtection") ? everything : []),
+];

@@ -1,0 +1,131 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Request } from "#lib/review.ts";
+import { decideCase, phaseOf, reviewOf } from "../../catalogue/cases.ts";
+import { differences } from "../../catalogue/outcome.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import { type Comparable, comparable, diffOf } from "../compare.ts";
+import {
+  accepts,
+  type CaseServer,
+  firstLine,
+  type Question,
+  type Sent,
+  type Shape,
+  sendCase,
+  shapes,
+} from "./sending.ts";
+
+/** Either why the API server can't pass the case on to the rule, or how its answer differs from the case. */
+export type Finding = { reason: string } | { diff?: string; shape: Shape };
+
+/** Checks a case against the API server. It may leave out what an update keeps: if it differs, it is tried with all of that. */
+export const checkCase = async (server: CaseServer, question: Question, setup: string): Promise<Finding> => {
+  const found = await checkCaseIn(shapes, server, question, setup);
+  if ("reason" in found || found.diff === undefined) return found;
+  const kept = await checkCaseIn(shapes.slice(1), server, question, setup);
+  return "reason" in kept || kept.diff !== undefined ? found : kept;
+};
+
+/** Compares the API server's answer with the case; and finds out, without the rule, whether the request can arrive. */
+const checkCaseIn = async (
+  shapes: readonly Shape[],
+  server: CaseServer,
+  question: Question,
+  setup: string,
+): Promise<Finding> => {
+  const { listed, entry } = question;
+  const phase = phaseOf(entry);
+  const given = entry[phase] ?? {};
+  const tries: { shape: Shape; plain: Sent }[] = [];
+  for (const shape of shapes)
+    if (!tries.some(({ plain }) => accepts(plain.answer)))
+      tries.push({ shape, plain: await sendCase(server, question, given, shape) });
+  const best = tries.find(({ plain }) => accepts(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
+  if (!best?.plain.seen[phase]) return { reason: firstLine(tries[0]?.plain.answer.body) };
+
+  const { shape, plain } = best;
+  const ours = await sendCase(server, question, given, shape, setup);
+  // A request that is refused before the object is validated gets no warnings about the object.
+  const isEarly = phase === "mutate" && entry.refused !== undefined;
+  const due = plain.answer.warnings.filter((text) => !isEarly || ours.answer.warnings.includes(text));
+  const warnings = [...due, ...(entry.warnings ?? [])];
+  const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
+  const [wanted, actual] =
+    entry.refused === undefined
+      ? [{ ...toStored(becomes ?? plain), warnings }, toStored(ours)]
+      : [toRefusal(listed, entry, warnings), accepts(ours.answer) ? toStored(ours) : toRefused(ours)];
+  if (isDeepStrictEqual(wanted, actual)) return { shape };
+
+  // An older API server drops what it doesn't know.
+  const [dropped] = findAdded(given, plain.seen[phase]?.object);
+  if (dropped) return { reason: `${fieldOf(dropped)} never arrives` };
+  const missing = await findMissing(question, plain, ours);
+  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: diffOf(wanted, actual) };
+};
+
+/** The object as stored; an invalid one as it was by then. Nothing manages the fields that webhooks add. */
+const toStored = ({ seen, ...turn }: Sent): Comparable => {
+  const { answer } = turn;
+  const body = answer.code === 422 && seen.mutate ? Object(seen.mutate.object) : answer.body;
+  const { managedFields: _, ...metadata } = Object(body.metadata);
+  return comparable({ ...turn, answer: { ...answer, body: { ...body, metadata } } }, turn.name);
+};
+
+const denial = ({ name }: Listed, { variant }: Case) =>
+  `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
+const toRefusal = (listed: Listed, entry: Case, warnings: string[]): Comparable => {
+  const { refused, code = 403, reason = "Forbidden" } = entry;
+  // Without a sentence, the API server says the reason.
+  return { code, warnings, body: { reason, message: `${denial(listed, entry)}${refused || reason}` } };
+};
+const toRefused = ({ answer: { code, warnings, body } }: Sent): Comparable => {
+  return { code, warnings, body: { reason: body.reason, message: body.message } };
+};
+
+/**
+ * Finds a field that a case leaves out and every object has, since the API server fills it in or insists on it. That is
+ * so if the rule decides on the received object what the API server answered, and without the field what the case says.
+ */
+const findMissing = async ({ listed, entry }: Question, plain: Sent, ours: Sent): Promise<string | undefined> => {
+  const phase = phaseOf(entry);
+  const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
+  const review = reviewOf(listed, entry);
+  if (entry.becomes || !received || differences(entry, await decideCase(listed, entry, review)).length > 0) return;
+
+  const refusalOf = async (request: Request) =>
+    (await decideCase(listed, entry, { ...review, request })).outcome.status?.message;
+  const [refusal, { answer }] = [await refusalOf(received), ours];
+  if (refusal === entry.refused) return;
+  if (accepts(answer) ? refusal !== undefined : answer.body.message !== `${denial(listed, entry)}${refusal}`) return;
+  for (const path of findAdded(received.object, entry[phase])) {
+    const object = structuredClone(received.object);
+    deleteAt(object, path);
+    if ((await refusalOf({ ...received, object })) === entry.refused) return fieldOf(path);
+  }
+};
+
+type Path = (string | number)[];
+
+/** Finds the places where an object has something that the case leaves out. */
+const findAdded = (object: unknown, given: unknown): Path[] => {
+  if (!isContainer(object) || !isContainer(given)) return [];
+  return Object.entries(object).flatMap(([name, value]): Path[] => {
+    const key = Array.isArray(object) ? Number(name) : name;
+    if (!Object.hasOwn(given, key)) return [[key]];
+    return findAdded(value, Reflect.get(given, key)).map((path) => [key, ...path]);
+  });
+};
+
+const isContainer = (value: unknown): value is object => typeof value === "object" && value !== null;
+
+const deleteAt = (object: unknown, [first = "", ...rest]: Path): void => {
+  if (rest.length > 0) deleteAt(Reflect.get(Object(object), first), rest);
+  else Reflect.deleteProperty(Object(object), first);
+};
+
+const fieldOf = (path: Path) =>
+  path
+    .map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`))
+    .join("")
+    .slice(1);

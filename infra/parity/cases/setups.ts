@@ -1,0 +1,156 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { worlds } from "#lib/cluster/live.ts";
+import { memoryOf } from "#lib/cluster/memory.ts";
+import type { World } from "#lib/needs.ts";
+import { type Recorded, recorded } from "#lib/recorded.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Phase } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { phaseOf } from "../../catalogue/cases.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import { openCertificate } from "../../keys/keys.ts";
+import type { Cluster } from "../control-plane/cluster.ts";
+import type { Port } from "../plugins.ts";
+import { apply, herald, kindOf, type Manifests, noticed, patient, register, remove, serveRules } from "../postern.ts";
+import { answering, openScripted } from "../scripted.ts";
+import { type CaseServer, calledAs, openObserver, type Sent, send } from "./sending.ts";
+
+/** A rule and its cases. */
+export interface RuleCases {
+  listed: Listed;
+  cases: Case[];
+}
+
+/** Rules with their settings, called for the requests that name this setup. */
+export interface Setup {
+  name: string;
+  rules: Record<string, object>;
+  /** The labels of namespaces in which the rules are called. */
+  labels: Record<string, string>;
+  /** The only phase that is called: the other one would correct what this one is asked about, or refuse what it admits. */
+  phase?: Phase;
+  /** The only variant that is called then, in any namespace. */
+  variant?: string | undefined;
+}
+
+/** Cases with the same key have the same setup. */
+export const keyOf = ({ name, rule }: Listed, entry: Case) =>
+  JSON.stringify([name, entry.variant, phaseOf(entry), merge(rule.settings ?? {}, entry.settings)]);
+
+/** Returns the setups of all cases by their keys, and one by its name for each group of ports with their plugins' settings. */
+export const setupsOf = (all: RuleCases[], groups: Map<string, Port[]>): Map<string, Setup> => {
+  const setups = new Map<string, Setup>();
+  const configure = (settings: object) => ({ failurePolicy: "Fail", exempt: { namespaces: [] }, settings });
+  for (const { listed, cases } of all)
+    for (const entry of cases) {
+      const key = keyOf(listed, entry);
+      const settings = merge(listed.rule.settings ?? {}, entry.settings);
+      if (setups.has(key)) continue;
+      setups.set(key, {
+        name: `case-${setups.size}`,
+        rules: { [listed.name]: configure(settings) },
+        labels: labelsFor(listed, settings),
+        phase: phaseOf(entry),
+        variant: entry.variant,
+      });
+    }
+  for (const [group, ports] of groups) {
+    // Together they may not keep the API server waiting for long.
+    const rules = ports.map(({ name, rule }) => [name, { ...configure({ ...rule.twin.settings }), timeoutSeconds: 2 }]);
+    setups.set(group, { name: group, rules: Object.fromEntries(rules), labels: {} });
+  }
+  return setups;
+};
+
+const labelsFor = ({ rule: { namespaceSelector } }: Listed, settings: object): Record<string, string> => {
+  const selector = typeof namespaceSelector === "function" ? namespaceSelector(settings) : namespaceSelector;
+  return (selector && "matchLabels" in selector && selector.matchLabels) || {};
+};
+
+/** The rule as if the authorizer had refused what `authorizedBy` asks, which here everybody may do. */
+const withoutAuthorizer = (listed: Listed): Listed => {
+  const { authorizedBy: _, ...rule } = listed.rule;
+  return { ...listed, rule };
+};
+
+/** Serves all setups behind one gateway, as clusters of one postern.yaml. */
+export const serveSetups = async (setups: Map<string, Setup>, rules: Listed[]) => {
+  await using opening = new AsyncDisposableStack();
+  const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
+  const certificate = await openCertificate(folder, "127.0.0.1");
+  const scripted = await openScripted(certificate, {
+    herald: (review, word) => ({ body: answering(review, { warnings: [word] }) }),
+  });
+  opening.defer(scripted.stop);
+  const announcer = herald(`${scripted.url}/herald`, certificate.ca);
+  const observer = openObserver();
+  const clusters = [...setups.values(), { name: "observer", rules: { observer: {} } }].map(({ name, rules }) => [
+    name,
+    { rules },
+  ]);
+  /** What a setup's rules are answered. All others read the cluster, each time anew. */
+  const answers = new Map<string, Recorded>();
+  let live: ((cluster: string, milliseconds: number) => World) | undefined;
+  const served = await serveRules(
+    [...rules.map(withoutAuthorizer), observer.listed],
+    JSON.stringify({ clusters: Object.fromEntries(clusters) }),
+    {
+      certificate,
+      world: (cluster, milliseconds) => {
+        const recording = answers.get(cluster);
+        return recording || !live ? recorded(recording ?? {}) : live(cluster, milliseconds);
+      },
+    },
+  );
+  opening.defer(served.stop);
+
+  const manifestsOf = ({ name, phase, variant }: Setup): Manifests => {
+    const whole = phase !== undefined && variant === undefined;
+    const manifests = served.manifests({ name, cluster: name, whole }).flatMap((manifest): Manifests => {
+      if (phase !== undefined && manifest.kind !== kindOf(phase)) return [];
+      if (variant === undefined) return [manifest];
+      const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
+      return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
+    });
+    return calledAs(name, patient(manifests));
+  };
+
+  /** Has an API server call the observer, and the setups that are chosen later. */
+  const connect = async ({ admin, server, ca, tokenOf }: Cluster) => {
+    const connection = { server, ca, credentials: { token: tokenOf("admin") } };
+    const connections = [...setups.values()].map(({ name }) => [name, connection] as const);
+    live = worlds(Object.fromEntries(connections), memoryOf({ entries: 0, bytes: 0 }));
+    const called = new Map<Setup, Manifests>();
+    /** Registers the entries of these setups and no others: with those of all, each request would be matched by hundreds. */
+    const callFor = async (wanted: Setup[]): Promise<void> => {
+      const gone = [...called].filter(([setup]) => !wanted.includes(setup));
+      const added = new Map(wanted.filter((setup) => !called.has(setup)).map((setup) => [setup, manifestsOf(setup)]));
+      for (const [setup] of gone) called.delete(setup);
+      for (const [setup, manifests] of added) called.set(setup, manifests);
+      const goneManifests = gone.flatMap(([, manifests]) => manifests);
+      await remove(admin, goneManifests, announcer);
+      await apply(admin, [...added.values()].flat(), announcer);
+    };
+    // The API server calls by the order of names: what comes here last is what the others have made of it.
+    await register(admin, observer.calledAlways(patient(served.manifests({ name: "z", cluster: "observer" }))));
+
+    const caseServer: CaseServer = { admin, observer };
+    const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+    const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
+    const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
+    const sent: Sent[] = [];
+    await noticed(
+      async () => sent.push(await send(caseServer, probe, body)),
+      () => sent.some(({ seen }) => seen.mutate && seen.validate),
+    );
+    return { caseServer, callFor };
+  };
+  const running = opening.move();
+  return {
+    connect,
+    answer: (setup: Setup, recording: Recorded) => void answers.set(setup.name, recording),
+    stop: () => running.disposeAsync(),
+  };
+};

@@ -1,0 +1,151 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Rule } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { operationOf, phaseOf } from "../../catalogue/cases.ts";
+import type { Listed } from "../../catalogue/registry.ts";
+import { type Comparable, type Comparison, comparable, compare, diffOf } from "../compare.ts";
+import type { Binaries } from "../control-plane/binaries.ts";
+import type { Answer, Client } from "../control-plane/client.ts";
+import type { Cluster, Wishes } from "../control-plane/cluster.ts";
+import type { Port } from "../plugins.ts";
+import { homesOf, openHome, settle, toHome, withUid } from "./case-objects.ts";
+import { requestOf } from "./case-request.ts";
+import {
+  accepts,
+  type CaseServer,
+  firstLine,
+  prepare,
+  type Question,
+  type Sent,
+  type Shape,
+  sendCase,
+} from "./sending.ts";
+import type { RuleCases } from "./setups.ts";
+
+/** Returns why no API server with a port's plugin can be booted for its cases, if so. */
+export const whyUnavailable = (
+  { rule: { twin, needs = {} } }: Port,
+  plugins: string[],
+  { version }: Binaries,
+): string | undefined => {
+  const verbs = Object.values(needs).map(({ verb }) => verb);
+  if (!plugins.includes(twin.plugin)) return `Kubernetes ${version} has no plugin ${twin.plugin}`;
+  if (twin.plugin === "NodeDeclaredFeatureValidator" && !plugins.includes("PodResizeValidator"))
+    return `${twin.plugin} does nothing in Kubernetes ${version} unless a gate is opened`;
+  if (verbs.includes("https"))
+    return `${twin.plugin} takes a file that leads to a service, which its cases have only on paper`;
+  if (verbs.includes("ledger")) return `${twin.plugin} takes a file, and its answers depend on what was asked before`;
+};
+
+/** Returns why a port's plugin would answer its cases otherwise, if so: here every user may do everything. */
+export const whyIncomparable = ({ rule }: Port): string | undefined =>
+  rule.authorizedBy && `${rule.twin.plugin} refuses those alone who may not do something, and here everybody may`;
+
+/**
+ * Names the API server in which a port's plugin is on, together with others. Only one plugin in each decides what a
+ * missing namespace leads to; and one that refuses everything leaves nothing to the others.
+ */
+export const groupOf = ({ name, rule }: Port): string => {
+  if (rule.exemptionRequired) return `twins-${name}`;
+  // All validating plugins are asked one after the other, webhooks at once: of two that refuse, either may be heard.
+  if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "twins-namespace-lifecycle";
+  // Both look at accounts; and what a kubelet's pod may not have, the other one refuses first.
+  if (name === "node-restriction") return "twins-namespace-lifecycle";
+  // They report themselves that a namespace is missing.
+  if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
+    return "twins-namespace-exists";
+  return "twins-namespace-auto-provision";
+};
+
+/** Whether a case has the settings under which the rule is its plugin's equal. */
+export const hasPluginSettings = ({ rule }: Port, { settings }: Case) =>
+  isDeepStrictEqual(merge(rule.settings ?? {}, settings), merge(rule.settings ?? {}, rule.twin.settings));
+
+/** The namespace of a rule's case; objects of different cases never meet. */
+export const homeOf = ({ name }: Listed, index: number) => `${name}-${index}`;
+
+const reads = ({ needs = {} }: Rule, resource: string) =>
+  Object.values(needs).some(({ kind }) => kind?.resource === resource);
+
+/** Returns what boots an API server with these plugins; what the cases find there is older than they are. */
+export const upstreamWishes = (ports: Port[], all: RuleCases[], wishes: Wishes): Wishes => {
+  const fill = async (as: Cluster["as"]) => {
+    for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
+      for (const [index, entry] of cases.entries()) {
+        const home = homeOf(listed, index);
+        const moved = toHome(entry, home);
+        for (const namespace of homesOf(moved)) await openHome(as("admin"), namespace);
+        const request = await requestOf(listed, moved, home, as("admin"));
+        // An object outside of namespaces is there for one case at a time.
+        if (request.namespace !== undefined || !reads(listed.rule, "priorityclasses"))
+          await prepare(as("admin"), request, {});
+      }
+  };
+  return { ...wishes, late: { enable: ports.map(({ rule }) => rule.twin.plugin), fill } };
+};
+
+/** Known differences that only cases lead to; each is in its rule's README. */
+const known: { rule: string; reason: string; explains(wanted: Answer, actual: Answer): boolean }[] = [
+  {
+    rule: "limit-ranger",
+    reason: "upstream's arithmetic overflows from 2^63 on, and admits such an amount",
+    explains: (wanted, actual) => accepts(wanted) && / but (limit|request) is \d+E$/.test(String(actual.body.message)),
+  },
+];
+
+type UpstreamComparison = Comparison & { diff: string; leftOut?: string };
+
+/** Sends a case to an API server with the plugin and to ours, both with all objects that the case needs, and compares. */
+export const compareWithUpstream = async (
+  ours: CaseServer,
+  upstream: Client,
+  question: Question,
+  shape: Shape,
+  setup: string,
+): Promise<UpstreamComparison> => {
+  const { listed, entry } = question;
+  const given = entry[phaseOf(entry)] ?? {};
+  const lacks = new Map<Client, string[]>();
+  const around = async (admin: Client, stored: object) => {
+    const settled = await settle(admin, listed, withUid(entry, entry.oldObject, stored));
+    lacks.set(admin, settled.lacks);
+    return settled.leave;
+  };
+  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, around }, given, shape);
+  const [wanted, actual] = await Promise.all([
+    sendUpstream(),
+    sendCase(ours, { ...question, around }, given, shape, setup),
+  ]);
+  const compareTo = (one: Sent): { plain: Comparable; comparison: UpstreamComparison } => {
+    const [plain, other] = [comparable(one, one.name), comparable(actual, actual.name)];
+    return { plain, comparison: { ...compare(listed.name, plain, other), diff: diffOf(plain, other) } };
+  };
+  const first = compareTo(wanted);
+  let { comparison } = first;
+  // Which of several objects a plugin looks at first may be up to chance.
+  const mayVary = listed.rule.needs !== undefined && operationOf(entry) === "CREATE";
+  let varies = false;
+  for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
+    const again = compareTo(await sendUpstream());
+    varies ||= !isDeepStrictEqual(again.plain, first.plain);
+    if (again.comparison.verdict !== "different") comparison = again.comparison;
+  }
+  const explanation = known.find(
+    ({ rule, explains }) => rule === listed.name && explains(wanted.answer, actual.answer),
+  );
+  if (comparison.verdict === "different" && explanation)
+    comparison = { ...comparison, verdict: "known", reason: explanation.reason };
+
+  const isRefused = String(actual.answer.body.message).startsWith("admission webhook ");
+  const isAsExpected = isRefused === (entry.refused !== undefined);
+  if (comparison.verdict !== "different" && isAsExpected) return comparison;
+  const { code, body } = wanted.answer;
+  const fault = code === 500 && isAsExpected ? `upstream fails there: ${firstLine(body)}` : undefined;
+  const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
+  // Where both lack the same, they must still answer alike.
+  const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
+  const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
+  const leftOut = lacking ?? fault ?? (varies ? "upstream answers now this, now that" : undefined);
+  return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
+};

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { readCatalogue } from "../../catalogue/registry.ts";
+import { portsAmong, stages } from "../plugins.ts";
+import { scenes } from "./scenes.ts";
+import { sequencesFor } from "./sequences.ts";
+
+const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
+
+describe("generated requests", () => {
+  const sampled = (seed: number) => fc.sample(sequencesFor(everything), { seed, numRuns: 2000 });
+
+  it("are the same for the same seed", () => {
+    assert.deepEqual(sampled(7), sampled(7));
+    assert.notDeepEqual(sampled(7), sampled(8));
+  });
+
+  it("are of every kind and verb, by every user", () => {
+    const sequences = sampled(7);
+    const steps = sequences.flatMap(({ steps }) => steps);
+    assert.equal(new Set(sequences.map(({ kind }) => kind)).size, 13);
+    assert.equal(new Set(steps.map(({ verb }) => verb)).size, 6);
+    assert.equal(new Set(steps.map(({ user }) => user)).size, 3);
+    assert.equal(new Set(steps.flatMap((step) => (step.verb === "patch" ? [step.type] : []))).size, 3);
+    const subresources = steps.flatMap((step) => ("subresource" in step ? [step.subresource] : []));
+    for (const one of ["status", "ephemeralcontainers", "binding", "eviction", "resize", "scale"])
+      assert.ok(subresources.includes(one), one);
+    const dry = new Set(steps.flatMap(({ verb, dryRun }) => (dryRun ? [verb] : [])));
+    assert.equal(dry.size, 6);
+    assert.ok(sequences.some(({ generateName }) => generateName));
+  });
+
+  it("have all that the rules look at, and much around it", () => {
+    const fields = new Set<string>();
+    JSON.stringify(sampled(7), (key, value) => {
+      fields.add(key);
+      return value;
+    });
+    const ofPods =
+      "containers initContainers ephemeralContainers livenessProbe readinessProbe startupProbe lifecycle volumes image hostPath";
+    const ofScheduling =
+      "podAntiAffinity podAffinity nodeAffinity tolerations nodeName schedulingGates nodeSelector topologySpreadConstraints runtimeClassName";
+    const ofResources = "requests limits example.com/gpu resizePolicy";
+    const ofSecurity = "privileged runAsUser capabilities seLinuxOptions supplementalGroups fsGroup seccompProfile";
+    const ofOthers =
+      "externalIPs clusterIP taints unschedulable finalizers accessModes storageClassName capacity driverName replicas template serviceName";
+    for (const field of [ofPods, ofScheduling, ofResources, ofSecurity, ofOthers].join(" ").split(" "))
+      assert.ok(fields.has(field), field);
+  });
+});
+
+describe("what is asked of one plugin", () => {
+  const sampled = (homes: (string | undefined)[]) =>
+    fc.sample(sequencesFor(everything, { homes, scenes: [scenes.growth] }), { seed: 7, numRuns: 1000 });
+
+  it("plays in its namespaces, and in those that nobody made, where somebody looks in the end", () => {
+    const sequences = sampled(["limited", undefined]);
+    const homes = new Set(sequences.map(({ namespace }) => namespace));
+    assert.deepEqual(homes, new Set(["default", "limited", undefined]));
+    for (const { namespace, steps } of sequences)
+      assert.equal(steps.at(-1)?.verb === "look", namespace === undefined, JSON.stringify(steps));
+  });
+
+  it("leaves alone where it is what stands there already", () => {
+    const standing = sampled(["ending"]).filter(({ standing }) => standing !== undefined);
+    const places = new Set(standing.map(({ namespace, standing }) => `${namespace}/${standing}`));
+    assert.ok(places.has("default/bound-fast") && places.has("limited/bound-within"));
+    assert.ok(![...places].some((place) => place.startsWith("ending/")));
+  });
+
+  it("is by all scenes that there are, and of plugins that have a port", async () => {
+    const played = new Set(Object.values(stages).flatMap(({ scenes = [] }) => scenes));
+    assert.deepEqual(played, new Set(Object.keys(scenes)));
+    const plugins = new Set(portsAmong(await readCatalogue()).map(({ rule }) => rule.twin.plugin));
+    for (const plugin of Object.keys(stages)) assert.ok(plugins.has(plugin), plugin);
+  });
+});

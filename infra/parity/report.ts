@@ -1,0 +1,159 @@
+import { table } from "../cli/command.ts";
+import type { CaseDifference, CaseResults, RuleResults } from "./cases/cases.ts";
+import type { Difference, Parity } from "./parity.ts";
+
+/** The headings of the rows that are printed one by one. */
+export const headings = [
+  "RULE",
+  "REQUESTS",
+  "EQUAL",
+  "KNOWN",
+  "UNEXPLAINED",
+  "CALLS",
+  "ACTED",
+  "WITHOUT CONDITIONS",
+  "SAVED",
+];
+
+export const rowOf = ({ rule, requests, equal, known, unexplained, calls }: Parity): (string | number)[] => [
+  rule,
+  requests,
+  equal,
+  sum(known),
+  unexplained,
+  calls.made,
+  calls.acted,
+  calls.withoutConditions,
+  // The share of the calls that the conditions save.
+  calls.withoutConditions > 0 ? `${Math.round(100 * (1 - calls.made / calls.withoutConditions))}%` : "-",
+];
+
+/** Aligns a row below the headings, before the others are known: all take minutes. */
+export const alignRow = (cells: (string | number)[], longestName: number): string =>
+  cells
+    .map((cell, at) => (at === 0 ? String(cell).padEnd(longestName) : String(cell).padStart(headings[at]?.length ?? 0)))
+    .join("  ");
+
+/** Describes below the rows the known differences, failed conditions and the first differences, with the options that repeat them. */
+export const describeParity = (found: Parity[], options: string): string =>
+  [
+    ...(reasonsIn(found).length > 0
+      ? ["\nKnown differences:\n", ...reasonsIn(found).map((reason) => `- ${reason}\n`)]
+      : []),
+    ...found.flatMap(({ failedConditions }) =>
+      Object.entries(failedConditions).map(
+        ([webhook, count]) =>
+          `\nThe API server could not evaluate the matchConditions of ${webhook} ${count === 1 ? "once" : `${count} times`}; each counts as unexplained.\n`,
+      ),
+    ),
+    ...found.flatMap(({ rule, differences }) =>
+      differences.map(
+        (difference) =>
+          `\n${describeDifference(rule, difference)}\nTo ask again: npx postern parity ${rule} ${options}\n`,
+      ),
+    ),
+  ].join("");
+
+const describeDifference = (rule: string, { calls, diff, recurs, withoutConditions }: Difference) =>
+  [
+    `${rule}${withoutConditions ? ", called without its matchConditions," : ""} differs from upstream (-) in the answer to the last of`,
+    ...calls.map((call) => `  ${call}`),
+    ...(recurs ? [] : ["but not when asked again"]),
+    diff,
+  ].join("\n");
+
+const reasonsIn = (found: Parity[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
+
+const sum = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
+
+/** Describes the results of cases: a table, those that can't be sent or compared, and those that differ. */
+export const describeCases = (results: RuleResults[]): string => {
+  const titles = caseHeadings.map((title) => title.toUpperCase());
+  const aligned = results.map((one) =>
+    caseRowOf(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
+  );
+  return [
+    `\n${table([titles, ...aligned])}`,
+    ...exceptionsIn(results).map((list) => `\n${list}\n`),
+    ...results.flatMap(({ rule, outcomes, differences }) =>
+      [...differences, ...(outcomes?.differences ?? [])].map((difference) => describeCase(rule, difference)),
+    ),
+  ].join("");
+};
+
+const caseHeadings = ["rule", "cases", "as said", "not receivable", "as upstream", "outcomes"];
+
+const caseRowOf = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleResults): string[] => [
+  rule,
+  ...[cases, asSaid, notReceivable.length].map(String),
+  beside ? String(beside.equal + sum(beside.known)) : "-",
+  outcomes ? String(outcomes.asSaid) : "-",
+];
+
+const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
+  const expected = from === "case" ? "what the case says" : "upstream";
+  return `\n${rule}, "${name}": the API server's answer (+) differs from ${expected} (-)\n${diff}\n`;
+};
+
+/** The cases that can't be sent as they are, and those that no plugin is sent, each as a list with a title. */
+const exceptionsIn = (results: RuleResults[]): string[] => {
+  const describe = (rule: string, cases: CaseResults["notReceivable"] = []) =>
+    cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
+  const notReceivable = results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable));
+  const leftOut = results.flatMap(({ rule, alone, beside }) => [
+    ...(alone === undefined ? [] : [`- ${rule}: ${alone}`]),
+    ...describe(rule, beside?.leftOut),
+  ]);
+  return [
+    ...(notReceivable.length > 0 ? [`Not receivable:\n\n${notReceivable.join("\n")}`] : []),
+    ...(leftOut.length > 0 ? [`Not asked beside upstream:\n\n${leftOut.join("\n")}`] : []),
+  ];
+};
+
+export const areAsExpected = (results: RuleResults[]): boolean =>
+  results.every(({ differences, outcomes }) => differences.length === 0 && !outcomes?.differences.length);
+
+const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
+
+/** Returns functions/README.md with this report, in the old one's place or at the end; the rest of the page stays. */
+export const withReport = (
+  page: string,
+  { found, cases, version, seed }: { found: Parity[]; cases: RuleResults[]; version: string; seed: number },
+): string => {
+  const [before = "", rest] = page.split(begin);
+  const after = rest?.split(end)[1] ?? "\n";
+  const reasons = reasonsIn(found).map((reason) => {
+    const rules = found.filter(({ known }) => reason in known).map(({ rule }) => rule);
+    return `- ${reason} (${rules.join(", ")})`;
+  });
+  const parts = [
+    before.trimEnd(),
+    begin,
+    "## Parity",
+    `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, how often it refused or changed\nsomething, how often it is called for the same answers without its matchConditions, and the share of calls that they save.`,
+    toMarkdown(columns, found.map(rowOf)),
+    ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
+    `Every rule's cases, sent to the same API server: how many it answers as they say; how many no API server can receive as\nthey are; how many the compiled-in plugin answers alike, of those with its settings; and how many outcomes of a plugin\nthat Kubernetes no longer has are as they were.`,
+    toMarkdown(caseHeadings, cases.map(caseRowOf)),
+    ...exceptionsIn(cases),
+    `${end}${after}`,
+  ];
+  return parts.join("\n\n");
+};
+
+const columns = [
+  "rule",
+  "requests",
+  "equal",
+  "known differences",
+  "unexplained",
+  "calls",
+  "acted",
+  "calls without conditions",
+  "saved",
+];
+
+const toMarkdown = (headings: string[], rows: (string | number)[][]) =>
+  [headings, headings.map((_, at) => (at === 0 ? "---" : "---:")), ...rows]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import type { Case } from "#lib/recording/recording.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type CaseServers, openCaseServers, readAllCases } from "../../infra/parity/cases/cases.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { noticed, patient, register, servePostern } from "../../infra/parity/postern.ts";
+import { needs } from "../parts.ts";
+
+// A real API server is sent the cases of every rule, and API servers with the plugins compiled in those of ports.
+const catalogue = await readCatalogue();
+
+describe("the cases of each rule, on a real API server", await needs("API server"), async () => {
+  const all = await readAllCases(catalogue);
+  let servers: CaseServers;
+
+  before(async () => {
+    const opened = all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] }));
+    servers = await openCaseServers(await requireBinaries(), opened);
+  });
+  after(() => servers?.stop());
+
+  for (const { listed, cases, outcomes } of all) {
+    it(`answers the cases of ${listed.name} as they say, and as its plugin does`, async (test) => {
+      const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
+      for (const { name, reason } of beside?.leftOut ?? [])
+        test.diagnostic(`not beside its plugin: "${name}": ${reason}`);
+      if (alone !== undefined) test.diagnostic(alone);
+      assert.equal(differences.map(({ name, from, diff }) => `${name} (${from})\n${diff}`).join("\n"), "");
+      // An older API server may not serve what its plugins don't look at yet.
+      assert.ok(asSaid > 0 || alone !== undefined);
+      assert.ok(beside === undefined || beside.equal + Object.keys(beside.known).length > 0);
+    });
+    if (outcomes.length > 0)
+      it(`has the outcomes of the plugin that ${listed.name} was`, async () => {
+        const { differences, notReceivable } = await servers.check(listed, outcomes);
+        assert.equal(differences.map(({ name, diff }) => `${name}\n${diff}`).join("\n"), "");
+        assert.deepEqual(notReceivable, []);
+      });
+  }
+
+  it("notices a case that says something else", async () => {
+    /** What the API server says to the first case of a rule, once that is changed. */
+    const checkChanged = async (rule: string, change: (entry: Case) => Case) => {
+      const { listed, cases } = all.find(({ listed }) => listed.name === rule) ?? assert.fail();
+      const { asSaid, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
+      assert.equal(asSaid, 0);
+      return differences.map(({ diff }) => diff).join("\n");
+    };
+    const rule = "deny-service-external-ips";
+    assert.match(
+      await checkChanged(rule, (entry) => ({ ...entry, refused: "no" })),
+      /^- .* request: no".*\n^\+ .*Use of external/m,
+    );
+    assert.match(
+      await checkChanged(rule, ({ refused: _, ...entry }) => ({ ...entry, admitted: true })),
+      /^- .*201,\n\+ .*403,$/m,
+    );
+    assert.match(await checkChanged(rule, (entry) => ({ ...entry, warnings: ["beware"] })), /^- .*"beware"$/m);
+    const unchanged = ({ becomes: _, ...entry }: Case): Case => ({ ...entry, becomes: entry.mutate ?? {} });
+    assert.match(await checkChanged("default-toleration-seconds", unchanged), /^\+ .*node.kubernetes.io\/not-ready/m);
+  });
+
+  it("accepts the entries of every rule that there is", async () => {
+    const anything = ["seLinux", "runAsUser", "supplementalGroups", "fsGroup"].map((of) => `${of}: { rule: RunAsAny }`);
+    const settings: Record<string, string> = {
+      "allowed-registries": '{ settings: { registries: [ghcr.io/acme, "*.corp.example", "registry.corp:5000"] } }',
+      "always-deny": "{ timeoutSeconds: 1, exempt: { users: [admin] } }",
+      "default-requests-and-limits":
+        "{ timeoutSeconds: 1, settings: { requests: { cpu: 100m }, limits: { memory: 1Gi } } }",
+      "default-toleration-seconds": "{ settings: { replaceDefaults: true } }",
+      "event-rate-limit": "{ settings: { limits: [{ type: Server, qps: 1, burst: 1 }] } }",
+      "image-policy-webhook": '{ settings: { backend: { url: "https://images.example.com" } } }',
+      "initial-resources": '{ timeoutSeconds: 1, settings: { prometheus: { url: "https://metrics.example.com" } } }',
+      "minimum-replicas": "{ settings: { namespaces: [a, b], namespaceLabels: { a: b } } }",
+      "persistent-volume-label": "{ settings: { region: eu-west-1 } }",
+      "pod-security-policy": `{ timeoutSeconds: 1, settings: { policies: [{ metadata: { name: p }, spec: { ${anything} }, use: { groups: [a] } }] } }`,
+    };
+    const exempt = "{ timeoutSeconds: 1, exempt: { namespaces: [kube-system], users: ['it''s'], groups: [a, b] } }";
+    const rules = catalogue.map(({ name }) => `${name}: ${settings[name] ?? exempt}`).join(", ");
+    const postern = await servePostern(`rules: { ${rules} }`);
+    try {
+      await register(servers.admin, postern.manifests("everything"), "?dryRun=All");
+    } finally {
+      await postern.stop();
+    }
+  });
+
+  it("calls for a large pod, whatever its conditions cost", async () => {
+    const postern = await servePostern(`rules:
+      allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
+      security-context-deny:`);
+    try {
+      await register(servers.admin, patient(postern.manifests("guarded")));
+      const image = `docker.io/library/${"a".repeat(200)}:1`;
+      const initContainers = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
+      const create = (container: object) => {
+        const spec = { initContainers, containers: [{ name: "a", image, ...container }] };
+        const body = { apiVersion: "v1", kind: "Pod", metadata: { name: "large" }, spec };
+        return servers.admin({ method: "POST", path: "/api/v1/namespaces/default/pods?dryRun=All", body });
+      };
+      await noticed(
+        () => create({ image: "evil.example/x" }),
+        () => postern.reports.length > 0,
+      );
+      for (const [container, refusal] of [
+        [{ image: "evil.example/x" }, /evil.example/],
+        [{ securityContext: { runAsUser: 0 } }, /RunAsUser is forbidden/],
+      ] as const) {
+        const { code, body } = await create(container);
+        assert.equal(code, 403);
+        assert.match(String(body.message), refusal);
+      }
+    } finally {
+      await postern.stop();
+    }
+  });
+});
