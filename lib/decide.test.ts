@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Circumstances, decide, type Mode } from "./decide.ts";
 import { list, unconnected, type World } from "./needs.ts";
-import { recorded } from "./recorded.ts";
+import { recorded } from "./recorded-answers.ts";
 import type { KubernetesObject, Outcome, Request } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";
 

@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { Failure } from "./failure.ts";
+import { isObject } from "./json.ts";
 
 /** A request over HTTP, whichever of AWS's front doors it came through. */
 export interface Call {
@@ -30,7 +31,7 @@ export interface Direct {
 }
 
 type Fields = Record<string, unknown>;
-const fields = (value: unknown): Fields => (typeof value === "object" && value !== null ? (value as Fields) : {});
+const fields = (value: unknown): Fields => (isObject(value) ? (value as Fields) : {});
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const last = (value: unknown): string => text(Array.isArray(value) ? value.at(-1) : value);
 

@@ -1,4 +1,6 @@
-import { isSame } from "./objects/same.ts";
+/**
+ * Values of JSON, drafts of them, and paths into them. This module imports nothing: everything in lib and infra may use it.
+ */
 
 /** A map of JSON, or a draft of one. */
 export type Json = Record<string, unknown>;
@@ -11,8 +13,28 @@ export interface Found {
 /** Deeper than any policy that somebody wrote; beyond, recursion would end the process rather than the request. */
 const deepest = 1000;
 
-export const isMap = (value: unknown): value is Json =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
+/** Reports whether a value is a map or a list. */
+export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+
+export const isMap = (value: unknown): value is Json => isObject(value) && !Array.isArray(value);
+
+/** Parses a text of JSON; returns undefined for any other text. */
+export const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
+/** Writes a key as a step of a JSON pointer. */
+export const escapeStep = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
+
+/** Reads the key that a step of a JSON pointer names. */
+export const unescapeStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
+
+/** Returns the keys that a JSON pointer goes through. */
+export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeStep);
 
 /** What stands at the end of a path of keys and indexes; undefined where it leads nowhere. */
 export const lookUp = (root: unknown, path: readonly (string | number)[]): Found | undefined => {
@@ -25,12 +47,43 @@ export const lookUp = (root: unknown, path: readonly (string | number)[]): Found
   return { value };
 };
 
+/** Whether two values of JSON are the same, in whatever order their members stand, and however deep they nest. */
+export const isSame = (one: unknown, other: unknown): boolean => {
+  const open: [unknown, unknown][] = [[one, other]];
+  for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
+    const [left, right] = pair;
+    if (!isObject(left) || !isObject(right)) {
+      if (left !== right) return false;
+      continue;
+    }
+    const keys = Object.keys(left);
+    if (Array.isArray(left) !== Array.isArray(right) || keys.length !== Object.keys(right).length) return false;
+    for (const key of keys) {
+      if (!Object.hasOwn(right, key)) return false;
+      open.push([Reflect.get(left, key), Reflect.get(right, key)]);
+    }
+  }
+  return true;
+};
+
+/**
+ * Freezes a value with all that is in it. Settings and what clusters answer are everybody's: a rule that puts one into an
+ * object and edits it there must not change the next review. Such values may nest deeper than a function can call itself.
+ */
+export const frozen = <T>(value: T): T => {
+  const found: unknown[] = [value];
+  // The list grows on the way.
+  for (const one of found)
+    if (Object(one) === one) for (const inner of Object.values(Object.freeze(one as object))) found.push(inner);
+  return value;
+};
+
 /** A copy that shares nothing with what it was made of, which may be a draft. */
 export const cloned = <T>(value: T): T => copyOf(value, 0) as T;
 
 const copyOf = (value: unknown, depth: number): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
-  if (typeof value !== "object" || value === null) return value;
+  if (!isObject(value)) return value;
   if (depth === deepest) throw new Error(`a value is nested more than ${deepest} levels deep`);
   if (Array.isArray(value)) return value.map((element) => copyOf(element, depth + 1));
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyOf(member, depth + 1)]));
@@ -71,7 +124,7 @@ export const listOf = (value: unknown, field: string): unknown[] | undefined => 
 
 /** Returns a member of the value's own: one that it doesn't have by its prototype. */
 export const own = (value: unknown, key: string | number): unknown =>
-  typeof value === "object" && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
+  isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
 /** The map under a key, made where there is none. */
 export const mapAt = (parent: object, key: string, field: string): Json => {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { frozen } from "./settings.ts";
+import { frozen } from "./json.ts";
 
 /** For how long something is kept, and among how many. */
 export interface Terms {

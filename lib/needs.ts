@@ -17,9 +17,10 @@ import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import type { Count } from "./counts.ts";
 import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
+import { own, parseJson } from "./json.ts";
 import type { Ledger } from "./ledger.ts";
+import type { LabelSelector } from "./objects/selection.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
-import type { LabelSelector, Rule, Verdict } from "./rule.ts";
 
 /** The kinds that a rule can read by their plural alone. */
 interface Kinds {
@@ -107,14 +108,7 @@ export interface HttpsResponse {
 }
 
 /** Returns the JSON in an answer's body, undefined where there is none. Rules use it, so that a recording knows what they read. */
-export const jsonOf = ({ body, json }: HttpsResponse): unknown => {
-  if (json !== undefined) return json;
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
-};
+export const jsonOf = ({ body, json }: HttpsResponse): unknown => (json === undefined ? parseJson(body) : json);
 
 /** A call of one of AWS's query APIs. */
 export interface AwsRequest {
@@ -197,7 +191,7 @@ export interface Need<Answer> {
 const apart: ReadonlySet<Need<unknown>["verb"]> = new Set(["https", "http", "aws", "count", "cue", "ledger"]);
 
 /** Whether a rule asks the cluster, not only somebody outside; under some settings, one may do without. */
-export const asksCluster = ({ needs = {} }: Rule, settings?: object): boolean =>
+export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object): boolean =>
   Object.values(needs).some(
     ({ verb, kinds }) => !apart.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
   );
@@ -354,7 +348,7 @@ const handled = <T>(answer: Promise<T>): Promise<T> => {
 // look into what they are given, so that nothing of a call is left but its place.
 
 /** What a rule may ask, bound for one review. */
-export function answersFor({ needs }: Rule, { name, world }: { name: string; world?: World | undefined }) {
+export function answersFor({ needs }: { needs?: Needs }, { name, world }: { name: string; world?: World | undefined }) {
   return needs && world && bind(needs, world, name);
 }
 
@@ -363,18 +357,18 @@ export function answersFor({ needs }: Rule, { name, world }: { name: string; wor
  * decides once more, on what it reads anew.
  */
 export function reconsidered<T>(
-  verdict: Verdict,
+  verdict: unknown,
   { world }: { world?: World | undefined },
   decide: (world: World) => T,
 ): T | undefined {
-  const refuses = typeof verdict === "string" || verdict?.refuse !== undefined;
+  const refuses = typeof verdict === "string" || own(verdict, "refuse") !== undefined;
   const fresh = refuses ? world?.anew?.() : undefined;
   return fresh && decide(fresh);
 }
 
 /** The world that a review is of: the one it brings, or the cluster's, for so many milliseconds. */
 export function worldFor(
-  { needs }: Rule,
+  { needs }: { needs?: Needs },
   { world, cluster = "" }: { world?: World | undefined; cluster?: string | undefined },
   host: { world(cluster: string, milliseconds: number): World },
   milliseconds: number,

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "./failure.ts";
-import { isMap, own } from "./json.ts";
+import { escapeStep, isMap, isObject, own, parsePointer } from "./json.ts";
 import type { Patch } from "./review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -69,7 +69,7 @@ const open = (original: Container, parent: Node | undefined): Node => {
 const read = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
-  if (typeof value !== "object" || value === null || typeof key === "symbol") return value;
+  if (!isContainer(value) || typeof key === "symbol") return value;
   // What a rule put here is its own already; what belongs to the prototype is nobody's.
   if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
   node.children ??= new Map();
@@ -124,9 +124,8 @@ export const applied = (object: unknown, patch: Patch): unknown => {
     copies.add(copy);
     return copy;
   };
-  const at = (before: unknown, [step, ...rest]: string[], change: Patch[number]): unknown => {
-    if (step === undefined) return change.op === "remove" ? undefined : change.value;
-    const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
+  const at = (before: unknown, [key, ...rest]: string[], change: Patch[number]): unknown => {
+    if (key === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(before)) {
       const index = Number(key);
       const isHere = rest.length === 0;
@@ -143,7 +142,7 @@ export const applied = (object: unknown, patch: Patch): unknown => {
     else put(map, key, value);
     return map;
   };
-  return patch.reduce<unknown>((before, change) => at(before, change.path.split("/").slice(1), change), object);
+  return patch.reduce<unknown>((before, change) => at(before, parsePointer(change.path), change), object);
 };
 
 /** Adds what was written, here or below, to `changes`; looks at nothing else. */
@@ -154,9 +153,9 @@ const addDifference = (changes: Patch, node: Node, path: string): void => {
     return;
   }
   for (const [key, child] of children)
-    if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escaped(key)}`);
+    if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escapeStep(key)}`);
   for (const key of written ?? [])
-    addBetween(changes, own(original, key), finished(own(copy ?? {}, key)), `${path}/${escaped(key)}`);
+    addBetween(changes, own(original, key), finished(own(copy ?? {}, key)), `${path}/${escapeStep(key)}`);
 };
 
 /** From one value to another in the same place; undefined stands for none. What is the same object isn't looked into. */
@@ -175,7 +174,8 @@ const addBetween = (changes: Patch, old: unknown, now: unknown, path: string): v
   else if (!isMap(old) || !isMap(now)) changes.push({ op: "replace", path, value: now });
   else
     for (const key in { ...old, ...now })
-      if (own(old, key) !== own(now, key)) addBetween(changes, own(old, key), own(now, key), `${path}/${escaped(key)}`);
+      if (own(old, key) !== own(now, key))
+        addBetween(changes, own(old, key), own(now, key), `${path}/${escapeStep(key)}`);
 };
 
 /**
@@ -232,5 +232,4 @@ const plain = (value: unknown): unknown => {
 
 const noJson = (value: unknown) => new Failure(500, `the rule wrote ${String(value)} where JSON has no such value`);
 
-const isContainer = (value: unknown): value is Container => typeof value === "object" && value !== null;
-const escaped = (key: string) => (/[~/]/.test(key) ? key.replaceAll("~", "~0").replaceAll("/", "~1") : key);
+const isContainer = (value: unknown): value is Container => isObject(value);

@@ -1,4 +1,5 @@
 import type { Answers, Needs, World } from "./needs.ts";
+import type { LabelSelector } from "./objects/selection.ts";
 import type { KubernetesObject, Operation, Request, Status } from "./review.ts";
 
 /** Which requests concern a rule, as in a webhook entry's `rules`. */
@@ -8,11 +9,6 @@ export interface Match {
   resources: readonly string[];
   operations: readonly (Operation | "*")[];
   scope?: "*" | "Cluster" | "Namespaced";
-}
-
-export interface LabelSelector {
-  matchLabels?: Record<string, string>;
-  matchExpressions?: { key: string; operator: "In" | "NotIn" | "Exists" | "DoesNotExist"; values?: string[] }[];
 }
 
 export type Phase = "mutate" | "validate";

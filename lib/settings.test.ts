@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { frozen, merge, mistakes } from "./settings.ts";
+import { frozen } from "./json.ts";
+import { merge, mistakes } from "./settings.ts";
 
 const defaults = {
   seconds: 300,

@@ -21,18 +21,6 @@ export const merge = (defaults: object, given: unknown): object => {
   return { ...defaults, ...Object.fromEntries(overridden) };
 };
 
-/**
- * Settings are everybody's: a rule that puts one into an object and edits it there must not change the next review. What
- * clusters answer is, too, and may nest deeper than a function can call itself.
- */
-export const frozen = <T>(value: T): T => {
-  const found: unknown[] = [value];
-  // The list grows on the way.
-  for (const one of found)
-    if (Object(one) === one) for (const inner of Object.values(Object.freeze(one as object))) found.push(inner);
-  return value;
-};
-
 /** Fields that a file in upstream's own form carries, and that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 

@@ -1,3 +1,4 @@
+import { isObject, own } from "./json.ts";
 import type { Request, Status } from "./review.ts";
 
 /** `deployments.apps`, or `pods` for the core group. */
@@ -6,11 +7,11 @@ const groupResource = ({ group, resource }: Request["resource"]) => (group === "
 /** The name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
 export const nameOf = ({ name, object }: Request): string => {
   if (name) return name;
-  if (typeof object !== "object" || object === null) return "Unknown";
-  const metadata: unknown = Reflect.get(object, "metadata");
-  if (typeof metadata !== "object" || metadata === null) return "Unknown/errorGettingName";
+  if (!isObject(object)) return "Unknown";
+  const metadata = own(object, "metadata");
+  if (!isObject(metadata)) return "Unknown/errorGettingName";
   for (const key of ["name", "generateName"]) {
-    const value: unknown = Reflect.get(metadata, key);
+    const value = own(metadata, key);
     if (typeof value === "string" && value !== "") return value;
   }
   return "Unknown";

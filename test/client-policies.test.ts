@@ -3,7 +3,7 @@ import { before, describe, it } from "node:test";
 import { guard } from "#lib/client/client.ts";
 import { evaluate } from "#lib/cue/engine.ts";
 import type { HttpsRequest, Served, World } from "#lib/needs.ts";
-import { plural, recorded } from "#lib/recorded.ts";
+import { plural, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { type Guard, guard, guardConfig } from "#lib/client/client.ts";
 import { get } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { recorder, unfit } from "./client/recorder.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Guard, guard } from "#lib/client/client.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 import { inPhase, type Rule, variantsOf } from "#lib/rule.ts";

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Decision, Mode } from "#lib/decide.ts";
 import { endpoint, type Host } from "#lib/endpoint.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import { type Heard, recorder } from "#lib/recording/recorder.ts";
 import type { Case, Origin } from "#lib/recording/recording.ts";
 import type { Request } from "#lib/review.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { plural } from "#lib/recorded.ts";
+import { plural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, Request } from "#lib/review.ts";
 
 /** An object with secrets in it, and what else its request says. */

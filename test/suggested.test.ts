@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { type Circumstances, decide } from "#lib/decide.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import { check, type KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import allowedRegistries from "../functions/allowed-registries/rule.ts";

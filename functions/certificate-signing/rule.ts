@@ -1,5 +1,5 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { isSame } from "postern/objects/same";
+import { isSame } from "postern/json";
 import { mayNot, signerOf } from "postern/objects/signer";
 import { rule } from "postern/rule";
 import { forbidden } from "postern/status";

@@ -1,4 +1,4 @@
-import { isSame } from "postern/objects/same";
+import { isSame } from "postern/json";
 import { mayNot, signerOf } from "postern/objects/signer";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 import { decide } from "postern/decide";
 import type { World } from "postern/needs";
-import { recorded } from "postern/recorded";
+import { recorded } from "postern/recorded-answers";
 import type { Request } from "postern/review";
 import { merge } from "postern/settings";
 import eventRateLimit from "./rule.ts";

@@ -1,6 +1,5 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
-import { own } from "postern/json";
-import { isSame } from "postern/objects/same";
+import { isSame, own } from "postern/json";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
 /** A kubelet that has made a volume larger says so, and nothing else. */

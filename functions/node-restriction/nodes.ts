@@ -1,5 +1,5 @@
 import type { Node } from "kubernetes-types/core/v1.d.ts";
-import { isSame } from "postern/objects/same";
+import { isSame } from "postern/json";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
 export const admitNode = (object: Node, { node, request, oldObject }: Around): Offence => {

@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { isSame } from "postern/json";
 import { isMirror } from "postern/objects/pod";
-import { isSame } from "postern/objects/same";
 import type { KubernetesObject } from "postern/review";
 import { notFound } from "postern/status";
 import { type Around, type Offence, quoted } from "./kubelet.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { decide } from "postern/decide";
-import { recorded } from "postern/recorded";
+import { recorded } from "postern/recorded-answers";
 import type { Operation, Request } from "postern/review";
 import { parseConfig } from "../../infra/project/read.ts";
 import { condition } from "../../infra/testing/cel.ts";

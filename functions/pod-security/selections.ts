@@ -1,4 +1,4 @@
-import type { LabelSelector } from "postern/rule";
+import type { LabelSelector } from "postern/objects/selection";
 import { keyOf, type Labels, levels, type Mode, modes } from "./policy.ts";
 
 // Namespaces by what their labels say of levels. A selection has a selector, and a name that says the same: by it the

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { decide } from "postern/decide";
-import { recorded } from "postern/recorded";
+import { recorded } from "postern/recorded-answers";
 import type { KubernetesObject, Request } from "postern/review";
 import type { Phase } from "postern/rule";
 import rule from "./rule.ts";

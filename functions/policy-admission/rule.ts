@@ -1,5 +1,5 @@
+import { isSame } from "postern/json";
 import { cue, discovery, list } from "postern/needs";
-import { isSame } from "postern/objects/same";
 import { completed, refusalOf } from "postern/policy/admission";
 import { warningsOf } from "postern/policy/checks/warnings";
 import { type Policy, policyGroup } from "postern/policy/kinds";

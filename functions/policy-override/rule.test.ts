@@ -6,7 +6,7 @@ import { Failure } from "postern/failure";
 import type { World } from "postern/needs";
 import type { Policy } from "postern/policy/kinds";
 import { policySettings } from "postern/policy/webhook";
-import { recorded } from "postern/recorded";
+import { recorded } from "postern/recorded-answers";
 import type { Request } from "postern/review";
 import rule from "./rule.ts";
 

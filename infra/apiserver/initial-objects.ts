@@ -1,4 +1,4 @@
-import type { Recorded } from "#lib/recorded.ts";
+import type { Recorded } from "#lib/recorded-answers.ts";
 
 type Objects = NonNullable<Recorded["objects"]>;
 

@@ -3,7 +3,7 @@ import { basename, join, relative } from "node:path";
 import { LineCounter, parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
-import type { Recorded } from "#lib/recorded.ts";
+import type { Recorded } from "#lib/recorded-answers.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { born, bornIn } from "./initial-objects.ts";
 import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { Review } from "#lib/review.ts";
 import { bundle } from "../build/bundle.ts";
 import { phaseOf } from "../catalogue/cases.ts";

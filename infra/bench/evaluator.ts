@@ -1,11 +1,11 @@
 import { createInterface } from "node:readline";
 import { evaluate } from "#lib/cue/engine.ts";
+import { frozen } from "#lib/json.ts";
 import { draft } from "#lib/patch.ts";
 import { bookOf } from "#lib/policy/book.ts";
 import type { Policy, Reach } from "#lib/policy/kinds.ts";
 import { override } from "#lib/policy/override.ts";
 import { validate } from "#lib/policy/validate.ts";
-import { frozen } from "#lib/settings.ts";
 import type { Evaluations, Question } from "./kinitiras.ts";
 
 // The process in which our own evaluation of policies is timed, asked and answering as the one in Go beside it.

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { type Access, asksCluster, type World } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
 import { decideCase, readCases, reviewOf } from "../catalogue/cases.ts";

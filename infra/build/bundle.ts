@@ -223,7 +223,7 @@ const spared = (listed: Listed, isRecorded: boolean): Plugin => ({
         contents: "export const evaluate = undefined;",
       }));
     if (asksOf(listed)) return;
-    onLoad({ filter: /[\\/]lib[\\/]recorded\.ts$/ }, () => ({
+    onLoad({ filter: /[\\/]lib[\\/]recorded-answers\.ts$/ }, () => ({
       contents: "export function recordedFor() {} export const recorded = undefined;",
     }));
     onLoad({ filter: /[\\/]lib[\\/]recording[\\/]notes\.ts$/ }, () => ({

@@ -2,11 +2,13 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import { type Decision, decide } from "#lib/decide.ts";
-import { plural, recorded } from "#lib/recorded.ts";
+import { frozen } from "#lib/json.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
+import { plural, recorded } from "#lib/recorded-answers.ts";
 import { type Case, requestOf, uid } from "#lib/recording/recording.ts";
 import { check, type Operation, type Request, type Review } from "#lib/review.ts";
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
-import { frozen, merge } from "#lib/settings.ts";
+import { merge } from "#lib/settings.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { caseMembers } from "./case-shape.ts";
 import type { Listed } from "./registry.ts";
@@ -89,9 +91,9 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // What the match leaves open, the object may say.
-  const [ownVersion, ownGroup] = (given?.apiVersion ?? "v1").split("/").reverse();
-  const said = (matched: string | undefined, own: string | undefined) => (matched === "*" ? own : matched) ?? "";
-  const [group, version] = [said(match?.apiGroups[0], ownGroup), said(match?.apiVersions[0], ownVersion)];
+  const own = splitApiVersion(given?.apiVersion ?? "v1");
+  const said = (matched = "", own: string) => (matched === "*" ? own : matched);
+  const [group, version] = [said(match?.apiGroups[0], own.group), said(match?.apiVersions[0], own.version)];
   const kind = given?.kind ?? kinds[path];
   if (kind === undefined)
     throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);

@@ -2,6 +2,7 @@ import { eksToken } from "#lib/cluster/credentials.ts";
 import { exchange, unanswered } from "#lib/cluster/exchange.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
+import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
@@ -121,7 +122,7 @@ export const describeEks = async (
   );
   const answer = await exchange(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(unanswered);
   if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${sentenceOf(answer)}`, 3);
-  const { cluster, message } = Object(parsed(answer.body));
+  const { cluster, message } = Object(parseJson(answer.body));
   if (answer.status !== 200) {
     const why = sentenceOf(typeof message === "string" ? message : answer.body.slice(0, 200));
     const remedy = answer.status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
@@ -139,14 +140,6 @@ const eksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
   const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
   return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domain}`);
-};
-
-const parsed = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };
 
 /** Who deploys to these clusters. */

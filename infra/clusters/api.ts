@@ -1,6 +1,7 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { discreet } from "./redaction.ts";
@@ -113,7 +114,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
   };
 
   const refused = ({ status, body }: Answer, what: string) => {
-    const { message } = Object(json(body));
+    const { message } = Object(parseJson(body));
     const why = discreet(sentenceOf(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
       return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
@@ -122,7 +123,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
   };
 
   const objectIn = (answer: Answer, what: string): Manifest => {
-    const content = json(answer.body);
+    const content = parseJson(answer.body);
     if (answer.status < 300 && isManifest(content)) return content;
     throw refused(answer, what);
   };
@@ -139,7 +140,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
       for (let next = ""; ; ) {
         const query = new URLSearchParams({ limit: String(page), ...(next && { continue: next }) });
         const answer = await send("GET", `${root}/${resource}?${query}`);
-        const { apiVersion, items, metadata } = Object(json(answer.body));
+        const { apiVersion, items, metadata } = Object(parseJson(answer.body));
         // Go writes a list without elements as null.
         const listed: unknown = items ?? [];
         if (answer.status >= 300 || !Array.isArray(listed)) throw refused(answer, `to list every ${kind}`);
@@ -151,7 +152,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
     read: async (path) => {
       const answer = await send("GET", path);
       if (answer.status === 404) return undefined;
-      const content = json(answer.body);
+      const content = parseJson(answer.body);
       if (answer.status >= 300 || content === undefined) throw refused(answer, `to show ${path}`);
       return content;
     },
@@ -200,7 +201,8 @@ const pathOf = ({ kind, name, namespace }: Ref) => {
 };
 
 /** What isn't served at all has no name. */
-const isNobody = ({ status, body }: Answer) => status === 404 && Object(Object(json(body)).details).name !== undefined;
+const isNobody = ({ status, body }: Answer) =>
+  status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
 
 const remedyFor = (why: string): string => {
   if (/attempting to grant RBAC permissions not currently held/.test(why))
@@ -213,12 +215,4 @@ const remedyFor = (why: string): string => {
 export const isManifest = (value: unknown): value is Manifest => {
   const { apiVersion, kind, metadata } = Object(value);
   return typeof apiVersion === "string" && Object.hasOwn(places, kind) && typeof Object(metadata).name === "string";
-};
-
-const json = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };

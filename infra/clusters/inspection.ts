@@ -1,5 +1,6 @@
 import { dirname } from "node:path";
 import type { Resource, Served } from "#lib/needs.ts";
+import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Surveyed } from "#lib/rule.ts";
 import { readManifests, writtenCluster } from "../apiserver/manifest-cluster.ts";
@@ -58,7 +59,7 @@ export const surveyBy = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed>
     const found: KubernetesObject[] = [];
     for (let next = ""; ; ) {
       const query = new URLSearchParams({ limit: String(page), ...(next && { continue: next }) });
-      const path = `${rootOf(group === "" ? version : `${group}/${version}`)}/${resource}`;
+      const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;
       const { apiVersion, kind, items, metadata } = Object(await read(`${path}?${query}`));
       const ofEach = { apiVersion, kind: String(kind).replace(/List$/, "") };
       // Go writes a list without elements as null.
@@ -76,6 +77,3 @@ export const surveyBy = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed>
     return found === undefined ? undefined : (Object(found).resources ?? []).map(served);
   },
 });
-
-const rootOf = (groupVersion: string) =>
-  groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;

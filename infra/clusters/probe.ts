@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { parseJson } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { Match } from "#lib/rule.ts";
 import { sentenceOf } from "../cli/complaint.ts";
@@ -80,7 +81,7 @@ export const probeAll = async (
 const faultOf = (answer: Answer | Unanswered, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${sentenceOf(answer)}`;
   const { status, body } = answer;
-  const content = Object(parsed(body));
+  const content = Object(parseJson(body));
   const { message } = content;
   const said = sentenceOf(typeof message === "string" ? message : body.slice(0, 200));
   if (status === 404) return "the endpoint doesn't know this cluster's key, or the rule";
@@ -89,14 +90,6 @@ const faultOf = (answer: Answer | Unanswered, uid: unknown): string | undefined 
   const isReview = kind === "AdmissionReview" && apiVersion === "admission.k8s.io/v1";
   const isOurs = Object(response).uid === uid && typeof Object(response).allowed === "boolean";
   return isReview && isOurs ? undefined : `it answers no AdmissionReview of what it was asked: ${said}`;
-};
-
-const parsed = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };
 
 /** The kinds of what rules match, by which resources get their spelling back. */

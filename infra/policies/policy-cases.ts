@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
 import { isMap } from "#lib/json.ts";
-import type { Recorded } from "#lib/recorded.ts";
+import type { Recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Review } from "#lib/review.ts";
 import { merge, mistakes } from "#lib/settings.ts";

@@ -1,4 +1,5 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
+import { unescapeStep } from "#lib/json.ts";
 import { settled } from "#lib/policy/checks/constants.ts";
 import { onlyReplacing } from "#lib/policy/checks/overriders.ts";
 import type {
@@ -13,7 +14,6 @@ import type {
   ValidateRule,
 } from "#lib/policy/kinds.ts";
 import { sold } from "#lib/policy/overriders/origins.ts";
-import { unescaped } from "#lib/policy/overriders/pointer.ts";
 
 /** What a policy without faults does, rule by rule, in plain sentences. */
 export const wordsOf = (policy: Policy): string[] => {
@@ -117,7 +117,7 @@ const ofTemplate = (template: OverrideTemplate): string => {
     case "resources": {
       const amounts = (["requests", "limits"] as const).flatMap((list) =>
         Object.entries(resources[list] ?? {}).map(
-          ([name, amount]) => `${list}.${unescaped(name)}${isRemoved ? "" : ` to ${amount}`}`,
+          ([name, amount]) => `${list}.${unescapeStep(name)}${isRemoved ? "" : ` to ${amount}`}`,
         ),
       );
       return isRemoved
@@ -146,11 +146,12 @@ const ofTemplate = (template: OverrideTemplate): string => {
 
 const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
   const field = settled(value);
-  const key = unescaped(path);
+  const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
   // Whatever else there is, the key is in the path.
   if (operation === "remove") return `removes ${one} ${key}`;
-  if (map.length > 0) return `sets ${one} ${series(map.map(([key, text]) => `${unescaped(key)} to ${brief(text)}`))}`;
+  if (map.length > 0)
+    return `sets ${one} ${series(map.map(([key, text]) => `${unescapeStep(key)} to ${brief(text)}`))}`;
   if (field) return `sets ${one} ${key} to ${brief(String(value?.[field]))}`;
   return `sets ${one} ${key} to ${valueRef ? ofReference(valueRef) : "nothing"}, where that exists`;
 };

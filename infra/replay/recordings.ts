@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join, normalize } from "node:path";
 import { isSeq, LineCounter, parseDocument } from "yaml";
-import { isDeeper, isMap } from "#lib/json.ts";
+import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { isName } from "../catalogue/names.ts";
@@ -97,12 +97,8 @@ const recordingIn = ({ number: line, text = "", wrong }: Line): Found => {
   if (wrong !== undefined) return { line, sentence: wrong };
   const [, json] = /^-\s+(.*)$/.exec(text.trimEnd()) ?? [];
   if (json === undefined) return { line, sentence: "is no recording: each begins with a dash" };
-  let value: unknown;
-  try {
-    value = JSON.parse(json);
-  } catch {
-    return { line, sentence: "is no recording: after the dash, it is not JSON" };
-  }
+  const value = parseJson(json);
+  if (value === undefined) return { line, sentence: "is no recording: after the dash, it is not JSON" };
   return { line, ...caseIn(value) };
 };
 

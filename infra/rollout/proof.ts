@@ -1,5 +1,5 @@
 import { matches } from "#lib/match.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { inPhase } from "#lib/rule.ts";
 import type { Functions } from "../aws/functions.ts";

@@ -7,7 +7,7 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
 import { type Freshness, unconnected, type World } from "#lib/needs.ts";
-import { type Recorded, recorded } from "#lib/recorded.ts";
+import { type Recorded, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";

@@ -1,13 +1,5 @@
-import {
-  type Conditions,
-  inPhase,
-  type LabelSelector,
-  type Match,
-  type OfSettings,
-  type Phase,
-  type Rule,
-  variantsOf,
-} from "#lib/rule.ts";
+import type { LabelSelector } from "#lib/objects/selection.ts";
+import { type Conditions, inPhase, type Match, type OfSettings, type Phase, type Rule, variantsOf } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { asVariant } from "../catalogue/variants.ts";
 import { Complaint } from "../cli/complaint.ts";

@@ -1,5 +1,6 @@
+import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Operation } from "#lib/review.ts";
-import type { LabelSelector, Match, Phase } from "#lib/rule.ts";
+import type { Match, Phase } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Cluster } from "../config/config.ts";

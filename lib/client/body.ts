@@ -1,5 +1,5 @@
 import { Failure } from "../failure.ts";
-import { isMap } from "../json.ts";
+import { isMap, parseJson } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 
 /** What the API server takes, in bytes. */
@@ -36,7 +36,7 @@ export const parsed = (bytes: Uint8Array, headers: Headers, accepted: readonly s
       `what is written as ${encoding === "identity" ? type : `${type} in ${encoding}`} can't be judged before it leaves; send JSON as ${accepted.join(" or ")}`,
     );
   const text = textIn(bytes);
-  const value = text === undefined ? undefined : valueIn(text);
+  const value = text === undefined ? undefined : parseJson(text);
   if (text === undefined || value === undefined)
     throw new Failure(400, `the body is no JSON, which ${type} must be here to be judged before it leaves`);
   const members = membersIn(value);
@@ -49,14 +49,6 @@ export const parsed = (bytes: Uint8Array, headers: Headers, accepted: readonly s
 const textIn = (bytes: Uint8Array): string | undefined => {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
-};
-
-const valueIn = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
   } catch {
     return undefined;
   }

@@ -2,10 +2,10 @@ import { type Decision, decide, type Mode } from "../decide.ts";
 import { type Failure, toFailure } from "../failure.ts";
 import { matches } from "../match.ts";
 import { inTime, type World, worldFor } from "../needs.ts";
-import { isSelected } from "../objects/selection.ts";
+import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { applied } from "../patch.ts";
 import type { KubernetesObject, Patch, Request } from "../review.ts";
-import type { LabelSelector, Phase } from "../rule.ts";
+import type { Phase } from "../rule.ts";
 import { denied, failed, type Refusal } from "./answers.ts";
 import type { Plan } from "./plans.ts";
 

@@ -1,3 +1,4 @@
+import { isObject } from "../json.ts";
 import type { World } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
 import { guardedLibrary, type HttpLibrary } from "./api.ts";
@@ -78,8 +79,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
   };
 };
 
-const isRequest = (input: unknown): input is Request =>
-  typeof input === "object" && input !== null && "method" in input;
+const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
 /** What fetch wants to be told of a body that is a stream. */
 const half = (init: RequestInit | undefined) => (init?.body == null ? {} : { duplex: "half" as const });

@@ -1,5 +1,5 @@
 import { Failure } from "../failure.ts";
-import { isMap, own } from "../json.ts";
+import { isMap, own, parsePointer } from "../json.ts";
 import { between } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { json, mediaType, objectIn, parsed } from "./body.ts";
@@ -112,10 +112,6 @@ const unmergeable = (why: string) =>
 
 /** An apply that says what a change does: in maps, and in those elements of lists that have a name. */
 const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[number]): KubernetesObject => {
-  const steps = change.path
-    .split("/")
-    .slice(1)
-    .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
   const within = (said: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
     if (step === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(stored)) {
@@ -135,5 +131,5 @@ const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[numbe
     return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
   };
   // A map stays one: a change of the whole object is none that rules can make.
-  return within(body, result, steps) as KubernetesObject;
+  return within(body, result, parsePointer(change.path)) as KubernetesObject;
 };

@@ -1,15 +1,8 @@
 import type { Mode } from "../decide.ts";
-import {
-  inPhase,
-  type LabelSelector,
-  type Match,
-  type OfSettings,
-  type Phase,
-  phases,
-  type Rule,
-  variantsOf,
-} from "../rule.ts";
-import { frozen, merge, mistakes } from "../settings.ts";
+import { frozen } from "../json.ts";
+import type { LabelSelector } from "../objects/selection.ts";
+import { inPhase, type Match, type OfSettings, type Phase, phases, type Rule, variantsOf } from "../rule.ts";
+import { merge, mistakes } from "../settings.ts";
 
 /** A rule of the catalogue, and how it is set up. */
 export interface Ruled {

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { Failure } from "../failure.ts";
-import { isMap } from "../json.ts";
+import { isMap, parseJson } from "../json.ts";
 import type { World } from "../needs.ts";
-import { splitApiVersion } from "../objects/api-version.ts";
+import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { KubernetesObject, Request, UserInfo } from "../review.ts";
 import { answer, warned } from "./answers.ts";
 import { json } from "./body.ts";
@@ -79,12 +79,8 @@ export const current = async (write: Write): Promise<KubernetesObject | undefine
 
 /** What an answer holds, where that is an object. */
 export const asObject = (text: string): KubernetesObject | undefined => {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isMap(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
+  return isMap(value) ? value : undefined;
 };
 
 /** Has the rules judge a write, by the object that would be stored, where it isn't deleted, and the one that is there. */
@@ -131,16 +127,16 @@ export const requestOf = (
 const kindOf = async (
   object: KubernetesObject,
   old: KubernetesObject | undefined,
-  { group, version, resource, subResource }: Target,
+  target: Target,
   { world }: Around,
 ): Promise<Request["kind"]> => {
   for (const { apiVersion, kind } of [object, old ?? {}])
     if (typeof kind === "string" && kind !== "" && typeof apiVersion === "string") {
-      const { group, version } = splitApiVersion(apiVersion);
-      return { group, version, kind };
+      return { ...splitApiVersion(apiVersion), kind };
     }
+  const { group, version, resource, subResource } = target;
   const path = subResource === undefined ? resource : `${resource}/${subResource}`;
-  const served = await world(longestDiscovery).discover(group === "" ? version : `${group}/${version}`);
+  const served = await world(longestDiscovery).discover(joinApiVersion(target));
   const found = served?.find((one) => one.resource === path);
   if (found === undefined) throw new Failure(400, "the object must say its apiVersion and kind");
   return { group, version, kind: found.kind };
@@ -148,10 +144,8 @@ const kindOf = async (
 const longestDiscovery = 3000;
 
 /** As the API server reads it: with its kind, also where it leaves that to its address. */
-const named = (object: KubernetesObject, { group, version, kind }: Request["kind"]): KubernetesObject =>
-  object.kind && object.apiVersion
-    ? object
-    : { apiVersion: group === "" ? version : `${group}/${version}`, kind, ...present(object) };
+const named = (object: KubernetesObject, kind: Request["kind"]): KubernetesObject =>
+  object.kind && object.apiVersion ? object : { apiVersion: joinApiVersion(kind), kind: kind.kind, ...present(object) };
 
 const present = ({ apiVersion, kind, ...rest }: KubernetesObject): KubernetesObject => ({
   ...(apiVersion && { apiVersion }),

@@ -3,11 +3,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { printCounts } from "../counts.ts";
 import { evaluate } from "../cue/engine.ts";
 import { Failure } from "../failure.ts";
+import { frozen, parseJson } from "../json.ts";
 import { type Ledger, within } from "../ledger.ts";
 import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
 import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
-import { frozen } from "../settings.ts";
 import { type Credentials, tokens } from "./credentials.ts";
 import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./exchange.ts";
 import { type Found, type Memory, memoryOf } from "./memory.ts";
@@ -132,7 +132,7 @@ const live = (
 
   /** What a request came to; undefined for 404 of something that could be there. */
   const parsed = ({ status, body }: Answer): { content: unknown; bytes: number } | undefined => {
-    const content = json(body);
+    const content = parseJson(body);
     if (status < 300 && content !== undefined) return { content: frozen(content), bytes: body.length };
     // What isn't served at all has no name.
     if (status === 404 && Object(Object(content).details).name !== undefined) return undefined;
@@ -250,7 +250,8 @@ const live = (
           throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
         const path = pathOf(kind, namespace);
         const made = call(path, deadline, object, false).then((answer) => {
-          if (answer.status === 409 && Object(json(answer.body)).reason === "AlreadyExists") return "exists" as const;
+          if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists")
+            return "exists" as const;
           const refused = objectionIn(answer);
           if (refused) return { refused };
           parsed(answer);
@@ -284,7 +285,7 @@ const pauseAfter = (answer: Answer | Unanswered, isSafe: boolean, attempt: numbe
 
 /** What the API server says against an object, by its kind's rules or by admission; that we have no right says nothing. */
 const objectionIn = ({ status, body }: Answer): Status | undefined => {
-  const content = json(body);
+  const content = parseJson(body);
   const { kind: what, reason, message, details } = Object(content);
   if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
   const { kind, name } = Object(details);
@@ -298,14 +299,6 @@ const isName = (name: string) =>
 
 const isListOfObjects = (value: unknown): value is object[] =>
   Array.isArray(value) && value.every((one) => typeof one === "object" && one !== null);
-
-const json = (body: string): unknown => {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
-};
 
 const messageOf = (content: unknown, body: string): string => {
   const { message } = Object(content);

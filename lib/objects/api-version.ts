@@ -7,3 +7,7 @@ export const splitApiVersion = (apiVersion: string): { group: string; version: s
 /** Joins group and version into an apiVersion. */
 export const joinApiVersion = ({ group, version }: { group: string; version: string }): string =>
   group === "" ? version : `${group}/${version}`;
+
+/** Returns the path below which the API server serves an apiVersion. */
+export const rootOf = (apiVersion: string): string =>
+  apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;

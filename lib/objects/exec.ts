@@ -1,6 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Request } from "../review.ts";
-import type { Verdict } from "../rule.ts";
+import type { Request, Status } from "../review.ts";
 import { forbidden } from "../status.ts";
 import { containersOf } from "./pod.ts";
 
@@ -19,7 +18,7 @@ export const keepOut = (
   request: Request,
   pod: Pod | undefined,
   settings: { ephemeralContainers: boolean },
-): Verdict => {
+): { refuse: Status } | undefined => {
   if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
   const found = of.find((one) => (one === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[one] === true));
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };

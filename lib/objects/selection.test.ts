@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { LabelSelector } from "../rule.ts";
-import { isSelected, selectionOf } from "./selection.ts";
+import { isSelected, type LabelSelector, selectionOf } from "./selection.ts";
 
 const expression = (operator: string, values?: string[]): LabelSelector => ({
   matchExpressions: [{ key: "app", operator: operator as "In", ...(values && { values }) }],

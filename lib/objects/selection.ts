@@ -1,5 +1,9 @@
-import type { LabelSelector } from "../rule.ts";
 import type { Labels } from "./label.ts";
+
+export interface LabelSelector {
+  matchLabels?: Record<string, string>;
+  matchExpressions?: { key: string; operator: "In" | "NotIn" | "Exists" | "DoesNotExist"; values?: string[] }[];
+}
 
 type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
 

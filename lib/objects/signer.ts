@@ -1,7 +1,5 @@
-import type { Conditions } from "../rule.ts";
-
 /** In CEL: that the user may do this neither for a signer, such as `example.com/one`, nor for all of its domain. */
-export const mayNot = (verb: string, signer: string): Conditions => {
+export const mayNot = (verb: string, signer: string): Record<string, string> => {
   const allows = (name: string) =>
     `authorizer.group("certificates.k8s.io").resource("signers").name(${name}).check("${verb}").allowed()`;
   return {

@@ -1,5 +1,4 @@
-import { isMap, own } from "../json.ts";
-import { isSame } from "../objects/same.ts";
+import { isMap, isSame, own } from "../json.ts";
 import { scriptsIn } from "./checks/places.ts";
 import { faultsOf } from "./checks/policy.ts";
 import { isTooDeep } from "./checks/shape.ts";

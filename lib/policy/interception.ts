@@ -1,7 +1,7 @@
 import { isMap } from "../json.ts";
 import type { Resource, Served } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
-import { plural } from "../recorded.ts";
+import { plural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
 import type { Match, Survey, Surveyed, Written } from "../rule.ts";
 import { nameOf, type Policy, policyGroup } from "./kinds.ts";

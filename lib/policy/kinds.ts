@@ -4,8 +4,8 @@ import type {
   Toleration,
   TopologySpreadConstraint,
 } from "kubernetes-types/core/v1.d.ts";
+import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Operation } from "../review.ts";
-import type { LabelSelector } from "../rule.ts";
 
 /** The group of the kinds that hold policies. */
 export const policyGroup = "policy.kcloudlabs.io";

@@ -1,6 +1,6 @@
 import { isMap, lookUp } from "../json.ts";
+import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject } from "../review.ts";
-import type { LabelSelector } from "../rule.ts";
 
 /**
  * Whether any of a policy's selectors takes an object; without selectors it concerns every one. Of policies in a cluster

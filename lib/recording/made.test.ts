@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { holder, secretIn } from "../../test/planted.ts";
 import { type Decision, decide } from "../decide.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
-import { type Recorded, recorded } from "../recorded.ts";
+import { type Recorded, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import { rule } from "../rule.ts";
 import { lineOf } from "./made.ts";

@@ -1,25 +1,13 @@
-import { type Circumstances, type Decision, decide } from "../decide.ts";
+import { type Decision, decide } from "../decide.ts";
+import { frozen } from "../json.ts";
 import { applied } from "../patch.ts";
-import type { Recorded } from "../recorded.ts";
 import type { KubernetesObject, Outcome, Request } from "../review.ts";
-import type { Phase, Rule } from "../rule.ts";
-import { frozen, merge } from "../settings.ts";
+import { merge } from "../settings.ts";
 import { nameOf } from "../status.ts";
 import { noReads, openReads } from "./reads.ts";
-import { askedBy, type Origin, type Recording, requestOf } from "./recording.ts";
+import { askedBy, type Judged, type Origin, type Recording, requestOf } from "./recording.ts";
 import { openRedaction, type Path, type Redaction } from "./redacted.ts";
 import { replaying, trace, untraced } from "./trace.ts";
-
-/** A review that a rule has judged. */
-export interface Judged {
-  rule: Rule;
-  phase: Phase;
-  request: Request;
-  circumstances: Circumstances;
-  /** What it asked of the world; undefined where it needs nothing. */
-  needs?: Recorded | undefined;
-  decision: Decision;
-}
 
 /** Of one recording, in bytes. */
 const longest = 1024 * 1024;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
 import type { Resource, World } from "../needs.ts";
-import { type Recorded, recorded } from "../recorded.ts";
+import { type Recorded, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noting } from "./notes.ts";
 

@@ -1,8 +1,6 @@
 import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served, World } from "../needs.ts";
-import { plural, type Read, type Recorded } from "../recorded.ts";
+import { type Present, plural, type Read, type Recorded } from "../recorded-answers.ts";
 import type { KubernetesObject, Status } from "../review.ts";
-
-type Present = NonNullable<Recorded["objects"]>[number];
 
 /** A world whose answers are noted, and what was noted: the answers that count, for a refusal is made twice. */
 export interface Noting {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { frozen } from "../json.ts";
 import { draft } from "../patch.ts";
-import { frozen } from "../settings.ts";
 import { openReads, type Reads } from "./reads.ts";
 
 const podOf = () => ({

@@ -1,3 +1,4 @@
+import { isObject } from "../json.ts";
 import { originalOf } from "../patch.ts";
 
 /** Notes which texts a rule reads by their names. What it reads because it goes through all members is not noted. */
@@ -33,7 +34,7 @@ export const openReads = (): Reads => {
     /** The keys that were listed: reads of them may belong to that, however often and late they come. */
     const listed = new Set<PropertyKey>();
     const seen = (value: unknown, isPart: boolean) =>
-      typeof value === "object" && value !== null ? view(value, isPart && Array.isArray(value)) : value;
+      isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
     // The invariants of a frozen target would forbid views inside it, so an empty one stands in for it.
     const made = new Proxy(Array.isArray(of) ? [] : {}, {
       get: (_, key) => {
@@ -64,7 +65,7 @@ export const openReads = (): Reads => {
 
   return {
     // The view answers as the value does.
-    watch: <T>(value: T): T => (typeof value === "object" && value !== null ? (view(value, false) as T) : value),
+    watch: <T>(value: T): T => (isObject(value) ? (view(value, false) as T) : value),
     has: (holder, key) => read.get(holder)?.has(key) ?? false,
     close: () => {
       isOpen = false;

@@ -2,9 +2,9 @@ import { type Decision, decide } from "../decide.ts";
 import type { Host } from "../endpoint.ts";
 import type { Report } from "../journal.ts";
 import type { Request } from "../review.ts";
-import { type Judged, lineOf } from "./made.ts";
+import { lineOf } from "./made.ts";
 import { noting } from "./notes.ts";
-import type { Origin } from "./recording.ts";
+import type { Judged, Origin } from "./recording.ts";
 import type { Path } from "./redacted.ts";
 
 /** A review that was answered, and can be kept. */

@@ -1,6 +1,19 @@
-import type { Recorded } from "../recorded.ts";
+import type { Circumstances, Decision } from "../decide.ts";
+import { isObject } from "../json.ts";
+import type { Recorded } from "../recorded-answers.ts";
 import type { KubernetesObject, Operation, Request, Status, UserInfo } from "../review.ts";
-import type { Phase } from "../rule.ts";
+import type { Phase, Rule } from "../rule.ts";
+
+/** A review that a rule has judged. */
+export interface Judged {
+  rule: Rule;
+  phase: Phase;
+  request: Request;
+  circumstances: Circumstances;
+  /** What it asked of the world; undefined where it needs nothing. */
+  needs?: Recorded | undefined;
+  decision: Decision;
+}
 
 /**
  * An example of a review and its outcome: one entry of a cases.yaml, a line of a file of recordings, or one of the cases that
@@ -80,15 +93,13 @@ export interface Origin {
   redacted?: true;
 }
 
-const isMap = (value: unknown): boolean => typeof value === "object" && value !== null;
-
 /** A request as a case has it; every member is in one place, so that it can be put together again. */
 export const askedBy = (request: Request, phase: Phase): Asked & Pick<Recording, "operation" | "resource" | "user"> => {
   const { uid: _, operation, userInfo, namespace, subResource, dryRun, object, oldObject, ...rest } = request;
   const isDelete = operation === "DELETE";
   // `decode` saw to it that what is judged is there.
   const judged = (isDelete ? oldObject : object) as KubernetesObject;
-  const isOld = !isDelete && isMap(oldObject);
+  const isOld = !isDelete && isObject(oldObject);
   const left = {
     ...("namespace" in request && !namespace && { namespace }),
     ...("subResource" in request && !subResource && { subResource }),

@@ -1,3 +1,4 @@
+import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/kinds.ts";
 import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, isTelling, scriptWithout } from "./kept.ts";
 import { noReads, type Reads } from "./reads.ts";
@@ -56,7 +57,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
     if (left < 0 || at.depth > deepest) throw new Error("there is too much of it to be recorded");
     if (typeof value === "string") return keptOf(value, at) ?? placeholder(value);
     if (typeof value === "number") return isSecretKey(at.key) && !at.isChosen ? 0 : value;
-    if (typeof value !== "object" || value === null) return value;
+    if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value))
       return value.map((one, index) =>
@@ -102,7 +103,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
     return copied(value, { ...root, ...chosen(root, kept) }) as T;
   };
 
-  const body = (text: string, content = parsed(text)): string => {
+  const body = (text: string, content = parseJson(text)): string => {
     if (content !== undefined) return JSON.stringify(redact(content));
     if (!/^\s*</.test(text)) return text === "" ? "" : placeholder(text);
     return text.replace(/(<(\w+)>)([^<>]+)(?=<)/g, (_, tag: string, key: string, given: string) => {
@@ -146,12 +147,4 @@ const isNamedSecret = ({ holder, member }: At): boolean => {
   if (Array.isArray(holder)) return isSecretKey(String(holder[Number(member) - 1] ?? ""));
   const { name } = holder as { name?: unknown };
   return member === "value" && typeof name === "string" && isSecretVariable(name);
-};
-
-const parsed = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readSecrets, requestWith, secretsIn } from "../../test/secret-corpus.ts";
 import { https } from "../needs.ts";
-import { recorded } from "../recorded.ts";
+import { recorded } from "../recorded-answers.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
 import { recorder } from "./recorder.ts";

@@ -5,7 +5,7 @@ import { signing } from "../../infra/parity/signing.ts";
 import { endpoint, type Host } from "../endpoint.ts";
 import { type GroupShare, group } from "../group.ts";
 import { get } from "../needs.ts";
-import { recorded } from "../recorded.ts";
+import { recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { type Place, stored } from "./stored.ts";

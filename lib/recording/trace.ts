@@ -1,11 +1,11 @@
 import { decide } from "../decide.ts";
 import { type HttpsResponse, jsonOf, type World } from "../needs.ts";
-import { type Recorded, recorded } from "../recorded.ts";
+import { type Recorded, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { Rule } from "../rule.ts";
-import type { Judged } from "./made.ts";
 import { noting, questionOf } from "./notes.ts";
 import { noReads, type Reads } from "./reads.ts";
+import type { Judged } from "./recording.ts";
 import { hasPlaceholder, type Redaction } from "./redacted.ts";
 
 /** What a rule read while it decided, and what it was answered, by the order of its questions. */

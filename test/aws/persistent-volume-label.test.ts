@@ -4,7 +4,7 @@ import { worlds } from "#lib/cluster/live.ts";
 import { decide } from "#lib/decide.ts";
 import { Failure } from "#lib/failure.ts";
 import type { AwsAction, World } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { Request } from "#lib/review.ts";
 import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
 import { patched } from "../../infra/catalogue/outcome.ts";

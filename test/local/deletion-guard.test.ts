@@ -6,7 +6,7 @@ import { worlds } from "#lib/cluster/live.ts";
 import { decide } from "#lib/decide.ts";
 import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded.ts";
+import { recorded } from "#lib/recorded-answers.ts";
 import type { Request } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
 import { isAllowed, parseNetwork } from "../../functions/deletion-guard/address.ts";

@@ -1,4 +1,5 @@
-import { isMap, type Json } from "#lib/json.ts";
+import { isMap, isObject, type Json } from "#lib/json.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 
 /**
  * What a patch made, as an API server reads it where nothing is known of the kind: nobody stores what is null in one of
@@ -14,13 +15,12 @@ export const decoded = (object: unknown): unknown => {
 
 const omitted = new Set(["labels", "annotations", "finalizers", "ownerReferences"]);
 
-const isEmpty = (value: unknown): boolean =>
-  typeof value === "object" && value !== null && Object.keys(value).length === 0;
+const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0;
 
 /** Whether an object is of a group that Kubernetes has for itself. */
 export const isOwn = ({ apiVersion }: Json): boolean => {
-  const [group = "", version] = String(apiVersion).split("/");
-  return version === undefined || !group.includes(".") || group.endsWith(".k8s.io");
+  const { group } = splitApiVersion(String(apiVersion));
+  return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
 /** What has none in it is shared with what was given. */

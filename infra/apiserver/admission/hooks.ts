@@ -1,5 +1,6 @@
 import { isMap } from "#lib/json.ts";
-import type { LabelSelector, Match, Phase } from "#lib/rule.ts";
+import type { LabelSelector } from "#lib/objects/selection.ts";
+import type { Match, Phase } from "#lib/rule.ts";
 import { faultsIn } from "./checks.ts";
 
 /** An entry of a webhook configuration, with what the API server fills in. */

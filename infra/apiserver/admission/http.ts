@@ -1,4 +1,4 @@
-import { isMap, type Json } from "#lib/json.ts";
+import { isMap, type Json, parseJson } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
 import type { Called } from "./trace.ts";
 
@@ -30,16 +30,15 @@ const tidy = (path: string): string => {
 /** What an API server makes of an HTTP answer. */
 export const calledBy = (answer: { code: number; type: string; text: string }): Called => {
   const { code, type, text } = answer;
-  const body = parsed(text);
+  const body = parseJson(text);
   if (code >= 200 && code <= 206) {
     if (text === "") return { failure: `0-length response with status code: ${code} and content type: ${type}` };
     return body === undefined
       ? { failure: "couldn't get version/kind; json parse error: the body is neither JSON nor YAML" }
-      : { body: body.value };
+      : { body };
   }
-  const status = body?.value;
-  if (isMap(status) && status.kind === "Status" && status.apiVersion === "v1" && typeof status.message === "string")
-    return { failure: status.message };
+  if (isMap(body) && body.kind === "Status" && body.apiVersion === "v1" && typeof body.message === "string")
+    return { failure: body.message };
   return { failure: texts[code] ?? (/^text\//.test(type) ? quoted(code, text) : quoted(code, "unknown")) };
 };
 
@@ -56,12 +55,4 @@ const quoted = (code: number, text: string): string => {
   return code >= 500
     ? `an error on the server (${JSON.stringify(said)}) has prevented the request from succeeding`
     : said;
-};
-
-const parsed = (text: string): { value: unknown } | undefined => {
-  try {
-    return { value: JSON.parse(text) };
-  } catch {
-    return undefined;
-  }
 };

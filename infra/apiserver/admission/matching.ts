@@ -1,9 +1,8 @@
-import { isMap } from "#lib/json.ts";
+import { isMap, isSame } from "#lib/json.ts";
 import { matches } from "#lib/match.ts";
-import { isSame } from "#lib/objects/same.ts";
-import { isSelected } from "#lib/objects/selection.ts";
+import { joinApiVersion } from "#lib/objects/api-version.ts";
+import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#lib/review.ts";
-import type { LabelSelector } from "#lib/rule.ts";
 import { aggregate, forbidden, notFound } from "#lib/status.ts";
 import type { Hook } from "./hooks.ts";
 import type { Around, Attributes, Cel } from "./trace.ts";
@@ -135,9 +134,7 @@ const underConditions = (hook: Hook, attributes: Attributes, view: View, invocat
 
 /** Why nothing can be said where an object would have to be converted. */
 export const notConverted = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
-  `how a ${kind.kind} of ${versionText(kind)} is converted to ${versionText(to)}`;
-
-const versionText = ({ group, version }: GroupVersionKind) => (group === "" ? version : `${group}/${version}`);
+  `how a ${kind.kind} of ${joinApiVersion(kind)} is converted to ${joinApiVersion(to)}`;
 
 /** The request as conditions see it: the kind is that of the objects beside it, the resource the one that was asked for. */
 const requestFor = (attributes: Attributes, kind: GroupVersionKind): Record<string, unknown> => {

@@ -1,4 +1,5 @@
 import type { Json } from "#lib/json.ts";
+import { isObject, parsePointer } from "#lib/json.ts";
 
 /** A document that is written to. */
 export interface Root {
@@ -19,7 +20,7 @@ export interface Place {
 
 /** The place that a path leads to, with copies of what is on the way where it isn't the patch's own; undefined where it leads nowhere. */
 export const find = ({ root, owned }: Root, path: string): Place | undefined => {
-  const [, ...steps] = path.split("/").map(unescaped);
+  const steps = parsePointer(path);
   const key = steps.pop();
   if (key === undefined) return undefined;
   let parent = own(root.value, owned);
@@ -28,7 +29,7 @@ export const find = ({ root, owned }: Root, path: string): Place | undefined => 
     const at = Array.isArray(parent) ? indexIn(parent, step) : step;
     if (Array.isArray(parent) && typeof at === "string") return undefined;
     const next: unknown = Object.hasOwn(parent ?? {}, at) ? Reflect.get(parent ?? {}, at) : undefined;
-    if (typeof next !== "object" || next === null) return undefined;
+    if (!isObject(next)) return undefined;
     const mine = own(next, owned);
     set(parent as Json, at, mine);
     parent = mine;
@@ -38,7 +39,7 @@ export const find = ({ root, owned }: Root, path: string): Place | undefined => 
 
 /** A copy of one level, made once. */
 const own = (value: unknown, owned: WeakSet<object>): unknown => {
-  if (typeof value !== "object" || value === null || owned.has(value)) return value;
+  if (!isObject(value) || owned.has(value)) return value;
   const copy: object = Array.isArray(value) ? [...value] : Object.fromEntries(Object.entries(value));
   owned.add(copy);
   return copy;
@@ -46,8 +47,6 @@ const own = (value: unknown, owned: WeakSet<object>): unknown => {
 
 const set = (parent: object, key: string | number, value: unknown) =>
   Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
-
-const unescaped = (step: string) => step.replace(/~[01]/g, (found) => (found === "~1" ? "/" : "~"));
 
 /** Go reads an index as it reads any number; otherwise why it can't be one. */
 const numberOf = (key: string): number | string => {

@@ -1,5 +1,4 @@
-import { isMap } from "#lib/json.ts";
-import { isSame } from "#lib/objects/same.ts";
+import { isMap, isSame } from "#lib/json.ts";
 import { isOwn } from "./decoding.ts";
 
 /**

@@ -1,5 +1,4 @@
-import { isMap, type Json } from "#lib/json.ts";
-import { isSame } from "#lib/objects/same.ts";
+import { isMap, isSame, type Json } from "#lib/json.ts";
 import { isOwn } from "./decoding.ts";
 import { isSameObject } from "./same.ts";
 import type { Attributes } from "./trace.ts";

@@ -1,4 +1,4 @@
-import { isSame } from "#lib/objects/same.ts";
+import { isSame } from "#lib/json.ts";
 import type { GroupVersionKind } from "#lib/review.ts";
 import type { Around, Attributes } from "./trace.ts";
 

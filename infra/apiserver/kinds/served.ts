@@ -1,5 +1,5 @@
 import type { Resource, Served, World } from "#lib/needs.ts";
-import { plural, type Recorded, recorded } from "#lib/recorded.ts";
+import { plural, type Recorded, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { kindName, kindsAmong, servedOf } from "./kinds.ts";
 

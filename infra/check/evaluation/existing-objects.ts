@@ -1,11 +1,11 @@
 import { evaluate } from "#lib/cue/engine.ts";
 import { Failure } from "#lib/failure.ts";
+import { frozen } from "#lib/json.ts";
 import { memoryLedger, within } from "#lib/ledger.ts";
 import type { Access, Permission, Resource, World } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { frozen } from "#lib/settings.ts";
 import { bornIn } from "../../apiserver/initial-objects.ts";
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 

@@ -3,11 +3,10 @@ import { takes } from "#infra/apiserver/admission/matching.ts";
 import { born } from "#infra/apiserver/admission/storage.ts";
 import type { Around, Attributes, Cel } from "#infra/apiserver/admission/trace.ts";
 import { openView } from "#infra/apiserver/admission/view.ts";
-import { isMap, own } from "#lib/json.ts";
+import { isMap, isSame, own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { isSame } from "#lib/objects/same.ts";
+import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
-import type { LabelSelector } from "#lib/rule.ts";
 
 /** The admission policies and quotas of a cluster: what they decide is unknown here, which requests they match is not. */
 export interface Unevaluated {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
-import { own } from "#lib/json.ts";
+import { isObject, own, parsePointer } from "#lib/json.ts";
 import { between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
@@ -97,18 +97,12 @@ const hasAliases = (document: Document.Parsed): boolean => {
   return found;
 };
 
-const stepsOf = ({ path }: Patch[number]): string[] =>
-  path
-    .split("/")
-    .slice(1)
-    .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
-
 /**
  * A change of the object as the API server sees it, as one of what is written: what it fills in isn't there, so some of
  * what leads to the change may have to be made, and some of what is taken away never was.
  */
 const incisionOf = (written: unknown, change: Patch[number], after: unknown): Incision | undefined => {
-  const all = stepsOf(change);
+  const all = parsePointer(change.path);
   const { op } = change;
   let holder = written;
   for (const [depth, step] of all.entries()) {
@@ -117,7 +111,7 @@ const incisionOf = (written: unknown, change: Patch[number], after: unknown): In
     const isLast = depth === all.length - 1;
     if (isLast && op === "remove") return inner === undefined ? undefined : { steps, op };
     if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
-    if (isLast || inner === undefined || inner === null || typeof inner !== "object") {
+    if (isLast || !isObject(inner)) {
       if (change.op === "remove" || holder === undefined) return undefined;
       const whole = steps.reduce<unknown>(own, after);
       const value = nested(all.slice(depth + 1), change.value, whole);

@@ -1,5 +1,5 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import { joinApiVersion } from "#lib/objects/api-version.ts";
+import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import type { Listed } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -16,7 +16,7 @@ import { findReportVersion, type ReportVersion } from "../reports/policyreport.t
 import type { Unread } from "../reports/report.ts";
 import { readUnevaluated } from "./admission-policies.ts";
 import { openCapabilities } from "./capabilities.ts";
-import { type Discovered, discover, type Resource, rootOf } from "./discovery.ts";
+import { type Discovered, discover, type Resource } from "./discovery.ts";
 import { openNamespaces } from "./namespaces.ts";
 import { pagesOf } from "./pages.ts";
 import { openReader, type Read, refusalIn, type Why } from "./reader.ts";

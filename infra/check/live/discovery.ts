@@ -1,5 +1,5 @@
 import { Unanswered } from "#lib/cluster/exchange.ts";
-import { splitApiVersion } from "#lib/objects/api-version.ts";
+import { rootOf, splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
@@ -98,10 +98,6 @@ const single = async (apiVersion: string, { read, why }: { read: Read; why: Why 
     add(splitApiVersion(apiVersion), { resource: name, kind, verbs, below, scope }, all);
   }
 };
-
-/** Where a group and version is served. */
-export const rootOf = (apiVersion: string): string =>
-  apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
 
 interface Said {
   resource: unknown;

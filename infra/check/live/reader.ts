@@ -1,6 +1,7 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { parseJson } from "#lib/json.ts";
 import { clean } from "../../cli/terminal.ts";
 import type { Way } from "../../clusters/api.ts";
 
@@ -73,13 +74,7 @@ export const isTooLarge = (answer: Answer | Unanswered): boolean =>
   answer instanceof Unanswered && answer.message.startsWith("its answer has more than ");
 
 /** An answer as JSON; undefined where it is none. */
-export const contentOf = ({ body }: Answer): unknown => {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
-};
+export const contentOf = ({ body }: Answer): unknown => parseJson(body);
 
 /** Why something could not be read, in a sentence. */
 export const refusalIn = (

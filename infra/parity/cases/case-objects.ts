@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { plural, type Recorded } from "#lib/recorded.ts";
+import { plural, type Recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { phaseOf } from "../../catalogue/cases.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { worlds } from "#lib/cluster/live.ts";
 import { memoryOf } from "#lib/cluster/memory.ts";
 import type { World } from "#lib/needs.ts";
-import { type Recorded, recorded } from "#lib/recorded.ts";
+import { type Recorded, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Phase } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";

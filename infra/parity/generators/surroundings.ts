@@ -1,5 +1,5 @@
 import type { Json } from "#lib/json.ts";
-import { plural } from "#lib/recorded.ts";
+import { plural } from "#lib/recorded-answers.ts";
 import type { Client } from "../control-plane/client.ts";
 import { signing } from "./certificates.ts";
 import { ofNodes } from "./nodes.ts";

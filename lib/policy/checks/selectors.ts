@@ -1,5 +1,5 @@
 import { keyFaults, valueFaults } from "../../objects/label.ts";
-import type { LabelSelector } from "../../rule.ts";
+import type { LabelSelector } from "../../objects/selection.ts";
 import {
   atLeast,
   type Check,

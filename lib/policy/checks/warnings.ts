@@ -1,3 +1,4 @@
+import { unescapeStep } from "../../json.ts";
 import {
   type OverrideRule,
   type OverrideTemplate,
@@ -6,7 +7,6 @@ import {
   type Selector,
   type ValidateRule,
 } from "../kinds.ts";
-import { unescaped } from "../overriders/pointer.ts";
 import { asksExistence, settled } from "./constants.ts";
 import { onlyReplacing } from "./overriders.ts";
 import { referencesIn } from "./places.ts";
@@ -127,10 +127,10 @@ const refusedByKubernetes = ({ type, path = "", value, tolerations = [] }: Overr
     kind === "stringMap"
       ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [
           `value.stringMap[${shown(key)}]`,
-          unescaped(key),
+          unescapeStep(key),
           text,
         ])
-      : [["path", unescaped(path), kind && value?.[kind]]];
+      : [["path", unescapeStep(path), kind && value?.[kind]]];
   return pairs.slice(0, 100).flatMap(([place, key, given]) => {
     // The keys of annotations are looked at in lower case.
     const fault =

@@ -1,5 +1,4 @@
-import { any, cloned, drop, isMap, own, put } from "../../json.ts";
-import { isSame } from "../../objects/same.ts";
+import { any, cloned, drop, isMap, isSame, own, put } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { shown } from "../blame.ts";
 import { stepsOf } from "./pointer.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
-import { recorded } from "../../recorded.ts";
+import { recorded } from "../../recorded-answers.ts";
 import { merge, mistakes } from "../../settings.ts";
 import { type HttpSettings, httpPlaces, httpReach, httpSettings, unfitHttp } from "./http.ts";
 

@@ -1,3 +1,4 @@
+import { unescapeStep } from "../../json.ts";
 import { shown } from "../blame.ts";
 
 /** A step of a path: a key, or an index of a list. */
@@ -25,7 +26,7 @@ const slashed = (text: string): Step[] =>
     .split("/")
     .map((step) => {
       if (step === "") throw new Error(`path ${shown(text)} has an empty step`);
-      return /^\d+$/.test(step) ? Number(step) : step.replaceAll("~1", "/").replaceAll("~0", "~");
+      return /^\d+$/.test(step) ? Number(step) : unescapeStep(step);
     });
 
 const quoted = /"(?:[^"\\]|\\.)*"/g;

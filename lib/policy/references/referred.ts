@@ -1,7 +1,7 @@
 import { isMap } from "../../json.ts";
 import type { Resource } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
-import { plural } from "../../recorded.ts";
+import { plural } from "../../recorded-answers.ts";
 
 /** A kind, as objects name it. */
 export interface Kind {

@@ -1,6 +1,6 @@
+import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
-import { unescaped } from "../overriders/pointer.ts";
-import { escaped, listed, literal, nullable, operation, placeOf, script, selector } from "./text.ts";
+import { listed, literal, nullable, operation, placeOf, script, selector } from "./text.ts";
 
 /** What sets or removes annotations or labels. */
 export const renderedMetadata = (template: OverrideTemplate): string => {
@@ -42,9 +42,9 @@ const removal = (type: string, key: string) =>
   `patches: ${listed([operation("remove", pathOf(type, key), undefined, `if ${selector(type, [key])} != _|_`)])}`;
 
 /** A JSON literal, in which nothing is code. */
-const pathOf = (type: string, key: string) => literal(`/metadata/${type}/${escaped(key)}`);
+const pathOf = (type: string, key: string) => literal(`/metadata/${type}/${escapeStep(key)}`);
 
-const keyOf = ({ path }: OverrideTemplate): string => unescaped(path ?? "");
+const keyOf = ({ path }: OverrideTemplate): string => unescapeStep(path ?? "");
 
 /** Sets what is written out; nothing, where nothing is. */
 const constants = (template: OverrideTemplate): string[] => {
@@ -52,7 +52,7 @@ const constants = (template: OverrideTemplate): string[] => {
   const scalar = string ?? integer ?? float ?? boolean;
   const members: [string, unknown][] =
     scalar === undefined
-      ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescaped(key), value])
+      ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescapeStep(key), value])
       : [[keyOf(template), scalar]];
   return members.map(([key, value]) => operation("add", pathOf(template.type, key), literal(String(value))));
 };

@@ -1,14 +1,14 @@
+import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { shareOf } from "../overriders/oversell.ts";
-import { unescaped } from "../overriders/pointer.ts";
 import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
 import { below, firstContainer, inputs, made, patchesIf, podSpec } from "./pods.ts";
-import { escaped, listed, literal, operation, script, selector } from "./text.ts";
+import { listed, literal, operation, script, selector } from "./text.ts";
 
 const resourcesPath = ["containers", "0", "resources"];
 
 /** A JSON literal's inside: where a resource is, below the pod spec. */
-const pathOf = (list: string, name: string) => below(...resourcesPath, list, literal(escaped(name)).slice(1, -1));
+const pathOf = (list: string, name: string) => below(...resourcesPath, list, literal(escapeStep(name)).slice(1, -1));
 
 const removal = (list: string, name: string) =>
   operation("remove", pathOf(list, name), undefined, `if ${selector(list, [name])} != _|_`);
@@ -17,7 +17,9 @@ const removal = (list: string, name: string) =>
 export const renderedResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
-    const given = Object.entries(resources[list] ?? {}).map(([name, quantity]) => [unescaped(name), quantity] as const);
+    const given = Object.entries(resources[list] ?? {}).map(
+      ([name, quantity]) => [unescapeStep(name), quantity] as const,
+    );
     if (act === "remove") return given.map(([name]) => removal(list, name));
     const parent = made(list, below(...resourcesPath, list));
     return [parent, ...given.map(([name, quantity]) => operation("add", pathOf(list, name), literal(quantity)))];

@@ -1,4 +1,4 @@
-import { isSame } from "../../objects/same.ts";
+import { isSame } from "../../json.ts";
 import type { Reference } from "../kinds.ts";
 import { parsePath, type Step } from "../references/paths.ts";
 
@@ -46,9 +46,6 @@ export const orElse = (place: string, otherwise: string): string => `[if ${place
 /** A field that is null where there is no such place, and an error where there is something of another shape. */
 export const nullable = (name: string, place: string, shape: "{...}" | "[...]"): string =>
   `${name}: (null | ${shape}) & ${orElse(place, "null")}`;
-
-/** A step of a JSON pointer. */
-export const escaped = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
 
 /** An operation of a patch. Its path and value are CUE; without a value there is none, and under conditions it may not be there. */
 export const operation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>

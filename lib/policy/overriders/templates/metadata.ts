@@ -1,7 +1,6 @@
-import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf } from "../../../json.ts";
+import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf, unescapeStep } from "../../../json.ts";
 import type { KubernetesObject } from "../../../review.ts";
 import type { Constant, OverrideTemplate } from "../../kinds.ts";
-import { unescaped } from "../pointer.ts";
 
 /** Sets or removes annotations or labels. */
 export const changeMetadata = (
@@ -45,12 +44,12 @@ const constants = (template: OverrideTemplate, constant: Constant): Json => {
     throw new Error("template.value must be no list: annotations and labels are texts");
   const texts = textsOf(stringMap, "template.value.stringMap");
   if (texts === undefined) throw new Error("template.value must be a constant of a known kind");
-  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescaped(key), text]));
+  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeStep(key), text]));
 };
 
 const keyOf = ({ path }: OverrideTemplate): string => {
   if (typeof path !== "string" || path === "") throw new Error("template.path must be the key to set or to remove");
-  return unescaped(path);
+  return unescapeStep(path);
 };
 
 const textOf = (value: unknown, what: string): string => {

@@ -1,8 +1,7 @@
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../../json.ts";
+import { any, drop, type Json, listOf, mapAt, mapOf, own, put, unescapeStep } from "../../../json.ts";
 import { parseQuantity, type Quantity } from "../../../objects/quantity.ts";
 import type { OverrideTemplate } from "../../kinds.ts";
 import { quantityIn, rounded, shareOf } from "../oversell.ts";
-import { unescaped } from "../pointer.ts";
 
 const lists = ["requests", "limits"] as const;
 
@@ -16,11 +15,11 @@ export const changeResources = (podSpec: Json, { operation, resources }: Overrid
     const quantities = Object.entries(mapOf(own(given, list), `template.resources.${list}`) ?? {});
     return any(quantities, ([name, quantity]) =>
       operation === "remove"
-        ? remove(container, list, unescaped(name))
+        ? remove(container, list, unescapeStep(name))
         : set(
             container,
             list,
-            unescaped(name),
+            unescapeStep(name),
             quantityIn(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
             quantity,
           ),

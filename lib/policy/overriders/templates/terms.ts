@@ -1,5 +1,4 @@
-import { type Json, listOf, own, put } from "../../../json.ts";
-import { isSame } from "../../../objects/same.ts";
+import { isSame, type Json, listOf, own, put } from "../../../json.ts";
 
 /** Puts each of what is given in front of a list in turn, but for those that are there; says whether there were others. */
 export const insert = (parent: Json, key: string, given: readonly unknown[]): boolean => {

@@ -1,5 +1,4 @@
-import { any, isMap, type Json, listOf, own, put } from "../../../json.ts";
-import { isSame } from "../../../objects/same.ts";
+import { any, isMap, isSame, type Json, listOf, own, put } from "../../../json.ts";
 import type { OverrideTemplate } from "../../kinds.ts";
 import { insert } from "./terms.ts";
 

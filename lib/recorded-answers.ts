@@ -1,5 +1,6 @@
 import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
+import { frozen, isObject } from "./json.ts";
 import { memoryLedger } from "./ledger.ts";
 import type {
   Access,
@@ -13,14 +14,17 @@ import type {
   Served,
   World,
 } from "./needs.ts";
+import { splitApiVersion } from "./objects/api-version.ts";
 import { isSelected } from "./objects/selection.ts";
 import type { KubernetesObject, Status } from "./review.ts";
 import type { Rule } from "./rule.ts";
-import { frozen } from "./settings.ts";
+
+/** An object that the world has. */
+export type Present = KubernetesObject & { metadata: { name: string } };
 
 /** What a case says of the world: manifests, and the answers of everything else. */
 export interface Recorded {
-  objects?: (KubernetesObject & { metadata: { name: string } })[];
+  objects?: Present[];
   /** What can't be created, and what the API server says against it. */
   refused?: { resource: string; name: string; status: Status }[];
   may?: (Access & Permission)[];
@@ -47,46 +51,38 @@ export interface Read extends Pick<Freshness, "most" | "labels"> {
 
 /** A world that is written down; what isn't there can't be read by guess. */
 export const recorded = (given: Recorded): World => {
-  const {
-    objects = [],
-    refused = [],
-    may = [],
-    discovery,
-    https = [],
-    http = [],
-    aws = [],
-    plurals = {},
-    reads,
-  } = given;
-  const present = new Map<string, KubernetesObject>();
+  const { https = [], http = [], aws = [] } = given;
+  const ledger = memoryLedger();
+  for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
+  return {
+    ...recordedObjects(given),
+    ...recordedAccess(given),
+    https: async (request) => answerTo(request, https),
+    http: async (request) => answerTo(request, http),
+    aws: async (action, request) => answerTo({ action, ...request }, aws),
+    cue: evaluate,
+    ledger: () => ledger,
+    count: () => {},
+  };
+};
+
+const recordedObjects = ({
+  objects = [],
+  refused = [],
+  plurals = {},
+  reads,
+}: Recorded): Pick<World, "get" | "list" | "create"> => {
   const place = ({ group, resource }: Resource, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
-  for (const object of objects) {
-    const [group = "", kind = ""] = [
-      object.apiVersion?.includes("/") ? object.apiVersion.split("/")[0] : "",
-      object.kind,
-    ];
-    present.set(
-      place(
-        { group, resource: plurals[`${group}/${kind}`] ?? plural(kind) },
-        object.metadata.namespace,
-        object.metadata.name,
-      ),
-      frozen(object),
-    );
-  }
-  const unanswered = (question: unknown) =>
-    new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
-  const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
-    const found = known.find(({ answer: _, ...asked }) => covers(question, asked));
-    if (found === undefined) throw unanswered(question);
-    return found.answer;
+  const placeOf = ({ apiVersion = "", kind = "", metadata }: Present) => {
+    const { group } = splitApiVersion(apiVersion);
+    const resource = plurals[`${group}/${kind}`] ?? plural(kind);
+    return place({ group, resource }, metadata.namespace, metadata.name);
   };
+  const present = new Map<string, KubernetesObject>(objects.map((object) => [placeOf(object), frozen(object)]));
   const expect = (question: object) => {
     if (reads && !reads.some((read) => covers(question, read))) throw unanswered(question);
   };
-  const ledger = memoryLedger();
-  for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
     get: async ({ group, resource }, name, namespace) => {
       const found = present.get(place({ group, resource }, namespace, name));
@@ -111,28 +107,34 @@ export const recorded = (given: Recorded): World => {
       present.set(key, object);
       return "created";
     },
-    may: async (access) => {
-      const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
-      if (found === undefined) throw unanswered(access);
-      const { allowed, reason, evaluationError } = found;
-      return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
-    },
-    discover: async (groupVersion) => {
-      if (discovery === undefined) throw unanswered({ discovery: groupVersion });
-      return Object.hasOwn(discovery, groupVersion) ? discovery[groupVersion] : undefined;
-    },
-    https: async (request) => answerTo(request, https),
-    http: async (request) => answerTo(request, http),
-    aws: async (action, request) => answerTo({ action, ...request }, aws),
-    cue: evaluate,
-    ledger: () => ledger,
-    count: () => {},
   };
 };
 
+const recordedAccess = ({ may = [], discovery }: Recorded): Pick<World, "may" | "discover"> => ({
+  may: async (access) => {
+    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
+    if (found === undefined) throw unanswered(access);
+    const { allowed, reason, evaluationError } = found;
+    return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+  },
+  discover: async (groupVersion) => {
+    if (discovery === undefined) throw unanswered({ discovery: groupVersion });
+    return Object.hasOwn(discovery, groupVersion) ? discovery[groupVersion] : undefined;
+  },
+});
+
+const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
+  const found = known.find(({ answer: _, ...asked }) => covers(question, asked));
+  if (found === undefined) throw unanswered(question);
+  return found.answer;
+};
+
+const unanswered = (question: unknown) =>
+  new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
+
 /** The world that a direct invocation brings along. */
 export function recordedFor({ needs }: Rule, given: unknown): World | undefined {
-  return needs && typeof given === "object" && given !== null ? recorded(given) : undefined;
+  return needs && isObject(given) ? recorded(given) : undefined;
 }
 
 /** Without what is secret, or no question. */

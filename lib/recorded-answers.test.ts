@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "./failure.ts";
-import { plural, recorded } from "./recorded.ts";
+import { plural, recorded } from "./recorded-answers.ts";
 
 const named = (kind: string, name: string, namespace?: string, apiVersion = "v1") => ({
   apiVersion,
