@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const text = await readFile(join(root, "infra/README.md"), "utf8");
+const rows = [...text.matchAll(/^\| `(\w+)` \| .* \|(.*)\|$/gm)].map(([, folder = "", imports = ""]) => ({
+  folder,
+  imports,
+}));
+const folders = rows.map(({ folder }) => folder);
+const allowedIn = ({ folder, imports }: { folder: string; imports: string }) =>
+  imports.trim() === "all of these" ? folders : [folder, ...imports.split(",").map((name) => name.trim())];
+
+/** What biome.json says of files that have nothing but these imports: the rules that each breaks. */
+const lint = async (files: Map<string, string[]>): Promise<Map<string, string[]>> => {
+  const place = await mkdtemp(join(tmpdir(), "postern-imports-"));
+  try {
+    const { vcs: _, $schema: __, ...config } = JSON.parse(await readFile(join(root, "biome.json"), "utf8"));
+    const code = [...files].map(([file, imports]) => {
+      const lines = imports.map((specifier, index) => `import type { T as T${index} } from "${specifier}";\n`);
+      return [
+        file,
+        `${lines.join("")}export type T = [${lines.map((_, index) => `T${index}`).join(", ")}];\n`,
+      ] as const;
+    });
+    const manifest = await readFile(join(root, "package.json"), "utf8");
+    for (const [file, content] of [
+      ...code,
+      ["biome.json", JSON.stringify(config)],
+      ["package.json", manifest],
+    ] as const) {
+      await mkdir(dirname(join(place, file)), { recursive: true });
+      await writeFile(join(place, file), content);
+    }
+    const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
+    const words = [
+      biome,
+      "lint",
+      "--only=noRestrictedImports",
+      "--only=noImportCycles",
+      "--reporter=json",
+      "--max-diagnostics=none",
+      ".",
+    ];
+    const output = await new Promise<string>((resolve) =>
+      execFile(process.execPath, words, { cwd: place, maxBuffer: 1e9 }, (_, stdout) => resolve(stdout)),
+    );
+    const found: { category: string; location: { path: string } }[] = JSON.parse(output).diagnostics;
+    const broken = Map.groupBy(found, ({ location }) => location.path);
+    return new Map(
+      [...broken].map(([path, all]) => [path, all.map(({ category }) => category.split("/").at(-1) ?? "")]),
+    );
+  } finally {
+    await rm(place, { recursive: true });
+  }
+};
+
+describe("an import", () => {
+  const table: [file: string, specifier: string, isAllowed: boolean][] = [
+    ...rows.flatMap((row) =>
+      folders.flatMap((to): [string, string, boolean][] =>
+        to === row.folder
+          ? []
+          : ["../", "#infra/"].map((way, index) => [
+              `infra/${row.folder}/${to}${index}.ts`,
+              `${way}${to}/any.ts`,
+              allowedIn(row).includes(to),
+            ]),
+      ),
+    ),
+    ["infra/check/live/own.ts", "../evaluation/any.ts", true],
+    ["infra/check/live/low.ts", "../../cli/any.ts", true],
+    ["infra/check/live/high.ts", "../../rollout/any.ts", false],
+    ["infra/check/any.test.ts", "../rollout/any.ts", true],
+    ["infra/aws/test.ts", "../../test/any.ts", false],
+    ["infra/aws/lib.ts", "#lib/any.ts", true],
+    ["infra/main.ts", "./commands/any.ts", false],
+    ["lib/any.ts", "#infra/cli/any.ts", false],
+    ["lib/functions.ts", "../functions/any/rule.ts", false],
+    ["lib/objects/infra.ts", "../../infra/cli/any.ts", false],
+    ["lib/objects/test.ts", "../../test/any.ts", false],
+    ["lib/objects/own.ts", "../any.ts", true],
+    ["lib/any.test.ts", "../functions/any/rule.ts", true],
+    ["functions/any/rule.ts", "postern/rule", true],
+    ["functions/any/own.ts", "./any.ts", true],
+    ["functions/any/lib.ts", "#lib/rule.ts", false],
+    ["functions/any/relative.ts", "../../lib/rule.ts", false],
+    ["functions/any/other.ts", "../other/rule.ts", false],
+    ["functions/any/infra.ts", "#infra/cli/any.ts", false],
+    ["functions/any/node.ts", "node:fs", false],
+    ["functions/any/package.ts", "yaml", false],
+  ];
+  let broken = new Map<string, string[]>();
+  before(async () => {
+    const circular = [
+      ["lib/rule.ts", ["#lib/one.ts"]],
+      ["lib/one.ts", ["postern/rule"]],
+    ] as const;
+    broken = await lint(
+      new Map([
+        ...table.map(([file, specifier]) => [file, [specifier]] as [string, string[]]),
+        ...circular.map(([file, all]) => [file, [...all]] as [string, string[]]),
+      ]),
+    );
+  });
+
+  it("is refused unless the table in infra/README.md has it", () => {
+    const isRefused = ([file]: [string, ...unknown[]]) => broken.get(file)?.includes("noRestrictedImports") === true;
+    assert.ok(folders.length > 20);
+    assert.deepEqual(
+      table.filter((row) => isRefused(row) === row[2]).map(([file, specifier]) => `${file} ${specifier}`),
+      [],
+    );
+  });
+
+  it("is refused where it closes a circle, also of types and by the package's names", () => {
+    assert.ok(broken.get("lib/rule.ts")?.includes("noImportCycles"));
+  });
+});
