@@ -15,9 +15,23 @@ export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSet
 export const isRegion = (text: string) => /^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(text);
 
 /** What is wrong with them, in a sentence that names the service. */
-export const unfitToken = (settings: typeof tokenSettings, service: string): string | undefined => {
+const unfitToken = (settings: typeof tokenSettings, service: string): string | undefined => {
   if (settings.tokenSecret !== "" && settings.tokenParameter !== "")
     return `must have one of tokenSecret and tokenParameter for ${service}, or none`;
   if (tokenOf(settings)?.region === "")
     return `must have a region beside the token for ${service}, for instance eu-west-1`;
+};
+
+/** Of the settings of a service that a rule asks: its address, its certificates in PEM, and its token. */
+export const serviceSettings = { url: "", ca: "", ...tokenSettings };
+
+/** What is wrong with them, in a sentence that names the service. */
+export const unfitService = ({ url, ca, ...token }: typeof serviceSettings, service: string): string | undefined => {
+  const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
+  if (protocol !== "https:") return `must have an https:// address as url of ${service}, not "${url}"`;
+  if (username || password)
+    return `must have no name and no password in the url of ${service}: settings hold no secrets`;
+  if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
+    return `must have a certificate in PEM as ca of ${service}, or nothing`;
+  return unfitToken(token, service);
 };

@@ -1,6 +1,6 @@
 import type { Ingress } from "kubernetes-types/networking/v1.d.ts";
 import { list } from "postern/needs";
-import { defaultClass } from "postern/objects/class";
+import { findDefaultClass } from "postern/objects/class";
 import { rule } from "postern/rule";
 
 /** How an Ingress named its class before there was a field for it; with any value it means that it does. */
@@ -26,7 +26,7 @@ export default rule({
   async mutate(ingress: Ingress, { classes }) {
     if (ingress.spec?.ingressClassName !== undefined || ingress.metadata?.annotations?.[older] !== undefined) return;
 
-    const name = defaultClass(await classes(), ["ingressclass.kubernetes.io/is-default-class"])?.metadata?.name;
+    const name = findDefaultClass(await classes(), ["ingressclass.kubernetes.io/is-default-class"]);
     if (name) ingress.spec = { ...ingress.spec, ingressClassName: name };
   },
 });

@@ -1,6 +1,6 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { list } from "postern/needs";
-import { defaultClass } from "postern/objects/class";
+import { findDefaultClass } from "postern/objects/class";
 import { rule } from "postern/rule";
 
 /** How claims named their class before there was a field for it; with any value it means that they do. */
@@ -27,7 +27,7 @@ export default rule({
     // An empty class is one: such a claim wants a volume that has none.
     if (claim.spec?.storageClassName !== undefined || claim.metadata?.annotations?.[older] !== undefined) return;
 
-    const name = defaultClass(await classes(), marks)?.metadata?.name;
+    const name = findDefaultClass(await classes(), marks);
     if (name) claim.spec = { ...claim.spec, storageClassName: name };
   },
 });

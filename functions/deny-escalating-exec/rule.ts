@@ -1,5 +1,5 @@
 import { get } from "postern/needs";
-import { keepOut } from "postern/objects/exec";
+import { refuseExec } from "postern/objects/exec";
 import { rule } from "postern/rule";
 
 export default rule({
@@ -11,8 +11,5 @@ export default rule({
   // Another pod may have taken the name since, and a pod gets ephemeral containers as it runs.
   needs: { pods: get("pods", { maxAge: 0 }) },
 
-  async validate(_, { request, settings, pods }) {
-    const pod = await pods(request.name ?? "", request.namespace);
-    return keepOut(["hostNetwork", "hostPID", "hostIPC", "privileged"], request, pod, settings);
-  },
+  validate: (_, around) => refuseExec(["hostNetwork", "hostPID", "hostIPC", "privileged"], around),
 });

@@ -2,13 +2,13 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { type HttpsResponse, https } from "postern/needs";
 import { rule } from "postern/rule";
 import { forbidden } from "postern/status";
-import { tokenOf, tokenSettings, unfitToken } from "postern/token";
+import { serviceSettings, tokenOf, unfitService } from "postern/token";
 import { readAnswer, unanswered, writeReview } from "./review.ts";
 
 /** Of upstream, but for the backend: there a kubeconfig file says where it is. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
-  backend: { url: "", ca: "", ...tokenSettings },
+  backend: serviceSettings,
 };
 
 /** The service may want to look at an image first. */
@@ -25,14 +25,8 @@ export default rule({
   guards: true,
   timeoutSeconds,
   settings,
-  checkSettings({ imagePolicy, backend: { url, ca, ...token } }) {
-    const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
-    if (protocol !== "https:") return `must have an https:// address as url of the backend, not "${url}"`;
-    if (username || password)
-      return "must have no name and no password in the url of the backend: settings hold no secrets";
-    if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
-      return "must have a certificate in PEM as ca of the backend, or nothing";
-    const unfit = unfitToken(token, "the backend");
+  checkSettings({ imagePolicy, backend }) {
+    const unfit = unfitService(backend, "the backend");
     if (unfit !== undefined) return unfit;
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);

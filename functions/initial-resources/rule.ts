@@ -4,7 +4,7 @@ import { https } from "postern/needs";
 import { containersIn, containersOf } from "postern/objects/pod";
 import type { SharingPod } from "postern/objects/resources";
 import { rule } from "postern/rule";
-import { tokenOf, unfitToken } from "postern/token";
+import { tokenOf, unfitService } from "postern/token";
 import { type Resource, type Settings, settings, usageOf } from "./history.ts";
 
 const annotation = "kubernetes.io/initial-resources";
@@ -24,14 +24,8 @@ export default rule({
   },
   timeoutSeconds: 5,
   settings,
-  checkSettings({ percentile, prometheus: { url, ca, cpu, memory, ...token } }) {
-    const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
-    if (protocol !== "https:") return `must have an https:// address as url of prometheus, not "${url}"`;
-    if (username || password)
-      return "must have no name and no password in the url of prometheus: settings hold no secrets";
-    if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
-      return "must have a certificate in PEM as ca of prometheus, or nothing";
-    const unfit = unfitToken(token, "prometheus");
+  checkSettings({ percentile, prometheus: { cpu, memory, ...service } }) {
+    const unfit = unfitService(service, "prometheus");
     if (unfit !== undefined) return unfit;
     if (percentile < 0 || percentile > 100) return `must have a percentile from 0 to 100, not ${percentile}`;
     const wrong = [cpu, memory].find((metric) => !/^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(metric));

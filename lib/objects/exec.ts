@@ -12,19 +12,24 @@ const escalations = {
 };
 type Escalation = keyof typeof escalations;
 
+interface Around {
+  request: Request;
+  settings: { ephemeralContainers: boolean };
+  pods(name: string, namespace?: string): Promise<Pod | undefined>;
+}
+
 /** Refuses to exec into or attach to a pod that has one of these; the first one is named. */
-export const keepOut = (
+export const refuseExec = async (
   of: readonly Escalation[],
-  request: Request,
-  pod: Pod | undefined,
-  settings: { ephemeralContainers: boolean },
-): { refuse: Status } | undefined => {
+  { request, settings, pods }: Around,
+): Promise<{ refuse: Status } | undefined> => {
+  const pod = await pods(request.name ?? "", request.namespace);
   if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
   const found = of.find((one) => (one === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[one] === true));
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };
 };
 
-const isPrivileged = (pod: Pod, { ephemeralContainers }: { ephemeralContainers: boolean }) =>
+const isPrivileged = (pod: Pod, { ephemeralContainers }: Around["settings"]) =>
   containersOf(pod, ["initContainers", "containers", ...(ephemeralContainers ? ["ephemeralContainers" as const] : [])])
     .map(({ container }) => container.securityContext?.privileged)
     .includes(true);
