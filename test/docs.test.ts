@@ -63,15 +63,15 @@ describe("the pages", () => {
   });
 
   it("have every port beside its plugin, at its place", async () => {
-    const text = pages.get("docs/behaviour/plugins.md") ?? "";
-    const ports = (await readCatalogue()).flatMap(({ name, phases, rule: { order, twin } }) => {
-      const link = `[${name}](../../functions/${name}/README.md)`;
-      const isOn = twin?.defaultOn ? "yes" : "";
-      return twin ? [`| ${order} | ${twin.plugin} | ${isOn} | ${link} | ${phases.join(", ")} |`] : [];
-    });
-    assert.deepEqual(
-      ports.filter((row) => !text.includes(row)),
-      [],
+    const rows = new Map(
+      (pages.get("docs/behaviour/plugins.md") ?? "").matchAll(/^\| (\d+) \| (.*) \|$/gm).map((row) => [row[1], row[2]]),
     );
+    for (const { name, phases, rule } of await readCatalogue()) {
+      const { order, twin } = rule;
+      if (twin === undefined) continue;
+      const [plugin, isOn, , link, ownPhases] = rows.get(String(order))?.split(" | ") ?? [];
+      const wanted = [twin.plugin, twin.defaultOn ? "yes" : "", `[${name}](../../functions/${name}/README.md)`];
+      assert.deepEqual([plugin, isOn, link, ownPhases], [...wanted, phases.join(", ")]);
+    }
   });
 });
