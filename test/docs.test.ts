@@ -62,6 +62,15 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
+  it("say of every folder of lib and infra what is in it", () => {
+    const folders = globSync("{lib,infra}/*/", { cwd: root });
+    const text = pages.get("docs/architecture.md") ?? "";
+    assert.deepEqual(
+      folders.filter((folder) => !text.includes(`\`${folder.replaceAll("\\", "/").replace(/\/?$/, "/")}\``)),
+      [],
+    );
+  });
+
   it("have every port beside its plugin, at its place", async () => {
     const rows = new Map(
       (pages.get("docs/behaviour/plugins.md") ?? "").matchAll(/^\| (\d+) \| (.*) \|$/gm).map((row) => [row[1], row[2]]),
