@@ -13,10 +13,10 @@ const priorityClass = (name: string, value: number, description: string) => ({
 });
 
 /**
- * What every API server makes by itself, of all that a rule reads by its name or lists. That is not all: nobody asks it
- * for its own service, for its queues, or for what its authorizer starts with.
+ * The objects that every API server makes by itself and that a rule may read. Its own service, its flow schemas and the
+ * roles that its authorizer starts with are left out: no rule reads them.
  */
-export const born: Objects = [
+export const initialObjects: Objects = [
   ...["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace),
   priorityClass(
     "system-cluster-critical",
@@ -30,8 +30,8 @@ export const born: Objects = [
   ),
 ];
 
-/** What controllers make in a namespace as soon as it is there; what they write into it, only the cluster knows. */
-export const bornIn = (namespace: string): Objects => [
+/** Returns what controllers make in a new namespace, without content: only the cluster knows that. */
+export const listNamespaceObjects = (namespace: string): Objects => [
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
   { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },
 ];

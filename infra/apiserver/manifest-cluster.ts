@@ -5,7 +5,7 @@ import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import type { Recorded } from "#lib/recorded-answers.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { born, bornIn } from "./initial-objects.ts";
+import { initialObjects, listNamespaceObjects } from "./initial-objects.ts";
 import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";
 
 type Objects = NonNullable<Recorded["objects"]>;
@@ -15,11 +15,11 @@ export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover"
 
 /** A cluster as manifests have it: all there is in a folder, and what no cluster and no namespace is without. */
 export const writtenCluster = (objects: Objects): Written => {
-  const namespaces = [...born, ...objects].filter(
+  const namespaces = [...initialObjects, ...objects].filter(
     ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
   );
-  const within = namespaces.flatMap(({ metadata }) => bornIn(metadata.name));
-  const { get, list, create, discover } = describedWorld({ objects: [...born, ...within, ...objects] });
+  const within = namespaces.flatMap(({ metadata }) => listNamespaceObjects(metadata.name));
+  const { get, list, create, discover } = describedWorld({ objects: [...initialObjects, ...within, ...objects] });
   const may = async () => {
     throw new Failure(503, "manifests don't say who may do what; only a cluster does");
   };

@@ -1,8 +1,8 @@
 import { own } from "#lib/json.ts";
 import type { Resource } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import { fill } from "../apiserver/defaults/filled.ts";
-import { born } from "../apiserver/initial-objects.ts";
+import { fill } from "../apiserver/defaults/defaults.ts";
+import { initialObjects } from "../apiserver/initial-objects.ts";
 import { type Kinds, kindsOf } from "../apiserver/kinds/kinds.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -64,7 +64,7 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
   const existing = openExisting(kinds, note);
   // What is to be deleted exists, all of it.
   const deleted = options.operation === "DELETE" ? manifests : [];
-  for (const object of [...born, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
+  for (const object of [...initialObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }

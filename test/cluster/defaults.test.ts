@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc, { type Arbitrary } from "fast-check";
-import { fill } from "../../infra/apiserver/defaults/filled.ts";
+import { fill } from "../../infra/apiserver/defaults/defaults.ts";
 import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { diffOf } from "../../infra/parity/compare.ts";

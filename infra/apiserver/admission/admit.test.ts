@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { admit } from "./admit.ts";
+import { builtIn } from "./cel/conditions.ts";
 import { hooksIn } from "./hooks.ts";
 import type { Around, Attributes, Called } from "./trace.ts";
 
@@ -51,8 +52,10 @@ const run = async (
   const around: Around = {
     namespaceOf: (name) => (name === "default" ? { metadata: { name } } : undefined),
     equivalents: () => [],
+    convert: (object) => object,
     fill: (object) => object,
-    call: (hook, { request }) => {
+    cel: builtIn,
+    call: async (hook, { request }) => {
       const [name = ""] = hook.name.split(".");
       asked.push(name);
       return said[name]?.(request.uid, request.object as Parameters<Say>[1]) ?? answer(request.uid);

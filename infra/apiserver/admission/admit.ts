@@ -1,14 +1,12 @@
 import type { Status } from "#lib/review.ts";
-import { openAudit } from "./audit.ts";
-import { builtIn } from "./conditions.ts";
+import { openAnnotations } from "./audit.ts";
+import { ask, giveUp, type Run, refusalOf, refused, stepFor } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
+import { type Invocation, notConverted, openView, takes, type Versioned } from "./matching.ts";
 import { mutate } from "./mutation.ts";
-import type { Run } from "./run.ts";
-import { born, prepared } from "./storage.ts";
-import type { Around, Attributes, Trace } from "./trace.ts";
-import { validate } from "./validation.ts";
-import { openView } from "./view.ts";
-import { heard } from "./warnings.ts";
+import { assignIdentity, withoutUnwritten } from "./objects.ts";
+import type { Around, Attributes, Step, Trace } from "./trace.ts";
+import { limitWarnings } from "./warnings.ts";
 
 /** How long the API server gives all of a request, in milliseconds. */
 const mostTime = 34_000;
@@ -23,28 +21,33 @@ export const admit = async (
   const given = isGone ? null : around.fill(attributes.object);
   const filled = { ...attributes, object: given, oldObject: attributes.oldObject ?? null };
   const run: Run = {
-    ...{
-      attributes: filled,
-      around,
-      cel: around.cel ?? builtIn,
-      audit: openAudit(),
-      end: performance.now() + mostTime,
-    },
-    ...{ steps: [], warnings: [], undecided: [] },
+    attributes: filled,
+    around,
+    audit: openAnnotations(),
+    end: performance.now() + mostTime,
+    steps: [],
+    warnings: [],
+    undecided: [],
   };
   const traceOf = (last: unknown, refusals: Status[]): Trace => {
     const [status] = refusals;
     return {
-      ...{ allowed: status === undefined, ...(status && { status }), refusals, object: last },
-      ...{ warnings: heard(run.warnings), audit: run.audit.annotations, steps: run.steps, undecided: run.undecided },
+      allowed: status === undefined,
+      ...(status && { status }),
+      refusals,
+      object: last,
+      warnings: limitWarnings(run.warnings),
+      audit: run.audit.all,
+      steps: run.steps,
+      undecided: run.undecided,
     };
   };
   if (isExempt(filled)) return traceOf(given, []);
 
   const mutated = await mutate(run, hooks.mutating, openView(filled, around.convert));
   if (mutated.refusal) return traceOf(mutated.object, [mutated.refusal]);
-  const object = prepared(filled, mutated.object);
-  const last = born({ ...filled, object }, around);
+  const object = withoutUnwritten(filled, mutated.object);
+  const last = assignIdentity({ ...filled, object });
   return traceOf(object, await validate({ ...run, attributes: last }, hooks.validating));
 };
 
@@ -54,3 +57,35 @@ const exempt = new Set(configurations.flatMap((kind) => [`Mutating${kind}`, `Val
 /** What says who is called is never shown to those who are. */
 const isExempt = ({ kind: { group, kind } }: Attributes): boolean =>
   group === "admissionregistration.k8s.io" && exempt.has(kind);
+
+/** Calls the validating hooks at once, when it is known of each whether it is called; returns all refusals. */
+const validate = async (run: Run, hooks: readonly Hook[]): Promise<Status[]> => {
+  const calls: { hook: Hook; invocation: Invocation; seen: Versioned; step: Step }[] = [];
+  for (const hook of hooks) {
+    const step = stepFor(hook, 0, calls.length);
+    run.steps.push(step);
+    // Labels and conditions are those of the object as it came, whatever version the hook before wanted.
+    const view = openView(run.attributes, run.around.convert);
+    const taken = takes(hook, run.attributes, view, run.around);
+    if ("skipped" in taken) step.why = taken.skipped;
+    else if ("unsaid" in taken) giveUp(run, step, taken.unsaid);
+    else if ("refusal" in taken) {
+      for (const call of calls) call.step.why = "the request was refused before anyone was called";
+      return [refused(step, taken.refusal)];
+    } else {
+      const { invocation } = taken;
+      const seen = view.as(invocation.kind);
+      if (seen) calls.push({ hook, invocation, seen, step });
+      else giveUp(run, step, notConverted(run.attributes, invocation.kind));
+    }
+  }
+
+  const refusals = await Promise.all(
+    calls.map(async ({ hook, invocation, seen, step }) => {
+      const { answer, refusal } = await ask(run, hook, invocation, seen, step);
+      if (answer?.allowed === false) return refused(step, refusalOf(hook.name, answer.status));
+      return refusal;
+    }),
+  );
+  return refusals.filter((one) => one !== undefined);
+};

@@ -1,16 +1,16 @@
-import { escaped } from "./patching.ts";
+import { escaped } from "./json-patch.ts";
 
 /** The annotations of a request that go into its audit log: the first value under a key stays. */
-export interface Audit {
-  annotations: Record<string, string>;
+export interface Annotations {
+  all: Record<string, string>;
   add(key: string, value: string): void;
 }
 
 /** Where nothing is annotated yet. */
-export const openAudit = (): Audit => {
+export const openAnnotations = (): Annotations => {
   const found = new Map<string, string>();
   return {
-    get annotations() {
+    get all() {
       return Object.fromEntries(found);
     },
     add: (key, value) => {

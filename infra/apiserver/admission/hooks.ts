@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Match, Phase } from "#lib/rule.ts";
-import { faultsIn } from "./checks.ts";
+import { listFaults } from "./configurations.ts";
 
 /** An entry of a webhook configuration, with what the API server fills in. */
 export interface Hook {
@@ -37,8 +37,7 @@ const kinds: Record<string, Phase> = {
   ValidatingWebhookConfiguration: "validate",
 };
 
-/** Whether a manifest is a configuration of webhooks. */
-export const isConfiguration = (manifest: unknown): boolean =>
+const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
 /** The hooks of configurations. One that an API server would not take has none, and its faults are said. */
@@ -53,7 +52,7 @@ export const hooksIn = (configurations: readonly unknown[]): Hooks => {
     }
     const configuration = manifest as Configuration;
     const title = `${configuration.kind} ${JSON.stringify(String(Object(configuration.metadata).name ?? ""))}`;
-    const own = faultsIn(configuration);
+    const own = listFaults(configuration);
     if (own.length > 0) {
       for (const fault of own) faults.push(`${title}: ${fault}`);
       continue;

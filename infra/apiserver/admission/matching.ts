@@ -5,8 +5,49 @@ import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#lib/review.ts";
 import { aggregate, forbidden, notFound } from "#lib/status.ts";
 import type { Hook } from "./hooks.ts";
-import type { Around, Attributes, Cel } from "./trace.ts";
-import type { View } from "./view.ts";
+import type { Around, Attributes } from "./trace.ts";
+
+/** The objects of a request in one version. */
+export interface Versioned {
+  kind: GroupVersionKind;
+  object: unknown;
+  oldObject: unknown;
+}
+
+/** A request's objects, in whatever version somebody wants them. */
+export interface View {
+  /** As they were asked for last. */
+  readonly latest: Versioned;
+  /** In another version; undefined where nobody knows how to convert them. */
+  as(kind: GroupVersionKind): Versioned | undefined;
+  /** The object as somebody left it, in the version in which it was asked for last. */
+  put(object: unknown): void;
+}
+
+/** What a request brings, in the version in which it came. */
+export const openView = ({ kind, object, oldObject }: Attributes, convert: Around["convert"]): View => {
+  let latest: Versioned = { kind, object, oldObject };
+  const original = latest;
+  return {
+    get latest() {
+      return latest;
+    },
+    as: (wanted) => {
+      if (latest.kind === wanted || isSame(latest.kind, wanted)) return latest;
+      const old = isSame(wanted, kind) ? original.oldObject : converted(original.oldObject, wanted, convert);
+      const now = converted(latest.object, wanted, convert);
+      if (old === undefined || now === undefined) return undefined;
+      latest = { kind: wanted, object: now, oldObject: old };
+      return latest;
+    },
+    put: (object) => {
+      latest = { ...latest, object };
+    },
+  };
+};
+
+const converted = (object: unknown, kind: GroupVersionKind, convert: Around["convert"]): unknown =>
+  object == null ? null : convert(object, kind);
 
 /** How a hook is called: as what, and with objects of which version. */
 export interface Invocation {
@@ -15,10 +56,10 @@ export interface Invocation {
 }
 
 /** Whether a hook is called, and if not, why. */
-export type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsaid: string };
+type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsaid: string };
 
 /** Whether a hook is called for a request as it is now, decided as an API server does and in its order. */
-export const takes = (hook: Hook, attributes: Attributes, view: View, around: Around, cel: Cel): Taken => {
+export const takes = (hook: Hook, attributes: Attributes, view: View, around: Around): Taken => {
   const home = inNamespace(hook.namespaceSelector, attributes, view, around);
   if (home === false) return { skipped: "its namespaceSelector takes other namespaces" };
   if (!ofObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
@@ -26,7 +67,7 @@ export const takes = (hook: Hook, attributes: Attributes, view: View, around: Ar
   if (invocation === undefined) return { skipped: "none of its rules is about such a request" };
   // Whether the namespace is there matters only to what would be called.
   if (home !== true) return { refusal: home };
-  return hook.matchConditions.length > 0 ? underConditions(hook, attributes, view, invocation, cel) : { invocation };
+  return hook.matchConditions.length > 0 ? underConditions(hook, attributes, view, invocation, around) : { invocation };
 };
 
 const isEmpty = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
@@ -108,7 +149,13 @@ const remembered = <Name extends keyof Known>(
 const kindFor = ({ group, version }: GroupVersionResource, { kind, resource }: Attributes): GroupVersionKind =>
   kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
 
-const underConditions = (hook: Hook, attributes: Attributes, view: View, invocation: Invocation, cel: Cel): Taken => {
+const underConditions = (
+  hook: Hook,
+  attributes: Attributes,
+  view: View,
+  invocation: Invocation,
+  { cel }: Around,
+): Taken => {
   const seen = view.as(invocation.kind);
   if (seen === undefined) return { unsaid: notConverted(attributes, invocation.kind) };
   const { object = null, oldObject = null } = seen;

@@ -2,19 +2,14 @@ import { isMap, type Json } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
 import type { Answer } from "./answer.ts";
 import { mutationNote, patchNote } from "./audit.ts";
-import { decoded } from "./decoding.ts";
+import { ask, fail, giveUp, internalError, outOfTime, type Run, refusalOf, refused, stepFor } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
-import { notConverted, takes } from "./matching.ts";
-import { operationsIn, patched, shownOperations } from "./patching.ts";
-import { internalError, outOfTime, refusalOf } from "./refusals.ts";
-import { ask, fail, giveUp, type Run, refused, stepFor } from "./run.ts";
-import { isSameToServer } from "./same.ts";
-import { isStamped } from "./stamps.ts";
+import { applyPatch, parseOperations, toPlain } from "./json-patch.ts";
+import { notConverted, takes, type View } from "./matching.ts";
+import { isSameToServer, isStamped, readObject } from "./objects.ts";
 import type { Step } from "./trace.ts";
-import type { View } from "./view.ts";
 
-/** What hooks that mutate leave of a request. */
-export interface Mutated {
+interface Mutated {
   refusal?: Status;
   object: unknown;
 }
@@ -51,7 +46,7 @@ interface Rounds {
 }
 
 const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds): Promise<Status | undefined> => {
-  const taken = takes(hook, run.attributes, view, run.around, run.cel);
+  const taken = takes(hook, run.attributes, view, run.around);
   // Whether it is called at all is found out for each hook, even where none would be called.
   if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
   run.steps.push(step);
@@ -115,7 +110,7 @@ const change = (
   };
   let operations: Json[];
   try {
-    operations = operationsIn(patch);
+    operations = parseOperations(patch);
   } catch (error) {
     return failed(`received undecodable patch in webhook response: ${messageOf(error)}`);
   }
@@ -127,18 +122,17 @@ const change = (
     );
   if (patchType !== "JSONPatch") return failed(`unsupported patch type ${JSON.stringify(patchType)}`);
 
-  const { decode = decoded, fill } = run.around;
   try {
-    const raw = patched(before, operations);
+    const raw = applyPatch(before, operations);
     const isOther = !isMap(raw) || raw.apiVersion !== before.apiVersion || raw.kind !== before.kind;
-    step.patch = shownOperations(operations);
+    step.patch = toPlain(operations);
     step.before = before;
     if (isOther) {
       giveUp(run, step, "its patch makes the object another kind");
       return unchanged;
     }
-    const read = decode(raw);
-    step.after = fill(read);
+    const read = readObject(raw);
+    step.after = run.around.fill(read);
     run.audit.add(...patchNote(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);
     return { isChanged: isStamped || !isSameToServer(before, read), isApplied: true };

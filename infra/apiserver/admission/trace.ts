@@ -30,17 +30,13 @@ export interface Around {
   /** Other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   /** An object in another version; undefined where nobody knows how. */
-  convert?(object: unknown, to: GroupVersionKind): unknown;
+  convert(object: unknown, to: GroupVersionKind): unknown;
   /** The object with defaults filled in. */
   fill(object: unknown): unknown;
-  /** What a patch made, as the API server reads it into its types: without fields that nobody knows; what it throws is how that fails. Without it, what is null is dropped. */
-  decode?(object: unknown): unknown;
   /** Sends a review to a hook. */
-  call(hook: Hook, review: Sent): Promise<Called> | Called;
-  /** What conditions are compiled with, where not the one that is built in. */
-  cel?: Cel;
-  /** A new uid for each call. */
-  uid?(): string;
+  call(hook: Hook, review: Sent): Promise<Called>;
+  /** What match conditions are compiled with. */
+  cel: Cel;
 }
 
 /** An evaluator of CEL. */

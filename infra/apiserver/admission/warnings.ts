@@ -1,10 +1,10 @@
 const limits = { item: 256, total: 4096 };
 
 /**
- * The warnings of a request as its client hears them, in the order in which they come: each text once, none with control
+ * Returns the warnings of a request as its client hears them, in the order in which they come: each text once, none with control
  * characters, all of them cut once they are too many, and the last of those left out.
  */
-export const heard = (texts: readonly string[]): string[] => {
+export const limitWarnings = (texts: readonly string[]): string[] => {
   const ordered = new Set<string>();
   let headers: string[] = [];
   let written = 0;
@@ -30,7 +30,7 @@ export const heard = (texts: readonly string[]): string[] => {
 const cut = (text: string): string => (text.length <= limits.item ? text : [...text].slice(0, limits.item).join(""));
 const runes = (text: string): number => [...text].length;
 
-/** Whether a text can be a warning: without one, or with what no header takes, its client hears nothing of it. */
+/** Reports whether a text can be a warning: without one, or with what no header takes, its client hears nothing of it. */
 export const isPrintable = (text: string): boolean =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what keeps a text from being sent
   text !== "" && text.isWellFormed() && !/[\u0000-\u001f\u007f-\u009f]/.test(text);

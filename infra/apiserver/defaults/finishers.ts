@@ -1,46 +1,14 @@
-import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { parseImage } from "#lib/objects/image.ts";
-import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
-import { resourcePrinted } from "./scalars.ts";
-import type { Fields } from "./shape.ts";
-
-/** Beside what was read it gets what was given, where nothing and an empty list differ. */
-type Finisher = (fields: Fields, given: Fields) => void;
+import type { Json } from "#lib/json.ts";
+import { type Finishers, listIn, partOf } from "./fields.ts";
+import { podFinishers } from "./pods.ts";
 
 /**
  * What the API server fills in by looking at the rest of an object, and what its conversions there and back leave behind,
- * by type. They run on what was read without a misfit, from the leaves up: what stands in it has the types of the table,
- * and what isn't there is empty.
+ * by type. Finishers run on what was read without a misfit, from the leaves up: what stands in it has the types of the
+ * table, and what isn't there is empty.
  */
-export const finishers: Readonly<Record<string, Finisher | undefined>> = {
-  Container: (container) => finishContainer(container),
-  EphemeralContainer: (container) => finishContainer(container),
-  ImageVolumeSource: (source) => {
-    source.pullPolicy ??= pullPolicyOf(source.reference);
-  },
-  Volume: (volume) => {
-    // With nothing but a name.
-    if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
-  },
-  PodSpec: (spec) => {
-    // One is the other's older name.
-    const account = spec.serviceAccountName ?? spec.serviceAccount;
-    if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
-  },
-  PodTemplateSpec: (template) => withoutOldAnnotations(template),
-  Pod: (pod, given) => {
-    withoutOldAnnotations(pod);
-    const spec = partOf(pod, "spec");
-    const containers = [...listIn(spec, "initContainers"), ...listIn(spec, "containers")];
-    for (const container of containers) requestLimits(partOf(container, "resources"));
-    shareAmounts(spec, partOf(given, "spec"));
-    spec.enableServiceLinks ??= true;
-    if (Number(spec.terminationGracePeriodSeconds) < 0) spec.terminationGracePeriodSeconds = 1;
-    if (spec.hostNetwork)
-      for (const port of containers.flatMap((container) => listIn(container, "ports")))
-        if (port.containerPort) port.hostPort ??= port.containerPort;
-  },
-
+export const finishers: Finishers = {
+  ...podFinishers,
   Secret: (secret) => {
     const texts = Object.entries(partOf(secret, "stringData"));
     delete secret.stringData;
@@ -150,87 +118,15 @@ export const finishers: Readonly<Record<string, Finisher | undefined>> = {
 const generation = "deprecated.daemonset.template.generation";
 const rbac = "rbac.authorization.k8s.io";
 
-/** What isn't there is empty, and not put there. */
-const partOf = (fields: Fields, member: string): Fields => (fields[member] ?? {}) as Fields;
-const listIn = (fields: Fields, member: string): Fields[] => (fields[member] ?? []) as Fields[];
-const amountsIn = (fields: Fields, member: string): Record<string, string> =>
-  (fields[member] ?? {}) as Record<string, string>;
-
 /** With another type, what is absent becomes 0 on the way through the API server's own version. */
-const finishRolling = (strategy: Fields, usual: Fields): void => {
+const finishRolling = (strategy: Json, usual: Json): void => {
   const isRolling = strategy.type === "RollingUpdate";
   const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };
   if (isRolling || strategy.rollingUpdate)
     strategy.rollingUpdate = { ...filling, ...partOf(strategy, "rollingUpdate") };
 };
 
-const finishContainer = (container: Fields): void => {
-  container.imagePullPolicy ??= pullPolicyOf(container.image);
-  container.terminationMessagePath ??= "/dev/termination-log";
-  container.terminationMessagePolicy ??= "File";
-};
-
-/** A reference that can't be read has no tag. */
-const pullPolicyOf = (reference: unknown): string => {
-  const image = parseImage(String(reference ?? ""));
-  return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";
-};
-
-/** From before there was a field for them. */
-const oldAnnotations = ["alpha", "beta"].flatMap((stage) =>
-  ["init-containers", "init-container-statuses"].map((name) => `pod.${stage}.kubernetes.io/${name}`),
-);
-
-const withoutOldAnnotations = (object: Fields): void => {
-  const metadata = partOf(object, "metadata");
-  const annotations = partOf(metadata, "annotations");
-  for (const key of oldAnnotations) delete annotations[key];
-  if (Object.keys(annotations).length === 0) delete metadata.annotations;
-};
-
-const requestLimits = (resources: Fields): void => {
-  if (resources.limits !== undefined)
-    resources.requests = { ...partOf(resources, "limits"), ...partOf(resources, "requests") };
-};
-
-const isHuge = (resource: string) => resource.startsWith("hugepages-");
-const isShared = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
-
-/** What a pod asks for all its containers together, where it says a part of that: their sum before it is rounded. */
-const shareAmounts = (spec: Fields, given: Fields): void => {
-  const resources = partOf(spec, "resources");
-  const [limits, requests] = [amountsIn(resources, "limits"), amountsIn(resources, "requests")];
-  if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
-
-  const limited = textsOf(inAll(given, "limits"), (resource) => isHuge(resource) && !Object.hasOwn(requests, resource));
-  const allLimits = { ...limited, ...limits };
-  if (Object.keys(allLimits).length === 0) return;
-  resources.limits = allLimits;
-
-  const requested = textsOf(inAll(given, "requests"), (resource) => resource === "cpu" || resource === "memory");
-  const limitsAsked = Object.entries(allLimits).filter(([resource]) => isShared(resource));
-  const allRequests = { ...Object.fromEntries(limitsAsked), ...requested, ...requests };
-  if (Object.keys(allRequests).length > 0) resources.requests = allRequests;
-};
-
-const textsOf = (amounts: Amounts, isMeant: (resource: string) => boolean): Record<string, string> =>
-  Object.fromEntries(
-    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, resourcePrinted(amount)]),
-  );
-
-/** As `takenAtOnce` counts; who asks for nothing asks for the limit. */
-const inAll = (spec: Fields, kind: "requests" | "limits"): Amounts => {
-  // An absent container is an empty one.
-  const [containers, initContainers] = ["containers", "initContainers"].map((list) => listIn(spec, list).map(Object));
-  const pod: Pod = Object({ spec: { containers, initContainers } });
-  return takenAtOnce(pod, ({ resources }) => {
-    const { limits, requests }: Record<string, Fields | null | undefined> = Object(resources);
-    const amounts = Object.entries(kind === "limits" ? (limits ?? {}) : { ...limits, ...requests });
-    return amountsOf(Object.fromEntries(amounts.map(([name, amount]) => [name, String(amount ?? 0).trim()])));
-  });
-};
-
-const finishService = (spec: Fields, status: Fields): void => {
+const finishService = (spec: Json, status: Json): void => {
   if (spec.sessionAffinity === "None") delete spec.sessionAffinityConfig;
   if (spec.sessionAffinity === "ClientIP") {
     const { timeoutSeconds } = partOf(partOf(spec, "sessionAffinityConfig"), "clientIP");

@@ -1,11 +1,8 @@
-import { isMap } from "#lib/json.ts";
+import { isMap, type Json } from "#lib/json.ts";
 import { finishers } from "./finishers.ts";
 import { presets } from "./presets.ts";
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
-
-/** An object that was read, or a part of it. */
-export type Fields = Record<string, unknown>;
 
 /** What didn't fit while an object was read. */
 export interface Reading {
@@ -111,7 +108,7 @@ const struct = (name: string): Shape => {
   return {
     read: (value, reading) => {
       if (!isNone(value) && !isMap(value)) return misfit(value, "an object", reading);
-      const result: Fields = {};
+      const result: Json = {};
       for (const [member, given] of Object.entries(value ?? {})) {
         const [shape, isOptional] = shapeOf(member) ?? [];
         if (shape === undefined) {

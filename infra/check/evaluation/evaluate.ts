@@ -1,10 +1,10 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
 import { notConverted } from "#infra/apiserver/admission/matching.ts";
-import type { Around, Attributes, Cel, Trace } from "#infra/apiserver/admission/trace.ts";
+import type { Around, Attributes, Trace } from "#infra/apiserver/admission/trace.ts";
 import { own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fill } from "../../apiserver/defaults/filled.ts";
+import { fill } from "../../apiserver/defaults/defaults.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { isDefinable, unknownKind } from "../../apiserver/kinds/unknown.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
@@ -208,7 +208,7 @@ export const evaluateRequest = async (subject: Subject, environment: Environment
   };
 };
 
-const around = ({ kinds, existing, call, cel }: Environment): Around & { cel: Cel } => ({
+const around = ({ kinds, existing, call, cel }: Environment): Around => ({
   namespaceOf: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,

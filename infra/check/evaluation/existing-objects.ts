@@ -6,7 +6,7 @@ import type { Access, Permission, Resource, World } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { bornIn } from "../../apiserver/initial-objects.ts";
+import { listNamespaceObjects } from "../../apiserver/initial-objects.ts";
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 
 /** What exists while objects are checked: what was there, and what was admitted since. */
@@ -14,104 +14,118 @@ export interface Existing {
   find(kind: Resource, name: string, namespace?: string): KubernetesObject | undefined;
   put(kind: Resource, object: KubernetesObject): void;
   remove(kind: Resource, name: string, namespace?: string): void;
-  /** What rules may ask; each thing that can't be said here is told, in a sentence. */
+  /** What rules may ask; `tell` hears a sentence for each question without an answer here. */
   capabilities(tell: (sentence: string) => void): World;
 }
 
 /** An access review that somebody recorded. */
 type Recorded = Omit<Access, "user"> & { user?: string; groups?: string[] } & Permission;
 
-/** Of a kind, all objects by namespace and name. */
+/** The objects of a kind by namespace and name. */
 type Shelf = Map<string, Map<string, KubernetesObject>>;
 
-/**
- * Nothing yet, of these kinds. What is handed out though nothing is known of it but that it is there, is noted once for
- * all that are called like it.
- */
+interface Store extends Pick<Existing, "find" | "put" | "remove"> {
+  list: World["list"];
+  reviews: readonly Recorded[];
+}
+
+/** Opens a cluster without objects that has these kinds. `note` hears of objects whose content is unknown. */
 export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Existing => {
+  const store = openStore(kinds, note);
+  const ledger = memoryLedger();
+  return { ...store, capabilities: (tell) => toCapabilities(store, kinds, ledger, tell) };
+};
+
+const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
   const shelves = new Map<string, Shelf>();
   const reviews: Recorded[] = [];
-  const ledger = memoryLedger();
   const shelfOf = ({ group, resource }: Resource): Shelf => {
     const name = `${group}/${resource}`;
     const shelf = shelves.get(name) ?? new Map();
     shelves.set(name, shelf);
     return shelf;
   };
+  /** Objects of which nothing is known but that controllers make them; reading one is noted once for each name. */
   const assumed = new WeakSet<object>();
-  const handed = <T extends KubernetesObject | undefined>(object: T): T => {
+  const noteAssumed = <T extends KubernetesObject | undefined>(object: T): T => {
     if (object !== undefined && assumed.has(object))
       note(
         `what the ${object.kind} ${object.metadata?.name} of a namespace holds, which controllers make, isn't known here; it is taken for one that holds nothing`,
       );
     return object;
   };
-  const find = (kind: Resource, name: string, namespace = "") => handed(shelfOf(kind).get(namespace)?.get(name));
   const put = (kind: Resource, object: KubernetesObject) => {
     const { namespace = "", name = "" } = object.metadata ?? {};
-    const review = reviewIn(object);
+    const review = readReview(object);
     if (review) reviews.push(review);
     const shelf = shelfOf(kind);
     const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
     shelf.set(namespace, box.set(name, frozen(object)));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
-    for (const one of bornIn(name)) {
+    for (const one of listNamespaceObjects(name)) {
       const its = kinds.of("v1", one.kind ?? "")?.resource;
       if (its === undefined || shelfOf(its).get(name)?.has(one.metadata.name)) continue;
       put(its, one);
       assumed.add(one);
     }
   };
-  const capabilities = (tell: (sentence: string) => void): World => {
-    const unsaid = (sentence: string): never => {
-      tell(sentence);
-      throw new Failure(503, sentence);
-    };
-    const outside = async ({ url }: { url: string }) => unsaid(`it asks ${hostOf(url)}, and nothing is asked here`);
-    return {
-      get: async (kind, name, namespace) => find(kind, name, namespace),
-      list: async (kind, namespace, { most, labels } = {}) => {
-        const shelf = shelfOf(kind);
-        const boxes = namespace === undefined ? inOrder(shelf) : [shelf.get(namespace) ?? new Map()];
-        // As the API server lists them.
-        const objects = boxes.flatMap((box) => inOrder(box));
-        const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
-        return selected.slice(0, most).map(handed);
-      },
-      create: async (kind, object) => {
-        const { namespace, name = "" } = object.metadata ?? {};
-        if (find(kind, name, namespace) !== undefined) return "exists";
-        put(kind, structuredClone(object));
-        return "created";
-      },
-      may: async (access) => {
-        const found = reviews.find((review) => isAbout(review, access));
-        const { user, verb, resource, subresource, namespace } = access;
-        const what = [resource, subresource].filter(Boolean).join("/");
-        const where = namespace ? ` in ${namespace}` : "";
-        if (found === undefined)
-          return unsaid(
-            `whether ${user.username} may ${verb} ${what}${where}, only the cluster says, or a SubjectAccessReview with its status in --state`,
-          );
-        const { allowed, reason, evaluationError } = found;
-        return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
-      },
-      discover: async (groupVersion) =>
-        kinds.discover(groupVersion) ??
-        unsaid(`which kinds there are in ${groupVersion}, only the cluster says, or its CustomResourceDefinitions`),
-      https: outside,
-      http: outside,
-      aws: async (action) => unsaid(`it asks AWS by ${action}, and nothing is asked here`),
-      cue: evaluate,
-      ledger: (rule) => within(ledger, rule),
-      count: () => {},
-    };
-  };
   return {
-    find,
+    reviews,
+    find: (kind, name, namespace = "") => noteAssumed(shelfOf(kind).get(namespace)?.get(name)),
     put,
     remove: (kind, name, namespace = "") => void shelfOf(kind).get(namespace)?.delete(name),
-    capabilities,
+    list: async (kind, namespace, { most, labels } = {}) => {
+      const shelf = shelfOf(kind);
+      const boxes = namespace === undefined ? inOrder(shelf) : [shelf.get(namespace) ?? new Map()];
+      // As the API server lists them.
+      const objects = boxes.flatMap((box) => inOrder(box));
+      const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
+      return selected.slice(0, most).map(noteAssumed);
+    },
+  };
+};
+
+const toCapabilities = (
+  { find, put, list, reviews }: Store,
+  kinds: Kinds,
+  ledger: ReturnType<typeof memoryLedger>,
+  tell: (sentence: string) => void,
+): World => {
+  const giveUp = (sentence: string): never => {
+    tell(sentence);
+    throw new Failure(503, sentence);
+  };
+  const outside = async ({ url }: { url: string }) => giveUp(`it asks ${hostOf(url)}, and nothing is asked here`);
+  return {
+    get: async (kind, name, namespace) => find(kind, name, namespace),
+    list,
+    create: async (kind, object) => {
+      const { namespace, name = "" } = object.metadata ?? {};
+      if (find(kind, name, namespace) !== undefined) return "exists";
+      put(kind, structuredClone(object));
+      return "created";
+    },
+    may: async (access) => {
+      const { user, verb, resource, subresource, namespace } = access;
+      const what = [resource, subresource].filter(Boolean).join("/");
+      const where = namespace ? ` in ${namespace}` : "";
+      const found =
+        reviews.find((review) => isAbout(review, access)) ??
+        giveUp(
+          `whether ${user.username} may ${verb} ${what}${where}, only the cluster says, or a SubjectAccessReview with its status in --state`,
+        );
+      const { allowed, reason, evaluationError } = found;
+      return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+    },
+    discover: async (groupVersion) =>
+      kinds.discover(groupVersion) ??
+      giveUp(`which kinds there are in ${groupVersion}, only the cluster says, or its CustomResourceDefinitions`),
+    https: outside,
+    http: outside,
+    aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
+    cue: evaluate,
+    ledger: (rule) => within(ledger, rule),
+    count: () => {},
   };
 };
 
@@ -120,8 +134,8 @@ const inOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
 
 const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
 
-/** What an authorizer once said, as `kubectl create -f review.yaml -o yaml` prints it. */
-const reviewIn = ({ apiVersion = "", kind, ...object }: KubernetesObject): Recorded | undefined => {
+/** Reads what an authorizer once said, as `kubectl create -f review.yaml -o yaml` prints it. */
+const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Recorded | undefined => {
   if (kind !== "SubjectAccessReview" || splitApiVersion(apiVersion).group !== "authorization.k8s.io") return undefined;
   const { spec, status } = object as { spec?: unknown; status?: unknown };
   const { user, groups, resourceAttributes } = Object(spec);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { builtIn } from "#infra/apiserver/admission/conditions.ts";
+import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { kindsOf } from "../../apiserver/kinds/kinds.ts";
 import { buildRequest } from "./requests.ts";
@@ -42,7 +42,7 @@ const findNames = (standing: KubernetesObject[], asked: Asked): string[] => {
   const around = {
     ...{ namespaceOf: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: builtIn },
     fill: (one: unknown) => one,
-    call: () => ({ would: true }) as const,
+    call: async () => ({ would: true }) as const,
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
   const { findMatching } = openUnevaluated(standing, asked.isWhole ?? true);

@@ -1,8 +1,7 @@
 import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
-import { takes } from "#infra/apiserver/admission/matching.ts";
-import { born } from "#infra/apiserver/admission/storage.ts";
-import type { Around, Attributes, Cel } from "#infra/apiserver/admission/trace.ts";
-import { openView } from "#infra/apiserver/admission/view.ts";
+import { openView, takes } from "#infra/apiserver/admission/matching.ts";
+import { assignIdentity } from "#infra/apiserver/admission/objects.ts";
+import type { Around, Attributes } from "#infra/apiserver/admission/trace.ts";
 import { isMap, isSame, own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
@@ -16,12 +15,10 @@ export interface Unevaluated {
    * Returns a sentence for each policy and quota that matches a request. `last` is what the webhooks left of its object;
    * `isAssumed` says that of its namespace only the name is known.
    */
-  findMatching(attributes: Attributes, last: unknown, around: Surroundings, isAssumed: boolean): string[];
+  findMatching(attributes: Attributes, last: unknown, around: Around, isAssumed: boolean): string[];
   /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
   countsGroup(group: string, namespace: string): boolean;
 }
-
-type Surroundings = Around & { cel: Cel };
 
 /** The part of a policy or of its binding that says which requests it matches. */
 interface Selection {
@@ -72,7 +69,7 @@ export const openUnevaluated = (
     findMatching: (attributes, last, around, isAssumed) => {
       if (policies.length + quotas.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
-      const [mutated, stored] = [[attributes, final], [born(final, around)]];
+      const [mutated, stored] = [[attributes, final], [assignIdentity(final)]];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
         // Policies that mutate run before the webhooks, and again after a change.
@@ -162,11 +159,11 @@ const buildHook = (members: object): Hook | undefined => {
 const selects = (
   { hook, excluded }: Selection,
   attributes: Attributes,
-  around: Surroundings,
+  around: Around,
   isAssumed: boolean,
 ): boolean => {
   const view = () => openView(attributes, around.convert);
-  const isTaken = (one: Hook) => !("skipped" in takes(one, attributes, view(), around, around.cel));
+  const isTaken = (one: Hook) => !("skipped" in takes(one, attributes, view(), around));
   if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
     return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;

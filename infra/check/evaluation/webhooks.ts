@@ -1,4 +1,4 @@
-import { builtIn } from "#infra/apiserver/admission/conditions.ts";
+import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, type Hooks, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/documents.ts";

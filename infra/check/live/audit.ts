@@ -71,7 +71,7 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
   const kinds = await readKinds(found, hooks, read);
   const namespaces = openNamespaces(read, why);
   const list: List = async function* (resource, within) {
-    for (const { path, selection } of placesOf(resource, within))
+    for (const { path, selection } of listPaths(resource, within))
       yield* pagesOf(read, why, path, selection, options.page);
   };
   const environment: Environment = {
@@ -90,7 +90,7 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
   const evaluator = openEvaluator({ environment, namespaces, operation, note });
 
   const { resources: all, unlisted } = selectResources(found, kinds, hooks, operation, alsoPods);
-  const resources = all.filter((one) => placesOf(one, chosen).length > 0);
+  const resources = all.filter((one) => listPaths(one, chosen).length > 0);
   if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
   const unread = listUnknown(found, hooks, alsoPods);
@@ -178,7 +178,7 @@ const checkNamespace = async (name: string, read: Read, why: Why): Promise<void>
 };
 
 /** Where a resource is listed; of some namespaces, there and, of themselves, by name. */
-const placesOf = ({ kind, resource, namespaced }: Resource, namespaces: readonly string[]) => {
+const listPaths = ({ kind, resource, namespaced }: Resource, namespaces: readonly string[]) => {
   const root = rootOf(joinApiVersion(kind));
   const everywhere = `${root}/${resource.resource}`;
   if (namespaces.length === 0) return [{ path: everywhere, selection: {} }];

@@ -1,7 +1,7 @@
 import { isMap, own } from "#lib/json.ts";
 import { openRedaction } from "#lib/recording/redacted.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import { fill } from "../../apiserver/defaults/filled.ts";
+import { fill } from "../../apiserver/defaults/defaults.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 import type { Environment, Evaluation } from "../evaluation/environment.ts";

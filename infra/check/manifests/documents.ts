@@ -1,7 +1,7 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/json.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
-import { type Places, parseDocuments, piecesIn, placesOf } from "./yaml.ts";
+import { openPlaces, type Places, parseDocuments, readPieces } from "./yaml.ts";
 
 /** A file, or what came by standard input. */
 export interface Source {
@@ -67,8 +67,8 @@ export const parseManifests = (source: Source): Documents => {
     }
   };
   try {
-    const { pieces, broken } = piecesIn(source.text) ?? {};
-    const lists = pieces?.map((piece) => (isList(piece.value) ? placesOf(source.text, piece) : ofOne));
+    const { pieces, broken } = readPieces(source.text) ?? {};
+    const lists = pieces?.map((piece) => (isList(piece.value) ? openPlaces(source.text, piece) : ofOne));
     // On which lines a List's items are, only a parser may know.
     if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {

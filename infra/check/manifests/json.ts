@@ -7,10 +7,10 @@ export interface Stream {
 }
 
 /**
- * The values of a text that is JSON: one, or several one after the other, as jq and `kubectl get` print them. Undefined for
+ * Reads the values of a text that is JSON: one, or several one after the other, as jq and `kubectl get` print them. Undefined for
  * all that isn't, and for what only looks like it: YAML has maps in braces as well.
  */
-export const streamIn = (text: string): Stream | undefined => {
+export const readJson = (text: string): Stream | undefined => {
   const start = opening(text, 0);
   if (start === undefined) return undefined;
   const whole = parsed(text);
@@ -42,8 +42,8 @@ interface Level {
   isBeforeKey: boolean;
 }
 
-/** Where the members of a value in a stream are written; undefined for what isn't JSON. */
-export const writtenInJson = (text: string, { from, to }: Piece): Written | undefined => {
+/** Reads a value of a stream once more, with offsets; undefined for what isn't JSON. */
+export const locateJson = (text: string, { from, to }: Piece): Written | undefined => {
   const begin = opening(text, from);
   const read = begin === undefined ? undefined : parsed(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;

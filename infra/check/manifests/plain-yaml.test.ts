@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
 import type { Piece } from "./plain-yaml.ts";
-import { type Places, parseDocuments, piecesIn, placesOf } from "./yaml.ts";
+import { openPlaces, type Places, parseDocuments, readPieces } from "./yaml.ts";
 
 /** What a whole parser makes of a text: the documents' contents and lines. */
 const wholly = (text: string) =>
@@ -13,7 +13,7 @@ const wholly = (text: string) =>
     return { value, line: value === null ? undefined : positionOf(document.contents?.range[0] ?? 0).line };
   });
 
-const plainIn = (text: string) => piecesIn(text)?.pieces;
+const plainIn = (text: string) => readPieces(text)?.pieces;
 
 /** Read here, or left to the parser; never otherwise than that reads it. */
 const agrees = (text: string): boolean => {
@@ -26,7 +26,7 @@ const agrees = (text: string): boolean => {
   );
   for (const [index, { document, positionOf }] of [...parseDocuments(text)].entries()) {
     const piece: Piece | undefined = pieces[index];
-    const places: Places | undefined = piece && placesOf(text, piece);
+    const places: Places | undefined = piece && openPlaces(text, piece);
     for (const { path, offset } of membersOf(document.contents))
       if (places !== undefined) assert.deepEqual(places(path), positionOf(offset), `${text}\n${path.join(".")}`);
   }

@@ -1,7 +1,15 @@
 import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
 import type { Manifest, Path, Source } from "./documents.ts";
 import type { Piece } from "./plain-yaml.ts";
-import { type Composed, type Places, type Position, parseDocuments, parsePiece, piecesIn, placesOf } from "./yaml.ts";
+import {
+  type Composed,
+  openPlaces,
+  type Places,
+  type Position,
+  parseDocuments,
+  parsePiece,
+  readPieces,
+} from "./yaml.ts";
 
 /** Who asks where something is goes from file to file, and from field to field. */
 let last: Known | undefined;
@@ -15,14 +23,14 @@ interface Known {
 
 const readOnce = (source: Source): Known => {
   if (last?.source !== source)
-    last = { source, pieces: piecesIn(source.text)?.pieces ?? [], places: new Map(), documents: new Map() };
+    last = { source, pieces: readPieces(source.text)?.pieces ?? [], places: new Map(), documents: new Map() };
   return last;
 };
 
 const placesIn = (source: Source, index: number): Places | undefined => {
   const { pieces, places } = readOnce(source);
   const piece = pieces[index];
-  if (piece !== undefined && !places.has(index)) places.set(index, placesOf(source.text, piece));
+  if (piece !== undefined && !places.has(index)) places.set(index, openPlaces(source.text, piece));
   return places.get(index);
 };
 

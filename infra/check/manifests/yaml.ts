@@ -1,6 +1,6 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
-import { type Stream, streamIn, writtenInJson } from "./json.ts";
-import { type Piece, plainIn, writtenIn } from "./plain-yaml.ts";
+import { locateJson, readJson, type Stream } from "./json.ts";
+import { locatePlain, type Piece, readPlain } from "./plain-yaml.ts";
 
 /** Where something stands, counted from 1. */
 export interface Position {
@@ -45,14 +45,14 @@ const options = {
   logLevel: "silent",
 } as const;
 
-/** Every document of a text. */
+/** Parses every document of a text. */
 export const parseDocuments = function* (text: string): Generator<Composed> {
-  const { pieces = [], broken } = streamIn(text) ?? {};
+  const { pieces = [], broken } = readJson(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
   else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
-/** A part of a text that stands by itself. */
+/** Parses a part of a text that stands by itself. */
 export const parsePiece = function* (
   text: string,
   { from, to, firstLine }: Pick<Piece, "from" | "to" | "firstLine">,
@@ -67,7 +67,7 @@ export const parsePiece = function* (
   const own = text.slice(from, to);
   const mayMean = meaning.test(own);
   for (const document of new Composer(options).compose(new Parser(lines.addNewLine).parse(own))) {
-    if (mayMean) visit(document, { Pair: (_, { key }) => void (isScalar(key) && named(key)) });
+    if (mayMean) visit(document, { Pair: (_, { key }) => void (isScalar(key) && renameKey(key)) });
     yield { document, to: from + document.range[2], positionOf };
   }
 };
@@ -76,26 +76,26 @@ export const parsePiece = function* (
 const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
 
 /** For kubectl, a key is the text of what it means: `on` is `true`, and `010` is `8`. */
-const named = (key: { type?: unknown; value: unknown }): void => {
+const renameKey = (key: { type?: unknown; value: unknown }): void => {
   if (key.type !== "PLAIN" || typeof key.value !== "string" || !meaning.test(`${key.value}:`)) return;
-  const value = wordOf(key.value);
+  const value = readWord(key.value);
   if (typeof value === "boolean" || Number.isFinite(value)) key.value = String(value);
 };
 
-/** What a text holds, where no parser of YAML is needed to tell: it is JSON, or plain. */
-export const piecesIn = (text: string): Stream | undefined => {
-  const stream = streamIn(text);
+/** Reads a text of JSON or plain YAML; undefined for what takes a parser of YAML. */
+export const readPieces = (text: string): Stream | undefined => {
+  const stream = readJson(text);
   if (stream !== undefined) return stream;
-  const pieces = plainIn(text, wordOf);
+  const pieces = readPlain(text, readWord);
   return pieces && { pieces };
 };
 
-/** Where a path leads, or the nearest above it that is there. */
+/** Finds where a path leads, or the nearest above it that is there. */
 export type Places = (path: readonly (string | number)[]) => Position;
 
-/** The places in a document that is JSON or plain; undefined where only a parser can tell. */
-export const placesOf = (text: string, piece: Piece): Places | undefined => {
-  const places = writtenInJson(text, piece) ?? writtenIn(text, piece, wordOf);
+/** Returns the places in a document that is JSON or plain; undefined where only a parser can tell. */
+export const openPlaces = (text: string, piece: Piece): Places | undefined => {
+  const places = locateJson(text, piece) ?? locatePlain(text, piece, readWord);
   if (places === undefined) return undefined;
   // It may begin on a line that another one ends on.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;
@@ -122,8 +122,8 @@ export const placesOf = (text: string, piece: Piece): Places | undefined => {
 const words = new Map<string, unknown>();
 const mostWords = 10_000;
 
-/** What a word is in YAML: a number, a text, true… */
-const wordOf = (word: string): unknown => {
+/** Reads a word of YAML: a number, a text, true… */
+const readWord = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
   const [{ document } = {}] = parsePiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
   const { a: value }: { a?: unknown } = Object(document?.toJS());

@@ -1,4 +1,5 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
+import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { calledBy } from "#infra/apiserver/admission/http.ts";
 import type { Attributes, Called, Sent, Trace } from "#infra/apiserver/admission/trace.ts";
@@ -35,7 +36,8 @@ export const predict = async (set: Setup, manifests: unknown[], seen: Request): 
     },
     convert,
     fill: (object) => object,
-    call: (hook, review) => answered(set, hook, review),
+    call: async (hook, review) => answered(set, hook, review),
+    cel: builtIn,
   });
 };
 

@@ -1,7 +1,7 @@
 import { Environment, EvaluationError } from "@marcbachmann/cel-js";
+import type { Cel, Compiled, Evaluated } from "../trace.ts";
 import { budgetOf, doubtIn, type Node, renameMethod } from "./expressions.ts";
 import { patternOf } from "./patterns.ts";
-import type { Cel, Compiled, Evaluated } from "./trace.ts";
 import { celValue, measured } from "./values.ts";
 
 /** JavaScript's regular expressions are others, and may never end. */

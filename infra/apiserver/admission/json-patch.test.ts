@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { between } from "#lib/patch.ts";
-import { operationsIn, patched } from "./patching.ts";
+import { applyPatch, parseOperations } from "./json-patch.ts";
 
 const document = { a: "1", list: ["x", "y"], map: { inner: { deep: true } }, less: "a<b", none: null };
 
@@ -26,7 +26,7 @@ describe("a patch", () => {
       const wanted = Object.fromEntries(
         Object.entries({ ...document, ...expected }).filter(([, one]) => one !== undefined),
       );
-      assert.deepEqual({ ...(patched(document, operationsIn(JSON.stringify(changes))) as object) }, wanted);
+      assert.deepEqual({ ...(applyPatch(document, parseOperations(JSON.stringify(changes))) as object) }, wanted);
       assert.deepEqual(document, before);
     });
 
@@ -68,13 +68,16 @@ describe("a patch", () => {
   ];
   for (const [what, text, expected] of failing)
     it(`fails where it ${what}`, () => {
-      assert.throws(() => patched(document, operationsIn(text)), { message: expected });
+      assert.throws(() => applyPatch(document, parseOperations(text)), { message: expected });
     });
 
   it("may copy no more than an API server lets it", () => {
     const large = { text: "x".repeat(1024 * 1024) };
     const changes = [1, 2, 3].map((index) => ({ op: "copy", from: "/text", path: `/copy${index}` }));
-    assert.throws(() => patched(large, operationsIn(JSON.stringify(changes))), /accumulated size increase of copy/);
+    assert.throws(
+      () => applyPatch(large, parseOperations(JSON.stringify(changes))),
+      /accumulated size increase of copy/,
+    );
   });
 
   it("of ours leads from any object to any other", () => {
@@ -82,7 +85,7 @@ describe("a patch", () => {
     fc.assert(
       fc.property(json, json, (before, after) => {
         const [from, to] = [before, after].map((one) => JSON.parse(JSON.stringify(one)));
-        const said = patched(from, operationsIn(JSON.stringify(between(from, to, ""))));
+        const said = applyPatch(from, parseOperations(JSON.stringify(between(from, to, ""))));
         assert.deepEqual(JSON.parse(JSON.stringify(said)), to);
       }),
     );

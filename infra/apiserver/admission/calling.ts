@@ -1,21 +1,18 @@
 import { randomUUID } from "node:crypto";
+import { isMap, type Json } from "#lib/json.ts";
 import type { Request, Status } from "#lib/review.ts";
 import { type Answer, answerIn, versionFor } from "./answer.ts";
-import type { Audit } from "./audit.ts";
-import { openNote } from "./audit.ts";
+import { type Annotations, openNote } from "./audit.ts";
 import type { Hook } from "./hooks.ts";
 import { addressOf } from "./http.ts";
-import type { Invocation } from "./matching.ts";
-import { callFailure, dryRunUnsupported } from "./refusals.ts";
-import type { Around, Attributes, Called, Cel, Sent, Step } from "./trace.ts";
-import type { Versioned } from "./view.ts";
+import type { Invocation, Versioned } from "./matching.ts";
+import type { Around, Attributes, Called, Sent, Step } from "./trace.ts";
 
 /** One request on its way. */
 export interface Run {
   attributes: Attributes;
   around: Around;
-  cel: Cel;
-  audit: Audit;
+  audit: Annotations;
   /** When there is no time left. */
   end: number;
   steps: Step[];
@@ -42,27 +39,40 @@ export const ask = async (
   { object, oldObject }: Versioned,
   step: Step,
 ): Promise<{ answer?: Answer; refusal?: Status }> => {
-  const { attributes, around } = run;
+  const { attributes } = run;
   if (attributes.dryRun === true && hook.sideEffects === undefined)
     return fail(run, hook, step, "Webhook SideEffects is nil");
   if (attributes.dryRun === true && !/^None(OnDryRun)?$/.test(String(hook.sideEffects))) {
     step.why = "it may do something outside, and this is a dry run";
-    return { refusal: refused(step, dryRunUnsupported(hook.name)) };
+    const message = `admission webhook "${hook.name}" does not support dry run`;
+    return { refusal: refused(step, { code: 400, reason: "BadRequest", message }) };
   }
   const version = versionFor(hook.admissionReviewVersions);
   if (version === undefined)
     return fail(
-      ...([run, hook, step] as const),
+      run,
+      hook,
+      step,
       "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)",
     );
 
   const { subResource, name, namespace, operation, userInfo, dryRun = false, options = null } = attributes;
-  const uid = around.uid?.() ?? randomUUID();
+  const uid = randomUUID();
   const request: Request = {
-    ...{ uid, kind, resource, ...(subResource && { subResource }) },
-    ...{ requestKind: attributes.kind, requestResource: attributes.resource },
-    ...{ ...(subResource && { requestSubResource: subResource }), ...(name && { name }) },
-    ...{ ...(namespace && { namespace }), operation, userInfo, object, oldObject, dryRun, options },
+    uid,
+    kind,
+    resource,
+    requestKind: attributes.kind,
+    requestResource: attributes.resource,
+    ...(subResource && { subResource, requestSubResource: subResource }),
+    ...(name && { name }),
+    ...(namespace && { namespace }),
+    operation,
+    userInfo,
+    object,
+    oldObject,
+    dryRun,
+    options,
   };
   Object.assign(step, { outcome: "called", request });
   const called = await inTime(run, hook, {
@@ -92,7 +102,7 @@ export const ask = async (
 export const fail = (run: Run, hook: Hook, step: Step, text: string): { refusal?: Status } => {
   step.outcome = "called";
   step.failure = `failed calling webhook "${hook.name}": ${text}`;
-  if (hook.failurePolicy === "Fail") return { refusal: refused(step, callFailure(hook.name, text)) };
+  if (hook.failurePolicy === "Fail") return { refusal: refused(step, internalError(step.failure)) };
   step.ignored = true;
   run.audit.add(...openNote(hook.phase, step.round, step.index, hook.name));
   return {};
@@ -106,8 +116,6 @@ export const refused = (step: Step, status: Status): Status => {
 
 /** A call lasts as long as the hook may take, or the request has left. */
 const inTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promise<Called> => {
-  const said = around.call(hook, review);
-  if (!(said instanceof Promise)) return said;
   const milliseconds = Math.max(0, Math.min(hook.timeoutSeconds * 1000, end - performance.now()));
   const { promise, resolve } = Promise.withResolvers<Called>();
   const timer = setTimeout(() => {
@@ -115,8 +123,58 @@ const inTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promise<C
     resolve({ failure: `Post "${url}": context deadline exceeded` });
   }, milliseconds);
   try {
-    return await Promise.race([said, promise]);
+    return await Promise.race([around.call(hook, review), promise]);
   } finally {
     clearTimeout(timer);
   }
+};
+
+/** 500, as an API server says what went wrong inside it. */
+export const internalError = (text: string): Status => {
+  return {
+    code: 500,
+    reason: "InternalError",
+    message: `Internal error occurred: ${text}`,
+    details: { causes: [{ message: text }] },
+  };
+};
+
+/** 504, where there is no time left. */
+export const outOfTime = (): Status => {
+  return {
+    code: 504,
+    reason: "Timeout",
+    message: "Timeout: request did not complete within requested timeout",
+    details: {},
+  };
+};
+
+/** What a client hears of a hook's refusal, whatever the hook said. */
+export const refusalOf = (hook: string, given: Json = {}): Status => {
+  const { code, message, reason, details } = given;
+  const deniedBy = `admission webhook "${hook}" denied the request`;
+  const text = [message, reason].find((one) => typeof one === "string" && one !== "");
+  return {
+    code: typeof code === "number" && code >= 400 ? code : 400,
+    ...(typeof reason === "string" && reason !== "" && { reason }),
+    message: text === undefined ? `${deniedBy} without explanation` : `${deniedBy}: ${text}`,
+    ...(isMap(details) && { details: detailsOf(details) }),
+  };
+};
+
+/** What there is room for in a Status. */
+const detailsOf = ({ name, group, kind, uid, causes, retryAfterSeconds }: Json): Status["details"] & object => {
+  const texts = Object.entries({ name, group, kind, uid }).filter(([, one]) => typeof one === "string" && one !== "");
+  const listed = Array.isArray(causes) ? causes.filter(isMap) : [];
+  return {
+    ...Object.fromEntries(texts),
+    ...(listed.length > 0 && {
+      causes: listed.map(({ reason, message, field }) =>
+        Object.fromEntries(
+          Object.entries({ reason, message, field }).filter(([, one]) => typeof one === "string" && one !== ""),
+        ),
+      ),
+    }),
+    ...(typeof retryAfterSeconds === "number" && retryAfterSeconds !== 0 && { retryAfterSeconds }),
+  };
 };

@@ -3,8 +3,8 @@ import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
 
-/** What an API server has against a configuration of webhooks, in its words. */
-export const faultsIn = (manifest: unknown): string[] => {
+/** Lists what an API server refuses in a webhook configuration, in its words. */
+export const listFaults = (manifest: unknown): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;
   if (apiVersion !== "admissionregistration.k8s.io/v1") return ["apiVersion must be admissionregistration.k8s.io/v1"];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fill } from "./filled.ts";
+import { fill } from "./defaults.ts";
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 

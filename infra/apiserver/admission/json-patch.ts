@@ -1,0 +1,289 @@
+import { isMap, isObject, type Json, parsePointer } from "#lib/json.ts";
+
+/**
+ * Applies RFC 6902 as an API server does, with its slack and in its words: a member that isn't there can be replaced,
+ * indexes count from the end where they are negative, and what `test` compares is the text of values.
+ */
+export const applyPatch = (document: Json, operations: readonly Json[]): unknown => {
+  const root: { value: unknown } = { value: document };
+  const budget = { copied: 0 };
+  // What is the document's own is shared with others until it is written to.
+  const owned = new WeakSet<object>();
+  for (const operation of operations) apply(root, operation, budget, owned);
+  return root.value;
+};
+
+/** Parses the operations of a patch; throws the reason why it can't be read. */
+export const parseOperations = (text: string): Json[] => {
+  let read: unknown;
+  try {
+    read = JSON.parse(text, keepSource);
+  } catch {
+    throw new Error("invalid character in JSON");
+  }
+  if (read === null) return [];
+  if (!Array.isArray(read)) throw mismatch(read, "jsonpatch.Patch");
+  return read.map((one: unknown) => {
+    if (one === null) return {};
+    if (!isMap(one) || one instanceof Scalar) throw mismatch(one, "jsonpatch.Operation");
+    return one;
+  });
+};
+
+/** A value that isn't a map or a list, with the text that it was written as. */
+class Scalar {
+  readonly value: unknown;
+  readonly source: string;
+  constructor(value: unknown, source: string) {
+    this.value = value;
+    this.source = source;
+  }
+}
+
+const keepSource = (_: string, value: unknown, context?: { source?: string }): unknown =>
+  value === null || typeof value === "object" ? value : new Scalar(value, context?.source ?? JSON.stringify(value));
+
+/** A value without the texts. */
+const plain = (value: unknown): unknown => {
+  if (value instanceof Scalar) return value.value;
+  if (Array.isArray(value)) return value.map(plain);
+  if (!isMap(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
+};
+
+/** Returns the operations as JSON. */
+export const toPlain = (operations: readonly Json[]): unknown[] => operations.map(plain);
+
+const typeName = (value: unknown): string => {
+  const inner = plain(value);
+  if (Array.isArray(inner)) return "array";
+  return typeof inner === "boolean" ? "bool" : typeof inner;
+};
+
+const mismatch = (value: unknown, type: string) =>
+  new Error(`json: cannot unmarshal ${typeName(value)} into Go value of type ${type}`);
+
+/** One operation at work. */
+interface Act extends Root {
+  name: string;
+  operation: Json;
+  budget: { copied: number };
+}
+
+const apply = (root: Root["root"], operation: Json, budget: Act["budget"], owned: WeakSet<object>): void => {
+  const { op } = operation;
+  const name = op instanceof Scalar && typeof op.value === "string" ? op.value : "unknown";
+  if (!Object.hasOwn(operations, name)) throw new Error(`Unexpected kind: ${name}`);
+  operations[name]?.({ root, name, operation, budget, owned });
+};
+
+const operations: Record<string, (act: Act) => void> = {
+  add: (act) => {
+    const path = memberOf(act, "path", true);
+    const place = find(act, path, `doc is missing path: "${path}"`);
+    withContext(`error in add for path: '${path}': `, () => insert(place, givenIn(act)));
+  },
+
+  remove: (act) => {
+    const path = memberOf(act, "path", true);
+    const place = find(act, path, `doc is missing path: "${path}"`);
+    withContext(`error in remove for path: '${path}': `, () => take(place));
+  },
+
+  replace: (act) => {
+    const path = memberOf(act, "path");
+    const value = givenIn(act);
+    if (path === "") {
+      if (typeof value !== "object" || value === null)
+        throw new Error("replace operation value must be object or array: %!w(<nil>)");
+      act.root.value = value;
+      return;
+    }
+    const { parent, key } = find(act, path, `doc is missing path: ${path}`);
+    const index = Array.isArray(parent) ? indexIn(parent, key) : key;
+    if (Array.isArray(parent) && typeof index === "string")
+      throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missing}`);
+    set(parent, index, value);
+  },
+
+  move: (act) => {
+    const from = memberOf(act, "from");
+    const source = find(act, from, `doc is missing from path: ${from}`);
+    const value = withContext(`error in move for path: '${source.key}': `, () => {
+      const there = get(source);
+      take(source);
+      return there;
+    });
+    const path = memberOf(act, "path");
+    const target = find(act, path, `doc is missing destination path: ${path}`);
+    withContext(`error in move for path: '${path}': `, () => insert(target, value ?? null));
+  },
+
+  copy: (act) => {
+    const from = memberOf(act, "from");
+    const source = find(act, from, `doc is missing from path: ${from}`);
+    const value = withContext(`error in copy for from: '${from}': `, () => get(source));
+    const path = memberOf(act, "path", true);
+    const target = find(act, path, `doc is missing destination path: ${path}`);
+    const written = JSON.stringify(value ?? null);
+    act.budget.copied += value == null ? 0 : Buffer.byteLength(escaped(written));
+    if (act.budget.copied > mostCopied)
+      throw new Error(
+        `Unable to complete the copy, the accumulated size increase of copy is ${act.budget.copied}, exceeding the limit ${mostCopied}`,
+      );
+    withContext("error while adding value during copy: ", () => insert(target, JSON.parse(written)));
+  },
+
+  test: (act) => {
+    const path = memberOf(act, "path");
+    const place = path === "" ? undefined : find(act, path, `is missing path: ${path}`);
+    const there = place ? withContext(`error in test for path: '${path}': `, () => get(place)) : act.root.value;
+    if (!isEqual(there ?? null, act.operation.value ?? null))
+      throw new Error(`testing value ${path} failed: test failed`);
+  },
+};
+
+/** What kube-apiserver lets a patch copy, all in all. */
+const mostCopied = 3 * 1024 * 1024;
+
+const givenIn = ({ operation }: Act): unknown => plain(operation.value ?? null);
+
+/** Returns a path of an operation; some operations don't say why theirs can't be read. */
+const memberOf = ({ name, operation }: Act, key: "path" | "from", isTerse = false): string => {
+  const given = Object.hasOwn(operation, key) ? operation[key] : null;
+  if (given instanceof Scalar && typeof given.value === "string") return given.value;
+  const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missing}`;
+  const reason = given == null ? absent : `json: cannot unmarshal ${typeName(given)} into Go value of type string`;
+  throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missing : reason}`);
+};
+
+const withContext = <T>(before: string, act: () => T): T => {
+  try {
+    return act();
+  } catch (error) {
+    throw new Error(`${before}${error instanceof Error ? error.message : String(error)}`);
+  }
+};
+
+/** Texts are compared as they are written: Go writes `<` as six characters, and a hook that doesn't has another text. */
+const isEqual = (there: unknown, given: unknown): boolean => {
+  if (given instanceof Scalar) return typeof there !== "object" && escaped(JSON.stringify(there)) === given.source;
+  if (there === null || given === null) return there === given;
+  if (Array.isArray(there) || Array.isArray(given))
+    return (
+      Array.isArray(there) &&
+      Array.isArray(given) &&
+      there.length === given.length &&
+      there.every((one, index) => isEqual(one, given[index]))
+    );
+  if (!isMap(there) || !isMap(given)) return false;
+  const keys = Object.keys(there);
+  return (
+    keys.length === Object.keys(given).length &&
+    keys.every((key) => Object.hasOwn(given, key) && isEqual(there[key], given[key]))
+  );
+};
+
+/** JSON as Go writes it. */
+export const escaped = (json: string): string =>
+  json.replace(/[<>&\u2028\u2029]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+/** A document that is written to. */
+interface Root {
+  root: { value: unknown };
+  /** What is the patch's own; everything else is shared with others. */
+  owned: WeakSet<object>;
+}
+
+/** How errors end where something isn't there. */
+const missing = "missing value";
+const invalid = "invalid index referenced";
+
+/** A member's place: what it is in, which may be written to, and its key there. */
+interface Place {
+  parent: Json | unknown[];
+  key: string;
+}
+
+/** Finds the place that a path leads to; copies what is on the way where it isn't the patch's own. */
+const find = ({ root, owned, name }: Act, path: string, fault: string): Place => {
+  const nowhere = new Error(`${name} operation does not apply: ${fault}: ${missing}`);
+  const steps = parsePointer(path);
+  const key = steps.pop();
+  if (key === undefined) throw nowhere;
+  let parent = own(root.value, owned);
+  root.value = parent;
+  for (const step of steps) {
+    const at = Array.isArray(parent) ? indexIn(parent, step) : step;
+    if (Array.isArray(parent) && typeof at === "string") throw nowhere;
+    const next: unknown = Object.hasOwn(parent ?? {}, at) ? Reflect.get(parent ?? {}, at) : undefined;
+    if (!isObject(next)) throw nowhere;
+    const mine = own(next, owned);
+    set(parent as Json, at, mine);
+    parent = mine;
+  }
+  return { parent: parent as Place["parent"], key };
+};
+
+/** A copy of one level, made once. */
+const own = (value: unknown, owned: WeakSet<object>): unknown => {
+  if (!isObject(value) || owned.has(value)) return value;
+  const copy: object = Array.isArray(value) ? [...value] : Object.fromEntries(Object.entries(value));
+  owned.add(copy);
+  return copy;
+};
+
+const set = (parent: object, key: string | number, value: unknown) =>
+  Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
+
+/** Go reads an index as it reads any number; otherwise why it can't be one. */
+const numberOf = (key: string): number | string => {
+  if (!/^[-+]?\d+$/.test(key)) return `strconv.Atoi: parsing ${JSON.stringify(key)}: invalid syntax`;
+  const number = Number(key);
+  return Number.isSafeInteger(number) ? number : `strconv.Atoi: parsing ${JSON.stringify(key)}: value out of range`;
+};
+
+/** Where in a list an index leads; otherwise why nowhere. */
+const indexIn = (list: readonly unknown[], key: string, size = list.length): number | string => {
+  const number = numberOf(key);
+  if (typeof number === "string") return number;
+  const isThere = number < size && number >= -size;
+  return isThere ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
+};
+
+/** What stands there. */
+const get = ({ parent, key }: Place): unknown => {
+  if (!Array.isArray(parent)) return Object.hasOwn(parent, key) ? parent[key] : undefined;
+  const index = indexIn(parent, key);
+  if (typeof index === "string") throw new Error(index);
+  return parent[index];
+};
+
+/** Adds a value; in a list, before what stands there. */
+const insert = ({ parent, key }: Place, value: unknown): void => {
+  if (!Array.isArray(parent)) {
+    set(parent, key, value);
+    return;
+  }
+  if (key === "-") {
+    parent.push(value);
+    return;
+  }
+  const number = numberOf(key);
+  if (typeof number === "string") throw new Error(`value was not a proper array index: '${key}': ${number}`);
+  const index = indexIn(parent, key, parent.length + 1);
+  if (typeof index === "string") throw new Error(index);
+  parent.splice(index, 0, value);
+};
+
+/** Removes what stands there. */
+const take = ({ parent, key }: Place): void => {
+  if (Array.isArray(parent)) {
+    const index = indexIn(parent, key);
+    if (typeof index === "string") throw new Error(index);
+    parent.splice(index, 1);
+    return;
+  }
+  if (!Object.hasOwn(parent, key)) throw new Error(`Unable to remove nonexistent key: ${key}: ${missing}`);
+  Reflect.deleteProperty(parent, key);
+};

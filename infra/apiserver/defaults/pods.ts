@@ -1,0 +1,106 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Json } from "#lib/json.ts";
+import { parseImage } from "#lib/objects/image.ts";
+import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
+import { type Finishers, listIn, partOf } from "./fields.ts";
+import { resourcePrinted } from "./scalars.ts";
+
+/** What the API server fills in of Pods and of their parts by looking at the rest; fixed values are in presets.ts. */
+export const podFinishers: Finishers = {
+  Container: (container) => finishContainer(container),
+  EphemeralContainer: (container) => finishContainer(container),
+  ImageVolumeSource: (source) => {
+    source.pullPolicy ??= pullPolicyOf(source.reference);
+  },
+  Volume: (volume) => {
+    // With nothing but a name.
+    if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
+  },
+  PodSpec: (spec) => {
+    // One is the other's older name.
+    const account = spec.serviceAccountName ?? spec.serviceAccount;
+    if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
+  },
+  PodTemplateSpec: (template) => withoutOldAnnotations(template),
+  Pod: (pod, given) => {
+    withoutOldAnnotations(pod);
+    const spec = partOf(pod, "spec");
+    const containers = [...listIn(spec, "initContainers"), ...listIn(spec, "containers")];
+    for (const container of containers) requestLimits(partOf(container, "resources"));
+    shareAmounts(spec, partOf(given, "spec"));
+    spec.enableServiceLinks ??= true;
+    if (Number(spec.terminationGracePeriodSeconds) < 0) spec.terminationGracePeriodSeconds = 1;
+    if (spec.hostNetwork)
+      for (const port of containers.flatMap((container) => listIn(container, "ports")))
+        if (port.containerPort) port.hostPort ??= port.containerPort;
+  },
+};
+
+const amountsIn = (fields: Json, member: string): Record<string, string> =>
+  (fields[member] ?? {}) as Record<string, string>;
+
+const finishContainer = (container: Json): void => {
+  container.imagePullPolicy ??= pullPolicyOf(container.image);
+  container.terminationMessagePath ??= "/dev/termination-log";
+  container.terminationMessagePolicy ??= "File";
+};
+
+/** A reference that can't be read has no tag. */
+const pullPolicyOf = (reference: unknown): string => {
+  const image = parseImage(String(reference ?? ""));
+  return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";
+};
+
+/** From before there was a field for them. */
+const oldAnnotations = ["alpha", "beta"].flatMap((stage) =>
+  ["init-containers", "init-container-statuses"].map((name) => `pod.${stage}.kubernetes.io/${name}`),
+);
+
+const withoutOldAnnotations = (object: Json): void => {
+  const metadata = partOf(object, "metadata");
+  const annotations = partOf(metadata, "annotations");
+  for (const key of oldAnnotations) delete annotations[key];
+  if (Object.keys(annotations).length === 0) delete metadata.annotations;
+};
+
+const requestLimits = (resources: Json): void => {
+  if (resources.limits !== undefined)
+    resources.requests = { ...partOf(resources, "limits"), ...partOf(resources, "requests") };
+};
+
+const isHuge = (resource: string) => resource.startsWith("hugepages-");
+const isShared = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
+
+/** What a pod asks for all its containers together, where it says a part of that: their sum before it is rounded. */
+const shareAmounts = (spec: Json, given: Json): void => {
+  const resources = partOf(spec, "resources");
+  const [limits, requests] = [amountsIn(resources, "limits"), amountsIn(resources, "requests")];
+  if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
+
+  const limited = textsOf(inAll(given, "limits"), (resource) => isHuge(resource) && !Object.hasOwn(requests, resource));
+  const allLimits = { ...limited, ...limits };
+  if (Object.keys(allLimits).length === 0) return;
+  resources.limits = allLimits;
+
+  const requested = textsOf(inAll(given, "requests"), (resource) => resource === "cpu" || resource === "memory");
+  const limitsAsked = Object.entries(allLimits).filter(([resource]) => isShared(resource));
+  const allRequests = { ...Object.fromEntries(limitsAsked), ...requested, ...requests };
+  if (Object.keys(allRequests).length > 0) resources.requests = allRequests;
+};
+
+const textsOf = (amounts: Amounts, isMeant: (resource: string) => boolean): Record<string, string> =>
+  Object.fromEntries(
+    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, resourcePrinted(amount)]),
+  );
+
+/** As `takenAtOnce` counts; who asks for nothing asks for the limit. */
+const inAll = (spec: Json, kind: "requests" | "limits"): Amounts => {
+  // An absent container is an empty one.
+  const [containers, initContainers] = ["containers", "initContainers"].map((list) => listIn(spec, list).map(Object));
+  const pod: Pod = Object({ spec: { containers, initContainers } });
+  return takenAtOnce(pod, ({ resources }) => {
+    const { limits, requests }: Record<string, Json | null | undefined> = Object(resources);
+    const amounts = Object.entries(kind === "limits" ? (limits ?? {}) : { ...limits, ...requests });
+    return amountsOf(Object.fromEntries(amounts.map(([name, amount]) => [name, String(amount ?? 0).trim()])));
+  });
+};
