@@ -82,4 +82,11 @@ describe("a difference", () => {
       { numRuns: 500 },
     );
   });
+
+  it("of a Secret shows only that it changed", () => {
+    const secret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
+    const text = JSON.stringify(difference(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]));
+    assert.match(text, /\*\*\* \(other\)/);
+    assert.doesNotMatch(text, /b2xk|bmV3|c2FtZQ/);
+  });
 });

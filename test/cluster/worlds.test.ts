@@ -9,7 +9,7 @@ import { Failure } from "#lib/failure.ts";
 import type { World } from "#lib/needs.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import { plural, type Recorded, recorded } from "#lib/recorded-answers.ts";
-import { born } from "../../infra/apiserver/initial-objects.ts";
+import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
 import { servedAmong } from "../../infra/apiserver/kinds/served.ts";
 import { readManifests, type Written, writtenCluster } from "../../infra/apiserver/manifest-cluster.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
@@ -293,7 +293,7 @@ describe("a world behind a real API server", await needs("API server"), () => {
   });
 
   it("has made by itself what manifests are taken to have", async () => {
-    for (const { metadata, kind, apiVersion, ...wanted } of born) {
+    for (const { metadata, kind, apiVersion, ...wanted } of initialObjects) {
       const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: plural(kind ?? "") };
       const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
       assert.deepEqual(Object(found.metadata).labels, metadata.labels, metadata.name);
