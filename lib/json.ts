@@ -36,6 +36,12 @@ export const unescapeStep = (step: string): string => step.replaceAll("~1", "/")
 /** Returns the keys that a JSON pointer goes through. */
 export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeStep);
 
+/** Returns the value where it is a map, and an empty map otherwise. */
+export const toMap = (value: unknown): Json => (isMap(value) ? value : {});
+
+/** Returns the value where it is a list, and an empty list otherwise. */
+export const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
 /** What stands at the end of a path of keys and indexes; undefined where it leads nowhere. */
 export const lookUp = (root: unknown, path: readonly (string | number)[]): Found | undefined => {
   let value = root;

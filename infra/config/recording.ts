@@ -1,4 +1,4 @@
-import { parsePath } from "#lib/policy/references/paths.ts";
+import { parsePath } from "#lib/policy/values/paths.ts";
 import type { Places } from "#lib/recording/stored.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { sentenceOf } from "../cli/complaint.ts";

@@ -14,6 +14,7 @@ import type {
   ValidateRule,
 } from "#lib/policy/kinds.ts";
 import { sold } from "#lib/policy/overriders/origins.ts";
+import { factors } from "#lib/policy/overriders/resources.ts";
 
 /** What a policy without faults does, rule by rule, in plain sentences. */
 export const wordsOf = (policy: Policy): string[] => {
@@ -125,11 +126,9 @@ const ofTemplate = (template: OverrideTemplate): string => {
         : `sets ${series(amounts)} in the first container`;
     }
     case "resourcesOversell": {
-      const names = { cpuFactor: "cpu", memoryFactor: "memory", diskFactor: "ephemeral-storage" };
-      const given = (Object.keys(names) as (keyof typeof names)[]).filter((name) => resourcesOversell[name]);
-      if (isRemoved)
-        return `removes the requests of ${series(given.map((name) => names[name]))} of the first container`;
-      const shares = given.map((name) => `${names[name]} to ${resourcesOversell[name]} of its limit`);
+      const given = factors.filter(({ factor }) => resourcesOversell[factor]);
+      if (isRemoved) return `removes the requests of ${series(given.map(({ name }) => name))} of the first container`;
+      const shares = given.map(({ factor, name }) => `${name} to ${resourcesOversell[factor]} of its limit`);
       return `sets in the first container the requests of ${series(shares)}`;
     }
     case "tolerations": {

@@ -1,4 +1,4 @@
-import { isMap, isSame, own } from "../json.ts";
+import { isMap, isSame, type Json, toList, toMap } from "../json.ts";
 import { scriptsIn } from "./checks/places.ts";
 import { faultsOf } from "./checks/policy.ts";
 import { isTooDeep } from "./checks/shape.ts";
@@ -43,26 +43,16 @@ export const refusalOf = async (
 export const completed = (policy: unknown, render: Renderings, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
   for (const condition of rulesOf(policy, "validateRules").map(conditionOf))
-    if (isMap(condition) && [undefined, "", null].some((empty) => own(condition, "affectMode") === empty))
-      Reflect.set(condition, "affectMode", "reject");
+    if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
   // A rendering never outlives its template, and none is better than one of something else.
   for (const { holder, rendered } of renderingsIn(policy, render))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
-    else if (own(holder, "renderedCue") !== rendered) Reflect.set(holder, "renderedCue", rendered);
+    else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
 };
 
-const rulesOf = (policy: unknown, field: string) => {
-  const spec = isMap(policy) ? own(policy, "spec") : undefined;
-  const rules = isMap(spec) ? own(spec, field) : undefined;
-  return Array.isArray(rules) ? rules.filter(isMap) : [];
-};
+const rulesOf = (policy: unknown, field: string): Json[] => toList(toMap(toMap(policy).spec)[field]).filter(isMap);
 
-const conditionOf = (rule: Fields): unknown => {
-  const template = own(rule, "template");
-  return isMap(template) ? own(template, "condition") : undefined;
-};
-
-type Fields = Readonly<Record<string, unknown>>;
+const conditionOf = (rule: Json): unknown => toMap(rule.template).condition;
 
 /** What holds the rendering of a template, or would, and what that is; undefined where there is none to render. */
 const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: Renderings) => {
@@ -74,9 +64,9 @@ const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: 
   };
   return [
     ...rulesOf(policy, "overrideRules")
-      .map((rule) => own(rule, "overriders"))
+      .map(({ overriders }) => overriders)
       .filter(isMap)
-      .map((holder) => ({ holder, rendered: fitting(attempted(own(holder, "template"), renderedOverride)) })),
+      .map((holder) => ({ holder, rendered: fitting(attempted(holder.template, renderedOverride)) })),
     ...rulesOf(policy, "validateRules").map((holder) => {
       return { holder, rendered: fitting(attempted(conditionOf(holder), renderedCondition)) };
     }),
@@ -96,4 +86,4 @@ const attempted = <T>(template: unknown, render: (template: T) => string): strin
 };
 
 const isUnchanged = (policy: unknown, before: unknown): boolean =>
-  isMap(policy) && isMap(before) && isSame(own(policy, "spec"), own(before, "spec"));
+  isMap(policy) && isMap(before) && isSame(policy.spec, before.spec);

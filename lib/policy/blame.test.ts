@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Failure } from "../failure.ts";
-import { blamed, blamedIn, rulesOf, shown } from "./blame.ts";
+import { blamed, blamedIn, rulesOf } from "./blame.ts";
 import type { Policy } from "./kinds.ts";
+import { shown } from "./values/texts.ts";
 
 const policy: Policy = {
   apiVersion: "policy.kcloudlabs.io/v1alpha1",

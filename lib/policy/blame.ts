@@ -1,5 +1,5 @@
 import { Failure } from "../failure.ts";
-import { isMap } from "../json.ts";
+import { isMap, toMap } from "../json.ts";
 import type { OverrideRule, Policy, ValidateRule } from "./kinds.ts";
 
 interface Rules {
@@ -7,10 +7,12 @@ interface Rules {
   validateRules: ValidateRule;
 }
 
-/** How an error names a policy, which may have passed no admission. */
-const titleOf = ({ kind, metadata }: Policy): string => {
-  const { name, namespace } = (isMap(metadata) ? metadata : {}) as Partial<Policy["metadata"]>;
-  return `${kind} ${[namespace, name].filter((part) => typeof part === "string").join("/") || "without a name"}`;
+/** Returns how sentences name a policy, which may be any JSON: its kind, namespace and name. */
+export const titleOf = (policy: unknown): string => {
+  const { kind, metadata } = toMap(policy);
+  const { namespace, name } = toMap(metadata);
+  const names = [namespace, name].filter((part) => typeof part === "string").join("/");
+  return `${typeof kind === "string" ? kind.slice(0, 60) : "a document"} ${names.slice(0, 320) || "without a name"}`;
 };
 
 /** What went wrong in one of a policy's rules, as a failure that names it; one that has a code keeps it. */
@@ -44,20 +46,4 @@ export const rulesOf = <List extends keyof Rules>(policy: Policy, list: List): R
   if (odd >= 0) throw wrong(`spec.${list}[${odd}]`, "an object");
   // What is in a rule, whoever evaluates it checks.
   return listed as Rules[List][];
-};
-
-/** A value in an error's sentence, and not at length. */
-export const shown = (value: unknown): string => {
-  if (typeof value === "string")
-    return value.length > longest ? `${JSON.stringify(value.slice(0, longest))}…` : JSON.stringify(value);
-  return typeof value === "object" ? typeOf(value) : String(value);
-};
-
-const longest = 80;
-
-/** What a value is, in words. */
-export const typeOf = (value: unknown): string => {
-  if (value === null) return "null";
-  if (typeof value !== "object") return `a ${typeof value}`;
-  return Array.isArray(value) ? "a list" : "an object";
 };

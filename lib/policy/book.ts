@@ -1,9 +1,9 @@
 import { isMap, type Json } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./kinds.ts";
-import { policyGroup } from "./kinds.ts";
+import { namespaceOf, policyGroup } from "./kinds.ts";
 import { selects } from "./selectors.ts";
-import { compareBytes } from "./values/bytes.ts";
+import { compareBytes } from "./values/texts.ts";
 
 /** Policies in their order, found by what their selectors name: however many there are, few are looked at. */
 export interface Book {
@@ -126,12 +126,6 @@ const concerned = <P extends Policy>(
 const isPolicy = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
   textOf(apiVersion).startsWith(`${policyGroup}/`) &&
   /^(OverridePolicy|Cluster(Override|Validate)Policy)$/.test(textOf(kind));
-
-/** Where an object is or will be: one that is being created may not say it yet. A Namespace is in none. */
-export const namespaceOf = ({ object, namespace }: Subject): string | undefined => {
-  if (object.apiVersion === "v1" && object.kind === "Namespace") return undefined;
-  return object.metadata?.namespace || namespace || undefined;
-};
 
 /**
  * A policy of a namespace has no say outside of it, but over an object that doesn't say yet where it will be, if a

@@ -1,4 +1,4 @@
-import { isMap } from "../json.ts";
+import { toList, toMap } from "../json.ts";
 import type { Resource, Served } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import { plural } from "../recorded-answers.ts";
@@ -24,13 +24,13 @@ const guessed: Plurals = ({ apiVersion, kind }) => ({ ...split(apiVersion), reso
 
 /** What can come of one request: what a policy concerns, of the operations that it can concern at all. */
 const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): Match[] => {
-  const { resourceSelectors, overrideRules, validateRules } = fieldsOf(policy.spec);
-  const rules = [overrideRules, validateRules].flatMap(listOf);
-  const wanted = rules.map((rule) => listOf(fieldsOf(rule).targetOperations));
+  const { resourceSelectors, overrideRules, validateRules } = toMap(policy.spec);
+  const rules = [overrideRules, validateRules].flatMap(toList);
+  const wanted = rules.map((rule) => toList(toMap(rule).targetOperations));
   const isAny = wanted.some((operations) => operations.length === 0 || operations.includes("*"));
   const operations = possible.filter((one) => isAny || wanted.some((some) => some.includes(one)));
   if (operations.length === 0) return [];
-  const selectors = listOf(resourceSelectors);
+  const selectors = toList(resourceSelectors);
   if (selectors.length === 0) {
     const scope = policy.kind === "OverridePolicy" ? ("Namespaced" as const) : undefined;
     return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
@@ -43,24 +43,13 @@ const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals
   });
 };
 
-const fieldsOf = (value: unknown): Record<string, unknown> => (isMap(value) ? value : {});
-const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-
 /** The same requests in few rows, always in the same order. */
 const together = (rows: readonly Match[], possible: readonly Operation[]): Match[] => {
-  const operations = new Map<string, { row: Match; all: Set<string> }>();
-  for (const row of rows)
-    for (const resource of row.resources) {
-      const { operations: own, ...rest } = { ...row, resources: [resource] };
-      const key = JSON.stringify(rest);
-      const known = operations.get(key) ?? { row: { ...rest, operations: [] }, all: new Set<string>() };
-      for (const one of own.includes("*") ? possible : own) known.all.add(one);
-      operations.set(key, known);
-    }
-  const each = [...operations.values()].map(({ row, all }) => ({
-    ...row,
-    operations: possible.filter((one) => all.has(one)),
-  }));
+  const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
+  const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
+    const { operations: _, ...row } = some[0] as Match;
+    return { ...row, operations: possible.filter((one) => some.some((other) => covers(other.operations, one))) };
+  });
   const isEverything = ({ apiGroups, apiVersions, resources, scope }: Match) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
   const whole = each.filter(isEverything);
@@ -89,8 +78,10 @@ export const interceptionOf =
     );
 
 const rowOf = ({ operations = ["*"], ...row }: Interception, possible: readonly Operation[]): Match => {
-  return { ...row, operations: possible.filter((one) => operations.includes("*") || operations.includes(one)) };
+  return { ...row, operations: possible.filter((one) => covers(operations, one)) };
 };
+
+const covers = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
 
 /**
  * The settings with every policy in the form of what it intercepts and what it reads: their own, and those that the cluster
@@ -103,12 +94,12 @@ export const surveyOf =
     const found = settings.inCluster ? await keptIn(cluster, places, notes) : [];
     const policies = [...settings.policies, ...found];
     const kinds = policies.flatMap((policy) => [
-      ...listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind),
+      ...toList(toMap(policy.spec).resourceSelectors).filter(isKind),
       ...kindsIn(policy),
     ]);
     const plurals = await servedBy(cluster, kinds, notes);
     for (const policy of policies)
-      for (const kind of listOf(fieldsOf(policy.spec).resourceSelectors)) {
+      for (const kind of toList(toMap(policy.spec).resourceSelectors)) {
         const name = `${policy.kind} ${nameOf(policy)}`;
         if (!isKind(kind)) notes.push(`${name} has a selector that names no kind that could be`);
         else if (plurals(kind) === undefined)
@@ -178,8 +169,7 @@ export const uncovered = async (
   cluster: Pick<Surveyed, "discover">,
   rows: readonly Match[],
 ): Promise<string[]> => {
-  const plurals = await servedBy(cluster, listOf(fieldsOf(policy.spec).resourceSelectors).filter(isKind));
-  const covers = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
+  const plurals = await servedBy(cluster, toList(toMap(policy.spec).resourceSelectors).filter(isKind));
   return rowsOf(policy, possible, plurals).flatMap(({ apiGroups: [group], resources: [resource], operations }) => {
     const missing = operations.filter(
       (operation) =>
@@ -216,11 +206,11 @@ export const unfitSettings = ({
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
   const odd = intercept.findIndex((row: unknown) => {
-    const { apiGroups, apiVersions, resources, operations: own, scope, ...others } = fieldsOf(row);
+    const { apiGroups, apiVersions, resources, operations: own, scope, ...others } = toMap(row);
     const isFit = [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTexts) && Object.keys(others).length === 0;
     return (
       !isFit ||
-      !listOf(own ?? []).every((one) => operations.includes(String(one))) ||
+      !toList(own ?? []).every((one) => operations.includes(String(one))) ||
       ![undefined, "*", "Cluster", "Namespaced"].includes(scope as undefined)
     );
   });
@@ -228,7 +218,7 @@ export const unfitSettings = ({
     return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${odd}], and perhaps operations and scope, as a webhook's rules have them`;
   if (!isLabelSelector(objectSelector)) return "must have a label selector, as Kubernetes has them, as objectSelector";
   const unread = reads.findIndex((one: unknown) => {
-    const { group, resource, version = "v1", ...others } = fieldsOf(one);
+    const { group, resource, version = "v1", ...others } = toMap(one);
     return (
       [group, resource, version].some((text) => typeof text !== "string") ||
       resource === "" ||

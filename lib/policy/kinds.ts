@@ -209,3 +209,9 @@ export interface ProcessingRequest {
 /** How errors and metrics name a policy. */
 export const nameOf = ({ metadata: { name, namespace } }: Policy): string =>
   namespace === undefined ? name : `${namespace}/${name}`;
+
+/** Where an object is or will be: one that is being created may not say it yet. A Namespace is in none. */
+export const namespaceOf = ({ object, namespace }: Subject): string | undefined => {
+  if (object.apiVersion === "v1" && object.kind === "Namespace") return undefined;
+  return object.metadata?.namespace || namespace || undefined;
+};

@@ -1,4 +1,5 @@
-import { isMap, own } from "../json.ts";
+import { toMap } from "../json.ts";
+import { titleOf } from "./blame.ts";
 import { faultsOf, policyKinds, policyVersion } from "./checks/policy.ts";
 import { shown } from "./checks/shape.ts";
 import type { Policy } from "./kinds.ts";
@@ -30,8 +31,9 @@ export interface CheckedDocument {
 export const checkDocuments = (documents: readonly unknown[]): CheckedDocument[] => {
   const names = new Set<string>();
   return unpacked(documents).map(({ value, ...place }) => {
-    const faults = isOther(value) ? [otherKind(value)] : faultsOf(value);
-    const name = naming(value);
+    const other = otherKind(value);
+    const faults = other ? [other] : faultsOf(value);
+    const name = titleOf(value);
     if (faults.length === 0 && names.has(name)) faults.push("is there twice");
     names.add(name);
     // Without faults, it is a policy.
@@ -42,7 +44,7 @@ export const checkDocuments = (documents: readonly unknown[]): CheckedDocument[]
 const unpacked = (documents: readonly unknown[]) =>
   documents
     .flatMap((value, document) => {
-      const [kind, items] = isMap(value) ? [own(value, "kind"), own(value, "items")] : [];
+      const { kind, items } = toMap(value);
       const isList = typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
       if (!isList) return [{ value, document, path: [] }];
       return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
@@ -50,29 +52,10 @@ const unpacked = (documents: readonly unknown[]) =>
     // An empty document of YAML.
     .filter(({ value }) => value !== null && value !== undefined);
 
-const isOther = (document: unknown): boolean => {
-  const { apiVersion, kind } = header(document);
-  return (
-    typeof apiVersion === "string" &&
-    typeof kind === "string" &&
-    !(apiVersion === policyVersion && policyKinds.includes(kind))
-  );
-};
-
-const otherKind = (document: unknown): string => {
-  const { apiVersion, kind } = header(document);
+/** Why a document that says what it is holds something else than a policy. */
+const otherKind = (document: unknown): string | undefined => {
+  const { apiVersion, kind } = toMap(document);
+  if (typeof apiVersion !== "string" || typeof kind !== "string") return undefined;
+  if (apiVersion === policyVersion && policyKinds.includes(kind)) return undefined;
   return `is ${shown(kind)} of ${shown(apiVersion)}, which is no policy; ${policyKinds.join(", ")} of ${policyVersion} are`;
-};
-
-const header = (document: unknown) => {
-  const map = isMap(document) ? document : {};
-  return { apiVersion: own(map, "apiVersion"), kind: own(map, "kind"), metadata: own(map, "metadata") };
-};
-
-const naming = (document: unknown): string => {
-  const { kind, metadata } = header(document);
-  const [namespace, name] = isMap(metadata) ? [own(metadata, "namespace"), own(metadata, "name")] : [];
-  const named =
-    typeof name === "string" ? (typeof namespace === "string" ? `${namespace}/${name}` : name) : "without a name";
-  return `${typeof kind === "string" ? kind.slice(0, 60) : "a document"} ${named.slice(0, 320)}`;
 };

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
 import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
-import { faultOfScript, hasWrongOutput, patchesOf, renderedOutcome, verdictOf } from "./scripts.ts";
+import { faultOfScript, hasWrongOutput, patchesOf, verdictOf } from "./scripts.ts";
 
 const unreachable = async () => assert.fail("a script asks nobody");
 /** CUE is the real one; what is asked by HTTP is what a case says, or an error. */
@@ -233,23 +233,4 @@ describe("hasWrongOutput", () => {
   for (const [output, script, isWrong] of outputs)
     it(`is ${isWrong} of ${JSON.stringify(script)}`, async () =>
       assert.equal(await hasWrongOutput(script, output, reach.cue), isWrong));
-});
-
-describe("renderedOutcome", () => {
-  const data = { object: { kind: "Pod" }, oldObject: null, extraParams: { otherObject: { a: 1 } } };
-  const header = "data: _ @tag(data)\nobject: data.object\nother: data.extraParams.otherObject\n";
-
-  it("gives patches", async () =>
-    assert.deepEqual(
-      await renderedOutcome(`${header}patches: [{op: "add", path: "/a", value: other.a}]`, data, "patches", reach),
-      [{ op: "add", path: "/a", value: 1 }],
-    ));
-  it("gives a verdict", async () =>
-    assert.deepEqual(
-      await renderedOutcome(`${header}validate: valid: object.kind == "Node"`, data, "validate", reach),
-      {
-        valid: false,
-        reason: "",
-      },
-    ));
 });

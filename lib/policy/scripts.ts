@@ -2,25 +2,12 @@ import { parted } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
 import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
-
-/** One operation of a script's `patches`. */
-export interface ScriptedPatch {
-  op: string;
-  path: string;
-  value?: unknown;
-}
+import type { PatchOperation } from "./overriders/plaintext.ts";
 
 /** What a validating script decides. */
 export interface ScriptedVerdict {
   valid: boolean;
   reason: string;
-}
-
-/** What a template's rendering is given. */
-export interface RenderingData {
-  object: unknown;
-  oldObject: unknown;
-  extraParams: Record<string, unknown>;
 }
 
 /** What an overriding script wants to change in an object; nothing is sent on dry run that could change something. */
@@ -29,7 +16,7 @@ export const patchesOf = async (
   object: unknown,
   reach: Reach,
   { dryRun = false }: { dryRun?: boolean } = {},
-): Promise<ScriptedPatch[]> => patchesIn(await outcome(script, { object }, "patches", reach, dryRun));
+): Promise<PatchOperation[]> => patchesIn(await outcome(script, { object }, "patches", reach, dryRun));
 
 /** What a validating script decides about a request. */
 export const verdictOf = async (
@@ -40,14 +27,6 @@ export const verdictOf = async (
   const inputs = { object, ...(operation === "UPDATE" && oldObject !== undefined && { oldObject }) };
   return verdictIn(await outcome(script, inputs, "validate", reach, dryRun));
 };
-
-/** What the rendering of a template wants to change, or decides. */
-export const renderedOutcome = async <O extends Output>(
-  script: string,
-  data: RenderingData,
-  output: O,
-  reach: Pick<Reach, "cue">,
-): Promise<Outcomes[O]> => readers[output](await evaluated(around(script), { data }, output, reach));
 
 /** Why a script can't be a policy's: what CUE says against it before it is given anything; undefined where nothing. */
 export const faultOfScript = async (script: string, cue: Reach["cue"]): Promise<string | undefined> => {
@@ -88,11 +67,7 @@ const around = (script: string): Wrapped => {
   return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
 };
 
-interface Outcomes {
-  patches: ScriptedPatch[];
-  validate: ScriptedVerdict;
-}
-type Output = keyof Outcomes;
+type Output = "patches" | "validate";
 
 /** In CUE, what an output must not be. */
 const wrongShapes: Record<Output, string> = {
@@ -124,7 +99,7 @@ const evaluated = async (
   { name, text }: Wrapped,
   inputs: Record<string, unknown>,
   output: Output,
-  { cue }: Pick<Reach, "cue">,
+  { cue }: Reach,
 ): Promise<unknown> => {
   // Under the name that the script's author knows, for what CUE has to say of it.
   const source = `${text}${given(name, inputs)}"${output}": ${name}.${output}\n`;
@@ -223,7 +198,7 @@ const textsOf = (value: unknown, field: string): Record<string, string> =>
   );
 
 /** Null is no patch, as in Go. */
-const patchesIn = (found: unknown): ScriptedPatch[] => {
+const patchesIn = (found: unknown): PatchOperation[] => {
   if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");
   return found.map((patch: unknown, index) => {
@@ -240,8 +215,6 @@ const verdictIn = (found: unknown): ScriptedVerdict => {
   if (typeof reason !== "string") throw new Error("validate.reason must be a text");
   return { valid, reason };
 };
-
-const readers: { [O in Output]: (found: unknown) => Outcomes[O] } = { patches: patchesIn, validate: verdictIn };
 
 /** By their names in lower case: Go, for which such scripts were written, reads them in any, and the last of two counts. */
 const fieldsOf = (value: unknown, field: string): Record<string, unknown> =>

@@ -1,5 +1,5 @@
 import { isMap } from "../json.ts";
-import { blamed, rulesOf, shown } from "./blame.ts";
+import { blamed, rulesOf } from "./blame.ts";
 import { type Book, validating } from "./book.ts";
 import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./kinds.ts";
 import { resolve } from "./references/references.ts";
@@ -7,6 +7,7 @@ import { verdictOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
 import { compares, isHit } from "./values/conditions.ts";
 import { constantOf } from "./values/constants.ts";
+import { shown } from "./values/texts.ts";
 
 /** What validate policies say to a request. */
 export interface Validation {

@@ -1,3 +1,6 @@
+// Checks a policy when it is written or read from a file: `faultsOf` here, `warningsOf` in warnings.ts. The other files
+// check one part of a policy each, in the small language of shape.ts; places.ts lists a policy's references and scripts.
+
 import { isMap, own } from "../../json.ts";
 import { policyGroup } from "../kinds.ts";
 import { condition } from "./constants.ts";

@@ -1,5 +1,5 @@
 import type { HttpAuth, Reference } from "../kinds.ts";
-import { parsePath } from "../references/paths.ts";
+import { parsePath } from "../values/paths.ts";
 import { referred } from "./selectors.ts";
 import { anything, type Check, fields, mapOf, oneOf, required, shown, text, textThat } from "./shape.ts";
 

@@ -1,6 +1,6 @@
 import { canonical, milliOf, parseQuantity, type Quantity, wholeOf } from "../../objects/quantity.ts";
-import { shown } from "../blame.ts";
 import { type Decimal, parseDecimal } from "../values/decimals.ts";
+import { shown } from "../values/texts.ts";
 
 /** The factor that a text is, which must not be negative. */
 export const factorOf = (text: unknown, field: string): Decimal => {

@@ -1,7 +1,6 @@
-import { any, cloned, drop, isMap, isSame, own, put } from "../../json.ts";
+import { any, cloned, drop, isMap, isSame, own, parsePointer, put } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import { shown } from "../blame.ts";
-import { stepsOf } from "./pointer.ts";
+import { shown } from "../values/texts.ts";
 
 /** An operation of a JSON patch. A value that is missing is null. */
 export interface PatchOperation {
@@ -56,6 +55,13 @@ interface Place {
 }
 
 const missing = (op: string, path: string, why: string) => new Error(`${op} ${JSON.stringify(path)}: ${why}`);
+
+/** The keys that a JSON pointer names, from the root; none for the root itself. */
+const stepsOf = (pointer: string): string[] => {
+  if (pointer !== "" && !pointer.startsWith("/"))
+    throw new Error(`the path ${JSON.stringify(pointer)} must begin with a slash`);
+  return parsePointer(pointer);
+};
 
 const member = (parent: unknown, key: string): unknown => {
   if (Array.isArray(parent)) return parent[indexIn(key, parent.length) ?? -1];

@@ -1,11 +1,14 @@
+// What overriders do to an object, in place: templates here, each kind in a file of its own; JSON patches in plaintext.ts,
+// `origin` in origins.ts. They take policies that may have passed no admission, and fail in a sentence that names the field.
+
 import type { Found, Json } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OverrideTemplate, Reference } from "../kinds.ts";
+import { changeAffinity } from "./affinity.ts";
+import { changeMetadata, isConstant } from "./metadata.ts";
 import { podSpecOf } from "./pod-spec.ts";
-import { changeAffinity } from "./templates/affinity.ts";
-import { changeMetadata, isConstant } from "./templates/metadata.ts";
-import { changeResources, oversell } from "./templates/resources.ts";
-import { changeTolerations } from "./templates/tolerations.ts";
+import { changeResources, oversell } from "./resources.ts";
+import { changeTolerations } from "./tolerations.ts";
 
 const inPodSpec = new Map<string, (podSpec: Json, template: OverrideTemplate) => boolean>([
   ["resources", changeResources],

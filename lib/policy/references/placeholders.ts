@@ -1,6 +1,6 @@
 import { lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import { shown } from "../blame.ts";
+import { shown } from "../values/texts.ts";
 
 /** As many characters as a placeholder may make of a name or an address. */
 const longest = 65_536;

@@ -1,10 +1,13 @@
+// Values that stand somewhere else: `resolve` here looks them up in objects; http.ts asks services, which only the
+// settings' hosts, addresses and credentials allow (hosts.ts, tokens.ts, request.ts). referred.ts says which kinds are read.
+
 import { isMap, lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import { shown } from "../blame.ts";
-import { namespaceOf } from "../book.ts";
 import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
+import { namespaceOf } from "../kinds.ts";
 import { isLabelSelector } from "../selectors.ts";
-import { parsePath, type Step } from "./paths.ts";
+import { parsePath, type Step } from "../values/paths.ts";
+import { shown } from "../values/texts.ts";
 import { fill } from "./placeholders.ts";
 
 type Found = { value: unknown } | undefined;

@@ -1,4 +1,4 @@
-import { isMap } from "../../json.ts";
+import { toList, toMap } from "../../json.ts";
 import type { Resource } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
 import { plural } from "../../recorded-answers.ts";
@@ -20,14 +20,16 @@ const owners: Record<string, Kind[]> = {
 
 /** The kinds whose objects a policy's references read, as far as it names them; Secrets are never among them. */
 export const kindsIn = (policy: unknown): Kind[] => {
-  const { resourceSelectors, overrideRules, validateRules } = map(map(policy).spec);
-  const templates = list(overrideRules).map((rule) => map(map(rule).overriders).template);
-  const conditions = list(validateRules).map((rule) => map(map(rule).template).condition);
-  const references = [...templates, ...conditions].flatMap((one) => [map(one).valueRef, map(one).dataRef]).map(map);
+  const { resourceSelectors, overrideRules, validateRules } = toMap(toMap(policy).spec);
+  const templates = toList(overrideRules).map((rule) => toMap(toMap(rule).overriders).template);
+  const conditions = toList(validateRules).map((rule) => toMap(toMap(rule).template).condition);
+  const references = [...templates, ...conditions]
+    .flatMap((one) => [toMap(one).valueRef, toMap(one).dataRef])
+    .map(toMap);
   const named = references.filter(({ from }) => from === "k8s").map(({ k8s }) => k8s);
   const owning = references.some(({ from }) => from === "owner")
-    ? list(resourceSelectors).flatMap((one) => {
-        const { kind } = map(one);
+    ? toList(resourceSelectors).flatMap((one) => {
+        const { kind } = toMap(one);
         return typeof kind === "string" && Object.hasOwn(owners, kind) ? owners[kind] : [];
       })
     : [];
@@ -46,18 +48,15 @@ export const kindsReferred = (policies: readonly unknown[]): Resource[] =>
 
 /** Whether a policy holds something to run. */
 export const hasScript = (policy: unknown): boolean => {
-  const { overrideRules, validateRules } = map(map(policy).spec);
-  const places = [...list(overrideRules).map((rule) => map(rule).overriders), ...list(validateRules)];
-  return places.some((place) => Boolean(map(place).cue));
+  const { overrideRules, validateRules } = toMap(toMap(policy).spec);
+  const places = [...toList(overrideRules).map((rule) => toMap(rule).overriders), ...toList(validateRules)];
+  return places.some((place) => Boolean(toMap(place).cue));
 };
 
 /** Whether this names a kind, by what can be the name of one: a cluster's policies may hold anything. */
 export const isKind = (value: unknown): value is Kind => {
-  const { apiVersion, kind } = map(value);
+  const { apiVersion, kind } = toMap(value);
   return typeof apiVersion === "string" && typeof kind === "string" && versions.test(apiVersion) && kinds.test(kind);
 };
 const versions = /^([a-z0-9][a-z0-9.-]{0,252}\/)?[a-z0-9][a-z0-9-]{0,62}$/;
 const kinds = /^[a-z][a-z0-9-]{0,62}$/i;
-
-const map = (value: unknown): Record<string, unknown> => (isMap(value) ? value : {});
-const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);

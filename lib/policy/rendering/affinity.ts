@@ -1,18 +1,14 @@
 import { lookUp } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
+import { places, required } from "../overriders/affinity.ts";
 import { below, inputs, listOrEmpty, made, patchesIf, podSpec } from "./pods.ts";
 import { insertion, listed, literals, nullable, operation, script } from "./text.ts";
 
-const required = "requiredDuringSchedulingIgnoredDuringExecution";
-const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-
 /** The six lists: what they are called here, and where they are. */
-const lists = ["node", "pod", "podAnti"].flatMap((part) => {
-  const parent = ["affinity", `${part}Affinity`];
-  return [
-    { name: `${part}Required`, steps: [...parent, required, ...(part === "node" ? ["nodeSelectorTerms"] : [])] },
-    { name: `${part}Preferred`, steps: [...parent, preferred] },
-  ];
+const lists = places.map(({ parents, key }) => {
+  const steps = [...parents, key];
+  const kind = steps.includes(required) ? "Required" : "Preferred";
+  return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
 });
 
 /** A map in which lists are, under the last of its steps, and the name of the one that it is in. */

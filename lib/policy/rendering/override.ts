@@ -1,3 +1,6 @@
+// Templates as CUE, for readers of a policy: templates of overriders from here, conditions in condition.ts. text.ts has the
+// parts of a script, pods.ts and amount.ts what several renderings define. Nothing here evaluates CUE.
+
 import type { OverrideTemplate } from "../kinds.ts";
 import { renderedAffinity } from "./affinity.ts";
 import { renderedMetadata } from "./metadata.ts";

@@ -8,10 +8,10 @@ import { bookOf } from "../book.ts";
 import { affinityLists } from "../checks/pods.ts";
 import type { Condition, OverrideTemplate, Reach, Reference, Subject } from "../kinds.ts";
 import { patchWith } from "../overriders/plaintext.ts";
-import { parsePath, type Step } from "../references/paths.ts";
 import { resolve } from "../references/references.ts";
-import { faultOfScript, renderedOutcome } from "../scripts.ts";
+import { faultOfScript } from "../scripts.ts";
 import { validate } from "../validate.ts";
+import { parsePath, type Step } from "../values/paths.ts";
 import { renderedCondition } from "./condition.ts";
 import { renderedOverride } from "./override.ts";
 
@@ -48,6 +48,10 @@ const fetched = async (reference: Reference | undefined, suffix: string, subject
   return { [`http${suffix}`]: found ? planted(isPart ? steps : ["body", ...steps], found.value) : {} };
 };
 
+/** What a rendering comes to with this data. */
+const evaluated = async (rendering: string, data: object, reach: Reach) =>
+  JSON.parse(await reach.cue(`${rendering}\ndata: ${JSON.stringify(data)}\n`));
+
 const natively = async (template: OverrideTemplate, subject: Subject, reach: Reach) => {
   const policies = [
     {
@@ -63,7 +67,7 @@ const natively = async (template: OverrideTemplate, subject: Subject, reach: Rea
 const rendered = async (template: OverrideTemplate, subject: Subject, reach: Reach) => {
   const extraParams = await fetched(template.valueRef, "", subject, reach);
   const data = { object: subject.object, oldObject: subject.oldObject ?? {}, extraParams };
-  const patches = await renderedOutcome(renderedOverride(template), data, "patches", reach);
+  const { patches } = await evaluated(renderedOverride(template), data, reach);
   const object = structuredClone(subject.object);
   patchWith(object, patches);
   return object;
@@ -90,7 +94,8 @@ const renderedDecision = async (condition: Condition, subject: Subject, reach: R
     ...(await fetched(compared, "", subject, reach)),
   };
   const data = { object: subject.object, oldObject: subject.oldObject ?? null, extraParams };
-  return renderedOutcome(renderedCondition(condition), data, "validate", reach);
+  const { valid, reason = "" } = (await evaluated(renderedCondition(condition), data, reach)).validate;
+  return { valid, reason };
 };
 
 describe("renderings, of what was measured", () => {

@@ -1,6 +1,7 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { shareOf } from "../overriders/oversell.ts";
+import { factors } from "../overriders/resources.ts";
 import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
 import { below, firstContainer, inputs, made, patchesIf, podSpec } from "./pods.ts";
 import { listed, literal, operation, script, selector } from "./text.ts";
@@ -32,27 +33,19 @@ export const renderedResources = ({ operation: act, resources = {} }: OverrideTe
   ]);
 };
 
-const sold = [
-  { factor: "cpuFactor", name: "cpu", field: "cpu" },
-  { factor: "memoryFactor", name: "memory", field: "memory" },
-  { factor: "diskFactor", name: "ephemeral-storage", field: "disk" },
-] as const;
-
 /** What makes requests of the first container a share of its limits, or removes them. */
 export const renderedOversell = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
-  const given = sold.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
+  const given = factors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (act === "remove") {
     const removals = listed(given.map(({ name }) => removal("requests", name)));
     return script(inputs, [podSpec, firstContainer("requests"), patchesIf("container", removals)]);
   }
 
-  const factors = given.map(({ factor, name, field }) => ({
-    name,
-    field,
-    times: factorOf(resourcesOversell[factor]),
-  }));
-  const digits = Math.max(...factors.map(({ times }) => times.length - "0.".length));
-  const shares = factors.map(({ name, field, times }) =>
+  const shared = given.map(({ factor, name }) => {
+    return { name, field: factor.replace("Factor", ""), times: factorOf(resourcesOversell[factor]) };
+  });
+  const digits = Math.max(...shared.map(({ times }) => times.length - "0.".length));
+  const shares = shared.map(({ name, field, times }) =>
     operation(
       "add",
       pathOf("requests", name),
@@ -63,8 +56,8 @@ export const renderedOversell = ({ operation: act, resourcesOversell = {} }: Ove
   const parts = [
     podSpec,
     firstContainer("limits", "requests"),
-    `// the limits, of those that there are\n${factors.map(({ name, field }) => `${field}: ${amountAt("limits", name)}`).join("\n")}`,
-    factors[0]?.field === "cpu" &&
+    `// the limits, of those that there are\n${shared.map(({ name, field }) => `${field}: ${amountAt("limits", name)}`).join("\n")}`,
+    shared[0]?.field === "cpu" &&
       `// whoever asks for no CPU at all goes on doing so\nasked: [if ${cpu} != _|_ {${cpu}}]\nisIdle: list.Contains(asked, "0")`,
     `shares: ${listed(shares)}`,
     patchesIf("container", `[if len(shares) > 0 ${made("requests", below(...resourcesPath, "requests"))}] + shares`),

@@ -1,6 +1,6 @@
 import { isSame } from "../../json.ts";
 import type { Reference } from "../kinds.ts";
-import { parsePath, type Step } from "../references/paths.ts";
+import { parsePath, type Step } from "../values/paths.ts";
 
 /** The packages of CUE that renderings use. */
 const packages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];

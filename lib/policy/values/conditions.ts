@@ -1,8 +1,7 @@
 import { isMap } from "../../json.ts";
-import { shown, typeOf } from "../blame.ts";
 import type { Condition } from "../kinds.ts";
-import { compareBytes } from "./bytes.ts";
 import { calculated, compareDecimals, type Decimal, isDecimal, numberOf, parsePercentage } from "./decimals.ts";
+import { compareBytes, shown, typeOf } from "./texts.ts";
 
 type Given = { value: unknown } | undefined;
 

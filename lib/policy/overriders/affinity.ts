@@ -1,12 +1,12 @@
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../../json.ts";
-import type { OverrideTemplate } from "../../kinds.ts";
-import { insert } from "./terms.ts";
+import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../json.ts";
+import type { OverrideTemplate } from "../kinds.ts";
+import { insert } from "./pod-spec.ts";
 
-const required = "requiredDuringSchedulingIgnoredDuringExecution";
+export const required = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /** Where the six lists of terms are, in a pod spec as in a template. */
-const places = [
+export const places = [
   { parents: ["affinity", "nodeAffinity", required], key: "nodeSelectorTerms" },
   { parents: ["affinity", "nodeAffinity"], key: preferred },
   { parents: ["affinity", "podAffinity"], key: required },

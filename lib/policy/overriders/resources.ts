@@ -1,7 +1,7 @@
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put, unescapeStep } from "../../../json.ts";
-import { parseQuantity, type Quantity } from "../../../objects/quantity.ts";
-import type { OverrideTemplate } from "../../kinds.ts";
-import { quantityIn, rounded, shareOf } from "../oversell.ts";
+import { any, drop, type Json, listOf, mapAt, mapOf, own, put, unescapeStep } from "../../json.ts";
+import { parseQuantity, type Quantity } from "../../objects/quantity.ts";
+import type { OverrideTemplate } from "../kinds.ts";
+import { quantityIn, rounded, shareOf } from "./oversell.ts";
 
 const lists = ["requests", "limits"] as const;
 
@@ -31,23 +31,23 @@ const milli = 10n ** 6n;
 const whole = 10n ** 9n;
 
 /** What each factor is of, and how the request is written. */
-const sold = [
+export const factors = [
   { factor: "cpuFactor", name: "cpu", unit: milli, suffix: "m" },
   { factor: "memoryFactor", name: "memory", unit: whole, suffix: "" },
   { factor: "diskFactor", name: "ephemeral-storage", unit: whole, suffix: "" },
-];
+] as const;
 
 /** Makes requests of the first container a share of its limits, or removes them. */
 export const oversell = (podSpec: Json, { operation, resourcesOversell }: OverrideTemplate): boolean => {
   const given = mapOf(resourcesOversell, "template.resourcesOversell");
-  const factors = sold.filter(({ factor }) => (own(given, factor) ?? "") !== "");
-  if (factors.length === 0)
+  const wanted = factors.filter(({ factor }) => (own(given, factor) ?? "") !== "");
+  if (wanted.length === 0)
     throw new Error(
-      `template.resourcesOversell must have ${sold.map(({ factor }) => factor).join(", ")} or some of them`,
+      `template.resourcesOversell must have ${factors.map(({ factor }) => factor).join(", ")} or some of them`,
     );
   const container = firstContainer(podSpec);
   if (container === undefined) return false;
-  return any(factors, ({ factor, name, unit, suffix }) => {
+  return any(wanted, ({ factor, name, unit, suffix }) => {
     if (operation === "remove") return remove(container, "requests", name);
     const share = shareOf(own(given, factor), `template.resourcesOversell.${factor}`);
     const limit = quantityOf(container, "limits", name);

@@ -1,6 +1,6 @@
-import { any, isMap, isSame, type Json, listOf, own, put } from "../../../json.ts";
-import type { OverrideTemplate } from "../../kinds.ts";
-import { insert } from "./terms.ts";
+import { any, isMap, isSame, type Json, listOf, own, put } from "../../json.ts";
+import type { OverrideTemplate } from "../kinds.ts";
+import { insert } from "./pod-spec.ts";
 
 /** Adds, replaces or removes tolerations. */
 export const changeTolerations = (podSpec: Json, { operation, tolerations }: OverrideTemplate): boolean => {

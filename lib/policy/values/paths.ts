@@ -1,5 +1,5 @@
 import { unescapeStep } from "../../json.ts";
-import { shown } from "../blame.ts";
+import { shown } from "./texts.ts";
 
 /** A step of a path: a key, or an index of a list. */
 export type Step = string | number;

@@ -1,6 +1,6 @@
-import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf, unescapeStep } from "../../../json.ts";
-import type { KubernetesObject } from "../../../review.ts";
-import type { Constant, OverrideTemplate } from "../../kinds.ts";
+import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf, unescapeStep } from "../../json.ts";
+import type { KubernetesObject } from "../../review.ts";
+import type { Constant, OverrideTemplate } from "../kinds.ts";
 
 /** Sets or removes annotations or labels. */
 export const changeMetadata = (
