@@ -1,7 +1,7 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import { decide, type Mode } from "./decide.ts";
-import { type Call, isDirect, read } from "./event.ts";
+import { type Call, type Direct, isDirect, read } from "./event.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { line, type Report } from "./journal.ts";
 import { frozen } from "./json.ts";
@@ -58,34 +58,9 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
   /** An event becomes a turn. A load balancer asks for our health without a key; others invoke us with a review. */
   const arrive = (step: Step): unknown => {
     const event: unknown = step.event;
-    const { functionName = share.rule, functionVersion = "$LATEST" } = step.context;
-    const turn: Turn = {
-      started: clock(),
-      rule: share.rule,
-      function: functionName,
-      version: functionVersion,
-      code: 200,
-      refused: false,
-      operations: 0,
-      milliseconds: 0,
-    };
+    const turn = turnOf(share.rule, step.context);
     step.event = turn;
-    if (isDirect(event)) {
-      const { phase, variant, cluster, settings, needs, now } = event;
-      if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
-      turn.review = check(event.review);
-      turn.phase = phase;
-      turn.variant = variant as string | undefined;
-      turn.settings = settings;
-      // Whoever brings settings of his own brings the world along: the function's rights are for its own.
-      turn.world = recordedFor(rule, settings === undefined ? needs : (needs ?? {}));
-      if (now !== undefined) turn.now = new Date(String(now));
-      if (Number.isNaN(turn.now?.getTime()))
-        throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-      // Last: whatever has a caller is counted, by all that a review has.
-      if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
-      return undefined;
-    }
+    if (isDirect(event)) return takeDirect(rule, turn, event);
     turn.call = read(event);
     return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
   };
@@ -115,19 +90,6 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     if (turn.call && turn.variant !== undefined && !own && mode !== "off") throw nowhere();
   };
 
-  /** The body becomes a review. */
-  const unpack = ({ event: turn }: Step) => {
-    const { call } = turn;
-    if (!call) return;
-    if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
-    if (!/^application\/json\s*(;|$)/i.test(call.contentType))
-      throw new Failure(415, `the content type is "${call.contentType}"; a review is application/json`);
-    const body = call.body();
-    if (Buffer.byteLength(body) > longestBody)
-      throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
-    turn.review = decode(body);
-  };
-
   /** The rule decides, in time. */
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
@@ -149,20 +111,6 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     return inTime(decision, left).then((made) => Object.assign(turn, made));
   };
 
-  const reply = (step: Step) => {
-    const { call, review, outcome } = step.event as Required<Turn>;
-    step.response = call ? call.answer(200, encode(review, outcome)) : respond(review, outcome);
-  };
-
-  /** Whatever was thrown becomes a Status that the API server shows. The one place where failures are caught. */
-  const fail = (step: Step) => {
-    const turn = step.event;
-    const failure = toFailure(step.error);
-    const status = failureStatus(failure.code, failure.message);
-    Object.assign(turn, { code: failure.code, error: failure });
-    step.response = turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
-  };
-
   const journal = ({ event: turn }: Step) => {
     if (!turn.outcome && !turn.error) return;
     turn.milliseconds = Math.round((clock() - turn.started) * 1000) / 1000;
@@ -180,6 +128,61 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     .handler(ask);
   // Node 24 refuses handlers with a third parameter; middy's has two.
   return chain as unknown as (event: unknown, context: Context) => Promise<unknown>;
+};
+
+const turnOf = (rule: string, { functionName = rule, functionVersion = "$LATEST" }: Context): Turn => ({
+  started: clock(),
+  rule,
+  function: functionName,
+  version: functionVersion,
+  code: 200,
+  refused: false,
+  operations: 0,
+  milliseconds: 0,
+});
+
+/** An invocation brings its review, and may bring settings, answers and the time along. */
+const takeDirect = (rule: Rule, turn: Turn, event: Direct): undefined => {
+  const { phase, variant, cluster, settings, needs, now } = event;
+  if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
+  turn.review = check(event.review);
+  turn.phase = phase;
+  turn.variant = variant as string | undefined;
+  turn.settings = settings;
+  // Whoever brings settings of his own brings the world along: the function's rights are for its own.
+  turn.world = recordedFor(rule, settings === undefined ? needs : (needs ?? {}));
+  if (now !== undefined) turn.now = new Date(String(now));
+  if (Number.isNaN(turn.now?.getTime()))
+    throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
+  // Last: whatever has a caller is counted, by all that a review has.
+  if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
+};
+
+/** The body becomes a review. */
+const unpack = ({ event: turn }: Step) => {
+  const { call } = turn;
+  if (!call) return;
+  if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
+  if (!/^application\/json\s*(;|$)/i.test(call.contentType))
+    throw new Failure(415, `the content type is "${call.contentType}"; a review is application/json`);
+  const body = call.body();
+  if (Buffer.byteLength(body) > longestBody)
+    throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
+  turn.review = decode(body);
+};
+
+const reply = (step: Step) => {
+  const { call, review, outcome } = step.event as Required<Turn>;
+  step.response = call ? call.answer(200, encode(review, outcome)) : respond(review, outcome);
+};
+
+/** Whatever was thrown becomes a Status that the API server shows. The one place where failures are caught. */
+const fail = (step: Step) => {
+  const turn = step.event;
+  const failure = toFailure(step.error);
+  const status = failureStatus(failure.code, failure.message);
+  Object.assign(turn, { code: failure.code, error: failure });
+  step.response = turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
 };
 
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";

@@ -5,7 +5,8 @@ import { isDirect } from "./event.ts";
 import { Failure, toFailure } from "./failure.ts";
 import { matches } from "./match.ts";
 import { applied } from "./patch.ts";
-import type { Outcome, Patch, Request } from "./review.ts";
+import { askInRounds } from "./reinvocation.ts";
+import type { Outcome, Patch, Request, Status } from "./review.ts";
 import { type Match, type Phase, type Rule, rule } from "./rule.ts";
 
 /** What an entry of its own would say of a member, and the API server would check. */
@@ -82,38 +83,25 @@ const askAll =
     const asked = Object.entries(settings as Memberships).filter(([, membership]) => concerns(membership, request));
     let { object } = request;
 
-    // As the API server calls webhooks again: whoever spoke before another's change is asked once more, and whoever
-    // comes after what changes then. Those who only tell what they would do have told it.
-    let unaware = 0;
-    for (const again of [false, true]) {
-      let latest: number | undefined;
-      for (const [index, [name, { mode, settings, failsOpen }]] of asked.entries()) {
-        const rule = members[name];
-        const isNews = index < unaware || latest !== undefined;
-        if (!rule || (again && (mode !== "enforce" || !isNews))) continue;
-        const said = await ask(
-          judge,
-          rule,
-          phase,
-          { ...request, object },
-          { ...around, name, mode, settings },
-          failsOpen,
-        );
-        note(findings, name, mode, said);
-        const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
-        for (const warning of warnings) outcome.warnings.push(warning);
-        for (const [key, value] of Object.entries(audit)) outcome.audit[`${name}.${key}`] = value;
-        if (status) {
-          const refusal = { ...status, message: `${name}: ${status.message}` };
-          return decided({ ...outcome, allowed: false, status: refusal }, findings);
-        }
-        for (const change of patch) outcome.patch.push(change);
-        object = applied(object, patch);
-        if (patch.length > 0) latest = index;
-      }
-      unaware = latest ?? 0;
-    }
-    return decided(outcome, findings);
+    let refusal: Status | undefined;
+    // Those that only tell what they would do have told it in the first round.
+    const isReinvoked = ([, { mode }]: (typeof asked)[number]) => mode === "enforce";
+    await askInRounds(asked, isReinvoked, async ([name, { mode, settings, failsOpen }]) => {
+      const rule = members[name];
+      if (!rule) return false;
+      const circumstances = { ...around, name, mode, settings };
+      const said = await ask(judge, rule, phase, { ...request, object }, circumstances, failsOpen);
+      note(findings, name, mode, said);
+      const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
+      for (const warning of warnings) outcome.warnings.push(warning);
+      for (const [key, value] of Object.entries(audit)) outcome.audit[`${name}.${key}`] = value;
+      refusal = status && { ...status, message: `${name}: ${status.message}` };
+      if (refusal) return undefined;
+      for (const change of patch) outcome.patch.push(change);
+      object = applied(object, patch);
+      return patch.length > 0;
+    });
+    return decided(refusal ? { ...outcome, allowed: false, status: refusal } : outcome, findings);
   };
 
 const decided = (outcome: Outcome, findings: Map<string, Finding>): Decision => {

@@ -156,9 +156,49 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
     if (depth > levels) return true;
     const next: unknown[] = [];
     for (const one of level)
-      if (typeof one === "object" && one !== null)
-        for (const inner of Object.values(one)) if (typeof inner === "object" && inner !== null) next.push(inner);
+      if (isObject(one)) for (const inner of Object.values(one)) if (isObject(inner)) next.push(inner);
     level = next;
   }
   return false;
+};
+
+/**
+ * Reports whether a text of JSON has a key twice in one map: of two values, readers take different ones. `value` is what
+ * the text was parsed to, which has one of them.
+ */
+export const hasRepeatedKey = (text: string, value: unknown): boolean => countKeys(value) !== countWrittenKeys(text);
+
+const countKeys = (value: unknown): number => {
+  let count = 0;
+  const open = [value];
+  for (let one = open.pop(); one !== undefined; one = open.pop()) {
+    if (!isObject(one)) continue;
+    const inner = Object.values(one);
+    if (!Array.isArray(one)) count += inner.length;
+    for (const member of inner) if (isObject(member)) open.push(member);
+  }
+  return count;
+};
+
+/** Counts the strings that a colon follows. */
+const countWrittenKeys = (text: string): number => {
+  const colon = /[ \t\r\n]*:/y;
+  let count = 0;
+  for (let quote = text.indexOf('"'); quote >= 0; ) {
+    const end = endOfString(text, quote + 1) ?? text.length;
+    colon.lastIndex = end;
+    if (colon.test(text)) count++;
+    quote = text.indexOf('"', end);
+  }
+  return count;
+};
+
+/** Finds where a string of JSON ends, from behind its opening quote. */
+export const endOfString = (text: string, begin: number): number | undefined => {
+  for (let quote = text.indexOf('"', begin); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let escapes = 0;
+    while (quote - escapes > begin && text[quote - escapes - 1] === "\\") escapes++;
+    if (escapes % 2 === 0) return quote + 1;
+  }
+  return undefined;
 };

@@ -314,28 +314,34 @@ export const counter = (): Need<(counts: readonly Count[]) => void> => ({
 /** Binds what a rule declared to a world, for one review: the same question is asked once. */
 export const bind = (needs: Needs, world: World, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
-  const once =
-    <A extends unknown[], R>(name: string, ask: (...args: A) => Promise<R>) =>
-    (...args: A): Promise<R> => {
-      const question = JSON.stringify([name, ...args]);
-      const answer = asked.get(question) ?? handled(ask(...args));
-      asked.set(question, answer);
-      return answer as Promise<R>;
-    };
-  const remembering: World = {
-    get: once("get", world.get),
-    list: once("list", world.list),
-    create: (...args) => handled(world.create(...args)),
-    may: once("may", world.may),
-    discover: once("discover", world.discover),
-    https: (request) => handled(world.https(request)),
-    http: (request) => handled(world.http(request)),
-    aws: once("aws", world.aws),
-    cue: (source) => handled(world.cue(source)),
-    ledger: world.ledger,
-    count: world.count,
-  };
+  const remembering = intercept(world, (verb, args, ask) => {
+    if (!onceAsked.has(verb)) return handled(ask());
+    const question = JSON.stringify([verb, ...args]);
+    const answer = asked.get(question) ?? handled(ask());
+    asked.set(question, answer);
+    return answer;
+  });
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
+};
+
+/** Of these, the same question is asked once a review. */
+const onceAsked: ReadonlySet<Verb> = new Set<Verb>(["get", "list", "may", "discover", "aws"]);
+
+/** What a world answers with a promise. */
+const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
+type Verb = (typeof verbs)[number];
+
+/** A world whose answers go through `answer`, which is given the question and a way to ask it. */
+export const intercept = (
+  world: World,
+  answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
+): World => {
+  const wrapped = verbs.map((verb) => {
+    const ask = world[verb] as (...args: unknown[]) => Promise<unknown>;
+    return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
+  });
+  // Whatever an answer goes through leaves it the form that it has.
+  return { ...world, ...Object.fromEntries(wrapped) };
 };
 
 /** Where one of several questions fails, the rule may not come to hear of the others' failures. */

@@ -203,7 +203,9 @@ const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "
     ? status
     : { ...status, code: 403, reason: "Forbidden" };
 
-const limits = { warning: 256, warnings: 4096 };
+/** What the API server takes, in characters: of one warning, and of all. */
+const longestWarning = 256;
+const longestWarnings = 4096;
 
 /**
  * The API server drops a warning that holds a control character, cuts all of them to 256 characters once they sum to
@@ -212,12 +214,12 @@ const limits = { warning: 256, warnings: 4096 };
  */
 export const fitWarnings = (warnings: readonly string[]): string[] => {
   const clean = [...new Set(warnings.map(printable))].filter(Boolean);
-  if (runes(clean.join("")) <= limits.warnings) return clean;
+  if (runes(clean.join("")) <= longestWarnings) return clean;
 
   const kept: string[] = [];
-  let left = limits.warnings - 40;
+  let left = longestWarnings - 40;
   for (const text of clean) {
-    const short = cut(text, limits.warning);
+    const short = cut(text, longestWarning);
     left -= runes(short);
     if (left < 0) break;
     kept.push(short);

@@ -1,4 +1,4 @@
-import { eksToken } from "#lib/cluster/credentials.ts";
+import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
 import { exchange, unanswered } from "#lib/cluster/exchange.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
@@ -138,8 +138,7 @@ export const describeEks = async (
 /** As AWS's own programs find it. */
 const eksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
-  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
-  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domain}`);
+  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domainOf(region)}`);
 };
 
 /** Who deploys to these clusters. */

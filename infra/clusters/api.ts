@@ -1,6 +1,7 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { pagesOf } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
@@ -137,17 +138,16 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
     list: async (kind) => {
       const { root, resource } = places[kind];
       const found: Manifest[] = [];
-      for (let next = ""; ; ) {
-        const query = new URLSearchParams({ limit: String(page), ...(next && { continue: next }) });
+      const readPage = async (query: URLSearchParams) => {
         const answer = await send("GET", `${root}/${resource}?${query}`);
-        const { apiVersion, items, metadata } = Object(parseJson(answer.body));
-        // Go writes a list without elements as null.
-        const listed: unknown = items ?? [];
-        if (answer.status >= 300 || !Array.isArray(listed)) throw refused(answer, `to list every ${kind}`);
-        found.push(...listed.map((item) => ({ apiVersion, kind, ...item })).filter(isManifest));
-        next = metadata?.continue ?? "";
-        if (next === "") return found;
-      }
+        const list = parseJson(answer.body);
+        if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
+          throw refused(answer, `to list every ${kind}`);
+        return list;
+      };
+      for await (const { items = [], apiVersion } of pagesOf(readPage, () => page))
+        found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isManifest));
+      return found;
     },
     read: async (path) => {
       const answer = await send("GET", path);

@@ -1,5 +1,7 @@
 import { dirname } from "node:path";
-import type { Resource, Served } from "#lib/needs.ts";
+import { isGroupVersion, servedIn } from "#lib/cluster/live.ts";
+import { pagesOf } from "#lib/cluster/pages.ts";
+import type { Resource } from "#lib/needs.ts";
 import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Surveyed } from "#lib/rule.ts";
@@ -57,23 +59,18 @@ const page = 500;
 export const surveyBy = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed> => ({
   list: async ({ group, version = "v1", resource }: Resource) => {
     const found: KubernetesObject[] = [];
-    for (let next = ""; ; ) {
-      const query = new URLSearchParams({ limit: String(page), ...(next && { continue: next }) });
-      const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;
-      const { apiVersion, kind, items, metadata } = Object(await read(`${path}?${query}`));
-      const ofEach = { apiVersion, kind: String(kind).replace(/List$/, "") };
-      // Go writes a list without elements as null.
-      found.push(...(items ?? []).map((item: object) => ({ ...ofEach, ...item })));
-      next = metadata?.continue ?? "";
-      if (next === "") return found;
-    }
+    const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;
+    const pages = pagesOf(
+      (query) => read(`${path}?${query}`),
+      () => page,
+    );
+    for await (const { items = [], apiVersion, kind } of pages)
+      found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item }) as KubernetesObject));
+    return found;
   },
   discover: async (groupVersion) => {
-    if (!/^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(groupVersion)) return undefined;
+    if (!isGroupVersion(groupVersion)) return undefined;
     const found = await read(rootOf(groupVersion));
-    const served = ({ name, kind, namespaced }: { name: string; kind: string; namespaced: boolean }): Served => {
-      return { resource: name, kind, namespaced };
-    };
-    return found === undefined ? undefined : (Object(found).resources ?? []).map(served);
+    return found === undefined ? undefined : servedIn(found);
   },
 });

@@ -1,5 +1,5 @@
 import { Failure } from "../failure.ts";
-import { isMap, parseJson } from "../json.ts";
+import { hasRepeatedKey, isDeeper, isMap, parseJson } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 
 /** What the API server takes, in bytes. */
@@ -39,9 +39,8 @@ export const parsed = (bytes: Uint8Array, headers: Headers, accepted: readonly s
   const value = text === undefined ? undefined : parseJson(text);
   if (text === undefined || value === undefined)
     throw new Failure(400, `the body is no JSON, which ${type} must be here to be judged before it leaves`);
-  const members = membersIn(value);
-  if (members === undefined) throw new Failure(400, `the body nests deeper than ${deepest} levels`);
-  if (members !== membersOf(text))
+  if (isDeeper(value, deepest - 1)) throw new Failure(400, `the body nests deeper than ${deepest} levels`);
+  if (hasRepeatedKey(text, value))
     throw new Failure(400, "the body has a key twice in one object, which can be read in more than one way");
   return value;
 };
@@ -57,34 +56,6 @@ const textIn = (bytes: Uint8Array): string | undefined => {
 /** What goes through it step by step would run out of stack. */
 const deepest = 1000;
 
-/** How many members a value's maps have; undefined where it is too deep. */
-const membersIn = (value: unknown): number | undefined => {
-  let level: unknown[] = [value];
-  let members = 0;
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > deepest) return undefined;
-    level = level.flatMap((one) => {
-      if (typeof one !== "object" || one === null) return [];
-      const inner = Object.values(one);
-      if (!Array.isArray(one)) members += inner.length;
-      return inner;
-    });
-  }
-  return members;
-};
-
-/** How many a JSON text writes down: its strings that a colon follows. */
-const membersOf = (text: string): number => {
-  const colon = /\s*:/y;
-  let members = 0;
-  for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at)) {
-    for (at++; text[at] !== '"'; at++) if (text[at] === "\\") at++;
-    colon.lastIndex = ++at;
-    if (colon.test(text)) members++;
-  }
-  return members;
-};
-
 /** A body that is an object. */
 export const objectIn = (
   bytes: Uint8Array,
@@ -99,5 +70,3 @@ export const objectIn = (
   if (metadata !== null && !isMap(metadata)) throw new Failure(400, "metadata must be an object");
   return value;
 };
-
-/** Whether a value is a JSON object. */

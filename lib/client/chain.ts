@@ -4,6 +4,7 @@ import { matches } from "../match.ts";
 import { inTime, type World, worldFor } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { applied } from "../patch.ts";
+import { askInRounds } from "../reinvocation.ts";
 import type { KubernetesObject, Patch, Request } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import { denied, failed, type Refusal } from "./answers.ts";
@@ -54,30 +55,21 @@ export const judge = async (plans: readonly Plan[], request: Request, around: Ar
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
-/** Whoever spoke before another's change is asked once more, unless never, and whoever comes after what changes then. */
 const mutate = async (asked: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
   const warnings: string[] = [];
   let { object } = request;
-  let unaware = 0;
-  for (const again of [false, true]) {
-    let latest: number | undefined;
-    for (const [index, plan] of asked.entries()) {
-      const isNews = index < unaware || latest !== undefined;
-      if (again && (plan.mode !== "enforce" || plan.rule.reinvocationPolicy === "Never" || !isNews)) continue;
-      const said = await ask(plan, "mutate", { ...request, object }, around);
-      for (const warning of said.warnings) warnings.push(warning);
-      if (said.refusal) return judgedOf(object, false, warnings, said.refusal);
-      if (said.patch.length === 0) continue;
-      object = applied(object, said.patch);
-      latest = index;
-    }
-    unaware = latest ?? 0;
-  }
-  return judgedOf(object, object !== request.object, warnings);
-};
-
-// That an object is left an object follows from what drafts can be made of.
-const judgedOf = (object: unknown, changed: boolean, warnings: string[], refusal?: Refusal): Judged => {
+  let refusal: Refusal | undefined;
+  const isReinvoked = ({ mode, rule }: Plan) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
+  await askInRounds(asked, isReinvoked, async (plan) => {
+    const said = await ask(plan, "mutate", { ...request, object }, around);
+    for (const warning of said.warnings) warnings.push(warning);
+    refusal = said.refusal;
+    if (refusal) return undefined;
+    object = applied(object, said.patch);
+    return said.patch.length > 0;
+  });
+  const changed = refusal === undefined && object !== request.object;
+  // That an object is left an object follows from what drafts can be made of.
   return { object: object as KubernetesObject, changed, warnings, ...(refusal && { refusal }) };
 };
 

@@ -70,7 +70,7 @@ const fetched = async (
 export const eksToken = ({ eks, region }: { eks: string; region: string }, identity: Identity, now: Date): string => {
   const url = presigned(
     {
-      ...{ method: "GET", host: `sts.${region}.${domain(region)}`, path: "/", service: "sts", region },
+      ...{ method: "GET", host: `sts.${region}.${domainOf(region)}`, path: "/", service: "sts", region },
       query: { Action: "GetCallerIdentity", Version: "2011-06-15" },
       headers: { "x-k8s-aws-id": eks },
     },
@@ -119,14 +119,15 @@ export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 /** As AWS's own programs find a service: its usual address, or the environment's. */
 export const addressOf = (service: keyof typeof variables, region: string): URL =>
-  new URL(process.env[variables[service]] ?? `https://${service}.${region}.${domain(region)}`);
+  new URL(process.env[variables[service]] ?? `https://${service}.${region}.${domainOf(region)}`);
 const variables = {
   ec2: "AWS_ENDPOINT_URL_EC2",
   secretsmanager: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
   ssm: "AWS_ENDPOINT_URL_SSM",
 };
 
-const domain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
+/** Returns the domain of AWS's services in a region. */
+export const domainOf = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 
 /** The one that Lambda gives a function, by its role. */
 export const ourIdentity = (): Identity => {

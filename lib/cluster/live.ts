@@ -3,15 +3,17 @@ import { setTimeout as wait } from "node:timers/promises";
 import { printCounts } from "../counts.ts";
 import { evaluate } from "../cue/engine.ts";
 import { Failure } from "../failure.ts";
-import { frozen, parseJson } from "../json.ts";
+import { frozen, isObject, parseJson } from "../json.ts";
 import { type Ledger, within } from "../ledger.ts";
 import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
+import { joinApiVersion, rootOf } from "../objects/api-version.ts";
 import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 import { type Credentials, tokens } from "./credentials.ts";
 import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./exchange.ts";
 import { type Found, type Memory, memoryOf } from "./memory.ts";
 import { outside } from "./outside.ts";
+import { pagesOf } from "./pages.ts";
 import { shared } from "./shared.ts";
 
 /** How a cluster's API is reached. */
@@ -158,7 +160,7 @@ const live = (
 
     const pathOf = ({ group, resource, version = "v1" }: Resource, namespace?: string) =>
       [
-        group === "" ? `/api/${version}` : `/apis/${group}/${version}`,
+        rootOf(joinApiVersion({ group, version })),
         ...(namespace === undefined ? [] : ["namespaces", encodeURIComponent(namespace)]),
         resource,
       ].join("/");
@@ -170,26 +172,24 @@ const live = (
       return found ?? { content: undefined, bytes: undefined };
     };
 
-    const all = async (path: string, most: number, selection: string): Promise<Found> => {
+    const all = async (path: string, most: number, selection: Record<string, string>): Promise<Found> => {
       const end = Date.now() + longestRead;
       const items: object[] = [];
       let bytes = 0;
-      for (let next = ""; ; ) {
-        const limit = Math.min(page, most - items.length);
-        const query = `?limit=${limit}${selection}${next && `&continue=${encodeURIComponent(next)}`}`;
-        const found = parsed(await call(`${path}${query}`, deadline));
-        const { items: listed, metadata, apiVersion, kind } = Object(found?.content);
-        // Go writes a list without elements as null.
-        const more: unknown = listed === null ? [] : listed;
-        if (typeof kind !== "string" || !isListOfObjects(more)) throw new Error("it answers no list");
-        const ofEach = { apiVersion, kind: kind.replace(/List$/, "") };
-        for (const item of more) items.push(frozen({ ...ofEach, ...item }));
+      const readPage = async (query: URLSearchParams) => {
+        const found = parsed(await call(`${path}?${query}`, deadline));
         bytes += found?.bytes ?? 0;
+        return found?.content;
+      };
+      const limit = () => Math.min(page, most - items.length);
+      for await (const { items: listed, apiVersion, kind } of pagesOf(readPage, limit, selection)) {
+        if (kind === undefined || !isListOfObjects(listed)) throw new Error("it answers no list");
+        for (const item of listed) items.push(frozen({ apiVersion, kind, ...item }));
         if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
         if (Date.now() > end) throw new Error("it did not answer in time");
-        next = metadata?.continue ?? "";
-        if (next === "" || items.length >= most) return { content: Object.freeze(items.slice(0, most)), bytes };
+        if (items.length >= most) break;
       }
+      return { content: Object.freeze(items.slice(0, most)), bytes };
     };
 
     return {
@@ -214,13 +214,13 @@ const live = (
         const { maxAge = usualAge, most = Number.POSITIVE_INFINITY, labels } = freshness ?? {};
         const text = labels && selectionOf(labels);
         if (labels && text === undefined) return [];
-        const selection = text ? `&labelSelector=${encodeURIComponent(text)}` : "";
+        const selection: Record<string, string> = text ? { labelSelector: text } : {};
         const search = () => all(path, most, selection);
-        return read(what, `${path}/${most}${selection}`, maxAge, search) as Promise<KubernetesObject[]>;
+        return read(what, `${path}/${most}?${text ?? ""}`, maxAge, search) as Promise<KubernetesObject[]>;
       },
       discover: async (groupVersion) => {
-        const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;
-        if (!/^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(groupVersion)) return undefined;
+        if (!isGroupVersion(groupVersion)) return undefined;
+        const path = rootOf(groupVersion);
         return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
           const answer = await call(path, deadline);
           if (answer.status === 404) return { content: undefined, bytes: undefined };
@@ -297,8 +297,7 @@ const objectionIn = ({ status, body }: Answer): Status | undefined => {
 const isName = (name: string) =>
   name !== "" && name !== "." && name !== ".." && name.length <= 253 && name.isWellFormed() && !/[/%]/.test(name);
 
-const isListOfObjects = (value: unknown): value is object[] =>
-  Array.isArray(value) && value.every((one) => typeof one === "object" && one !== null);
+const isListOfObjects = (value: unknown): value is object[] => Array.isArray(value) && value.every(isObject);
 
 const messageOf = (content: unknown, body: string): string => {
   const { message } = Object(content);
@@ -306,9 +305,15 @@ const messageOf = (content: unknown, body: string): string => {
 };
 
 const served = (list: unknown): Served[] => {
-  const { kind, resources } = Object(list);
-  if (kind !== "APIResourceList") throw new Error("it answers no list of resources");
-  return (resources ?? []).map(({ name, kind, namespaced }: { name: string; kind: string; namespaced: boolean }) => {
+  if (Object(list).kind !== "APIResourceList") throw new Error("it answers no list of resources");
+  return servedIn(list);
+};
+
+/** Returns the resources that discovery lists for a group and version. */
+export const servedIn = (list: unknown): Served[] =>
+  (Object(list).resources ?? []).map(({ name, kind, namespaced }: Omit<Served, "resource"> & { name: string }) => {
     return { resource: name, kind, namespaced };
   });
-};
+
+/** Reports whether a text may be an apiVersion; any other could lead to another path. */
+export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Context } from "aws-lambda";
-import { ourIdentity } from "../cluster/credentials.ts";
+import { domainOf, ourIdentity } from "../cluster/credentials.ts";
 import { before, exchange } from "../cluster/exchange.ts";
 import { signed } from "../cluster/signature.ts";
 import type { decide } from "../decide.ts";
@@ -90,8 +90,7 @@ const tell = ({ origin: { cluster, rule }, request: { uid } }: Heard, error: unk
 /** One object, written as the function's own role. The address is AWS's usual one, or the environment's. */
 const putObject = async (bucket: string, key: string, body: string, deadline: number): Promise<void> => {
   const { AWS_REGION: region = "", AWS_ENDPOINT_URL_S3: address } = process.env;
-  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
-  const { origin, host } = new URL(address ?? `https://s3.${region}.${domain}`);
+  const { origin, host } = new URL(address ?? `https://s3.${region}.${domainOf(region)}`);
   const path = `/${bucket}/${key.split("/").map(encodeURIComponent).join("/")}`;
   const request = {
     ...{ method: "PUT", host, path, service: "s3", region, body },

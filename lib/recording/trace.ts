@@ -1,5 +1,5 @@
 import { decide } from "../decide.ts";
-import { type HttpsResponse, jsonOf, type World } from "../needs.ts";
+import { type HttpsRequest, type HttpsResponse, intercept, jsonOf, type World } from "../needs.ts";
 import { type Recorded, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { Rule } from "../rule.ts";
@@ -103,34 +103,25 @@ export const replaying = ({ answers, contents }: Traced, redact: Redaction): Rep
   return { world: noted, noted: notes, isScriptBlind: () => isScriptBlind };
 };
 
-type Question = [way: keyof World, ...words: unknown[]];
+/** What was asked, without what only says how: that may not be JSON. */
+type Question = readonly [verb: string, ...args: unknown[]];
 
 /** A world whose answers go through `answer`, and what its ledger holds before a change through `before`. */
 const through = (
   world: World,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
   before: (key: string, kept: unknown) => unknown,
-): World => {
-  // Whatever an answer goes through leaves it the form that it has.
-  const by = <T>(question: Question, ask: () => Promise<T>) => answer(question, ask) as Promise<T>;
-  return {
-    ...world,
-    get: (kind, name, namespace, freshness) =>
-      by(["get", kind, name, namespace], () => world.get(kind, name, namespace, freshness)),
-    list: (kind, namespace, freshness) =>
-      by(["list", kind, namespace, freshness], () => world.list(kind, namespace, freshness)),
-    create: (kind, object) => by(["create", kind, object], () => world.create(kind, object)),
-    may: (access) => by(["may", access], () => world.may(access)),
-    discover: (groupVersion) => by(["discover", groupVersion], () => world.discover(groupVersion)),
-    https: (request) => by(["https", questionOf(request)], () => world.https(request)),
-    http: (request) => by(["http", questionOf(request)], () => world.http(request)),
-    aws: (action, request) => by(["aws", action, request], () => world.aws(action, request)),
-    ledger: (rule) => ({
-      change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
-        world.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
-    }),
-  };
-};
+): World => ({
+  ...intercept(world, (verb, args, ask) => {
+    if (verb === "cue") return ask();
+    const isRequest = verb === "https" || verb === "http";
+    return answer([verb, ...(isRequest ? args.map((request) => questionOf(request as HttpsRequest)) : args)], ask);
+  }),
+  ledger: (rule) => ({
+    change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
+      world.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
+  }),
+});
 
 /** Numbers questions in the order in which each is first asked. */
 const openTurns = () => {

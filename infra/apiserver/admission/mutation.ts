@@ -1,4 +1,5 @@
 import { isMap, type Json } from "#lib/json.ts";
+import { openReinvocations, type Reinvocations } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import type { Answer } from "./answer.ts";
 import { mutationNote, patchNote } from "./audit.ts";
@@ -19,7 +20,11 @@ interface Mutated {
  * before a change and want to know of it are asked once more; a change they make then is news to those after them.
  */
 export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Promise<Mutated> => {
-  const rounds: Rounds = { asked: new Set(), again: new Set(), isChanged: false, isStamped: isStamped(run.attributes) };
+  const rounds: Rounds = {
+    again: openReinvocations(),
+    isChanged: false,
+    isStamped: isStamped(run.attributes),
+  };
   for (const round of [0, 1] as const) {
     if (round === 1 && !rounds.isChanged) break;
     for (const [index, hook] of hooks.entries()) {
@@ -36,10 +41,8 @@ export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Prom
 };
 
 interface Rounds {
-  /** Those that would be asked again if the object changed now. */
-  asked: Set<string>;
-  /** Those that are asked again. */
-  again: Set<string>;
+  /** Those that are asked again, by identity. */
+  again: Reinvocations<string>;
   isChanged: boolean;
   /** Whether there is something in the object that no patch leaves as it is. */
   isStamped: boolean;
@@ -71,12 +74,8 @@ const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds
   if (step.outcome === "called" || refusal)
     run.audit.add(...mutationNote(step.round, step.index, configuration, name, changed.isChanged));
   if (changed.isChanged || changed.isApplied) rounds.isStamped = false;
-  if (changed.isChanged) {
-    for (const one of rounds.asked) rounds.again.add(one);
-    rounds.asked.clear();
-    rounds.isChanged = true;
-  }
-  if (hook.reinvocationPolicy === "IfNeeded") rounds.asked.add(hook.identity);
+  rounds.isChanged ||= changed.isChanged;
+  rounds.again.note(hook.identity, changed.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const end = refusal ?? changed.refusal;
   if (end) return end;

@@ -1,4 +1,5 @@
 import { Unanswered } from "#lib/cluster/exchange.ts";
+import { pageIn, pageQuery } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { contentOf, isTooLarge, type Read, type Why } from "./reader.ts";
@@ -37,16 +38,13 @@ export const pagesOf = async function* (
   /** With what each page began: where one begins so again, its list never ends. */
   const beginnings = new Set<string>();
   for (let inVain = 0; inVain <= mostInVain; ) {
-    const query = new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
-    const answer = await read(`${path}?${query}`);
+    const answer = await read(`${path}?${pageQuery(limit, next, selection)}`);
     if (isTooLarge(answer) && limit > 1) {
       limit = Math.ceil(limit / 4);
       continue;
     }
     const content = answer instanceof Unanswered ? undefined : contentOf(answer);
-    const { items, metadata } = Object(content);
-    const { continue: token, remainingItemCount } = Object(metadata);
-    const further = typeof token === "string" ? token : "";
+    const { items: listed = [], next: further, remaining } = pageIn(content);
     if (!(answer instanceof Unanswered) && answer.status === 410) {
       inVain++;
       // Of what follows it still knows how it is now; or else all begins again, of which the beginning is known.
@@ -55,8 +53,6 @@ export const pagesOf = async function* (
       next = further;
       continue;
     }
-    // Go writes a list without elements as null.
-    const listed: unknown = items ?? [];
     if (answer instanceof Unanswered || answer.status !== 200) return yield { broken: why(answer) };
     if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server answers no list" };
     if (further !== "" && further === next) break;
@@ -70,7 +66,7 @@ export const pagesOf = async function* (
       last = keyOf(one);
     }
     if (found.length < listed.length) yield { broken: "what the API server lists is no objects" };
-    yield { items: fresh, ...(typeof remainingItemCount === "number" && { remaining: remainingItemCount }) };
+    yield { items: fresh, ...(typeof remaining === "number" && { remaining }) };
     if (further === "") return;
     inVain = fresh.length > 0 ? 0 : inVain + Number(found.length === 0);
     next = further;

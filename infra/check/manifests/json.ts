@@ -1,3 +1,4 @@
+import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { openOffsets, type Piece, type Written } from "./plain-yaml.ts";
 
 /** What a text of JSON holds; of what isn't JSON, the line. */
@@ -54,7 +55,7 @@ export const locateJson = (text: string, { from, to }: Piece): Written | undefin
   for (let found = token.exec(text); found !== null; found = token.exec(text)) {
     const { 0: sign, index } = found;
     const level = levels.at(-1);
-    if (sign === '"') token.lastIndex = textEnd(text, index + 1) ?? to;
+    if (sign === '"') token.lastIndex = endOfString(text, index + 1) ?? to;
     if (sign === "}" || sign === "]") {
       levels.pop();
       if (levels.length === 0) break;
@@ -68,7 +69,7 @@ export const locateJson = (text: string, { from, to }: Piece): Written | undefin
     } else {
       if (typeof level?.key === "number") note(level.container, level.key, index);
       const inner: unknown = level === undefined ? read.value : Reflect.get(level.container, level.key);
-      if (typeof inner === "object" && inner !== null)
+      if (isObject(inner))
         levels.push({ container: inner, key: Array.isArray(inner) ? 0 : "", isBeforeKey: sign === "{" });
     }
   }
@@ -95,7 +96,7 @@ const closing = (text: string, begin: number): number | undefined => {
   let depth = 0;
   for (let found = sign.exec(text)?.[0]; found !== undefined; found = sign.exec(text)?.[0]) {
     if (found === '"') {
-      const end = textEnd(text, sign.lastIndex);
+      const end = endOfString(text, sign.lastIndex);
       if (end === undefined) return undefined;
       sign.lastIndex = end;
     } else depth += found === "{" || found === "[" ? 1 : -1;
@@ -104,46 +105,10 @@ const closing = (text: string, begin: number): number | undefined => {
   return undefined;
 };
 
-/** Where a text in quotes ends, from behind the first of them. */
-const textEnd = (text: string, begin: number): number | undefined => {
-  for (let quote = text.indexOf('"', begin); quote >= 0; quote = text.indexOf('"', quote + 1)) {
-    let escapes = 0;
-    while (quote - escapes > begin && text[quote - escapes - 1] === "\\") escapes++;
-    if (escapes % 2 === 0) return quote + 1;
-  }
-  return undefined;
-};
-
 /** Undefined for what is no JSON, or has a key twice in one map: of two values, nobody knows which is meant. */
 const parsed = (text: string): { value: unknown } | undefined => {
-  try {
-    const value: unknown = JSON.parse(text);
-    return keysOf(value) === keysWritten(text) ? { value } : undefined;
-  } catch {
-    return undefined;
-  }
-};
-
-const keysWritten = (text: string): number => {
-  let count = 0;
-  for (let quote = text.indexOf('"'); quote >= 0; ) {
-    const end = textEnd(text, quote + 1) ?? text.length;
-    if (text[firstIn(text, end)] === ":") count++;
-    quote = text.indexOf('"', end);
-  }
-  return count;
-};
-
-const keysOf = (value: unknown): number => {
-  let count = 0;
-  const open = [value];
-  for (let one = open.pop(); one !== undefined; one = open.pop()) {
-    if (typeof one !== "object" || one === null) continue;
-    const inner = Object.values(one);
-    if (!Array.isArray(one)) count += inner.length;
-    for (const member of inner) if (typeof member === "object" && member !== null) open.push(member);
-  }
-  return count;
+  const value = parseJson(text);
+  return value === undefined || hasRepeatedKey(text, value) ? undefined : { value };
 };
 
 const lineAt = (text: string, offset: number): number => 1 + newlines(text, 0, offset);
