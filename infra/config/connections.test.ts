@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { stringify } from "yaml";
+import { parse as parseYaml, stringify } from "yaml";
 import { https, list } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
@@ -63,61 +64,10 @@ describe("the way to a cluster", () => {
   ];
   for (const [name, connect, expected] of right) it(name, async () => assert.deepEqual(await read(connect), expected));
 
-  const wrong: [string, object, string][] = [
-    ["in no way", { server }, "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests"],
-    [
-      "in two ways",
-      { eks: "a", kubeconfig: "b" },
-      "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests",
-    ],
-    ["without a server", { tokenSecret: arn }, "must name the server, for instance https://203.0.113.7:6443"],
-    [
-      "over HTTP",
-      { tokenSecret: arn, server: "http://a" },
-      'must have an https:// address without a path as its server, not "http://a"',
-    ],
-    [
-      "with a path",
-      { tokenSecret: arn, server: "https://a/b" },
-      'must have an https:// address without a path as its server, not "https://a/b"',
-    ],
-    [
-      "with a password",
-      { tokenSecret: arn, server: "https://:p@a" },
-      'must have an https:// address without a path as its server, not "https://:p@a"',
-    ],
-    [
-      "of EKS without its CA",
-      { eks: "a", region: "eu-west-1", server },
-      "must name the ca beside the server, for EKS signs its certificates itself",
-    ],
-    [
-      "in two regions",
-      { tokenSecret: arn, server, region: "us-east-1" },
-      "is of region us-east-1, but its token is kept in eu-west-1",
-    ],
-    [
-      "in a region that is none",
-      { tokenSecret: "a", server, region: "not a region" },
-      "must have a region, for instance eu-west-1",
-    ],
-    ["in no region", { tokenSecret: "postern", server }, "must have a region, for instance eu-west-1"],
-    [
-      "in a folder and on a server",
-      { manifests: "a", server: "https://a" },
-      "is a folder of manifests, and nothing else",
-    ],
-    [
-      "with a region beside a kubeconfig",
-      { kubeconfig: "a", region: "b" },
-      "takes all from the kubeconfig; only context can stand beside it",
-    ],
-    [
-      "with a context of nothing",
-      { eks: "a", region: "b", context: "c" },
-      "has a context, which only a kubeconfig has",
-    ],
-  ];
+  /** What is wrong, the `connect`, and the sentence that refuses it. */
+  const wrong: [string, object, string][] = parseYaml(
+    readFileSync(new URL("connections.test.yaml", import.meta.url), "utf8"),
+  );
   for (const [name, connect, sentence] of wrong)
     it(`${name} is refused`, () =>
       assert.rejects(read(connect), complaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { parse as parseYaml } from "yaml";
 import type { Request } from "#lib/review.ts";
 import { type Match, phases, type Rule, rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
@@ -56,63 +58,10 @@ const wrong = (yaml: string, pattern: string | RegExp) =>
 
 describe("a group in postern.yaml", () => {
   const rules = `rules: { ${catalogue.map(({ name }) => `${name}: `).join(", ")} }`;
-  const table: [string, string, string | RegExp][] = [
-    ["of a rule's name", "early: [late, always]", "postern.yaml:3 groups.early is the name of a rule, too"],
-    [
-      "of no name",
-      "Both: [early, late]",
-      "postern.yaml:3 groups.Both is no name for a group: lower-case letters, digits and hyphens, at most 42",
-    ],
-    ["without members", "both: []", "postern.yaml:3 groups.both must be a list of rules, with at least one"],
-    ["that is no list", "both: early", /^postern.yaml:3 groups.both must be a list of texts/],
-    [
-      "with an unknown rule",
-      "both: [early, early-bird]",
-      'postern.yaml:3 groups.both.1 "early-bird" is no rule; there is no folder functions/early-bird',
-    ],
-    [
-      "with a rule that doesn't mutate",
-      "both: [early, judge]",
-      'postern.yaml:3 groups.both.1 "judge" only validates; groups are for rules that mutate',
-    ],
-    [
-      "with a rule that the authorizer decides",
-      "both: [early, asks]",
-      `postern.yaml:3 groups.both.1 "asks" is decided by the API server's own authorizer, which a group can't ask`,
-    ],
-    ["with a rule twice", "both: [early, early]", 'postern.yaml:3 groups.both.1 "early" is in both already'],
-    [
-      "with another's rule",
-      "both: [early, late]\n  other: [always, late]",
-      'postern.yaml:4 groups.other.1 "late" is in both already',
-    ],
-    [
-      "of different matchPolicies",
-      "both: [early, exact]",
-      'postern.yaml:3 groups.both must agree in matchPolicy: early has "Equivalent", exact has "Exact"',
-    ],
-    [
-      "of different sideEffects",
-      "both: [early, writes]",
-      'postern.yaml:3 groups.both must agree in sideEffects: early has "None", writes has "NoneOnDryRun"',
-    ],
-    [
-      "of different selectors",
-      "both: [early, selects]",
-      'postern.yaml:3 groups.both must agree in namespaceSelector: early has none, selects has {"matchLabels":{"a":"b"}}',
-    ],
-    ["of different object selectors", "both: [early, chooses]", /agree in objectSelector/],
-    [
-      "of different versions of a resource",
-      "both: [early, newer]",
-      'postern.yaml:3 groups.both must match pods in the same versions: early has [[""],["v1"]], newer has [[""],["v2"]]',
-    ],
-    [
-      "of which one takes any resource",
-      "both: [early, any]",
-      /^postern.yaml:3 groups.both must match pods in the same/,
-    ],
-  ];
+  /** What is wrong, the groups of postern.yaml, and the sentence that refuses them. */
+  const table: [string, string, string][] = parseYaml(
+    readFileSync(new URL("groups.test.yaml", import.meta.url), "utf8"),
+  );
   for (const [name, groups, sentence] of table)
     it(`${name} is refused`, () => wrong(`${rules}\ngroups:\n  ${groups}`, sentence));
 

@@ -3,11 +3,12 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
-import { endpoint, type Share } from "#lib/endpoint.ts";
+import { parse as parseYaml } from "yaml";
+import { endpoint, type Host, type Share } from "#lib/endpoint.ts";
 import { line, type Report } from "#lib/journal.ts";
 import { list, unconnected } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { rule } from "#lib/rule.ts";
+import { type Rule, rule } from "#lib/rule.ts";
 import { signing } from "../../infra/parity/signing.ts";
 
 // Lambda event in, Lambda response out, bytes compared.
@@ -57,13 +58,16 @@ const share: Share = {
 const context = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
-const running = () => {
+/** An endpoint with no cluster to ask, and what it tells of its reviews. */
+const opened = (asked: Rule, itsShare = share, host: Partial<Host> = {}) => {
   const reports: Report[] = [];
-  const handler = endpoint(judge, share, {
-    publicKeys: one.publicKey,
-    world: unconnected,
-    journal: (report) => reports.push(report),
-  });
+  const journal = (report: Report) => void reports.push(report);
+  const handler = endpoint(asked, itsShare, { publicKeys: one.publicKey, world: unconnected, journal, ...host });
+  return { handler, reports };
+};
+
+const running = () => {
+  const { handler, reports } = opened(judge);
   return {
     handler,
     reports,
@@ -81,11 +85,7 @@ describe("a rule with variants", () => {
   const variants = { strict: { limit: 2 }, loose: {} };
   const setup = { keyVersions: [1], mode: "enforce", settings: { limit: 5, unit: "k" } } as const;
   const clusters = { "prod-eu": { ...setup, variants }, idle: { ...setup, mode: "off" as const }, other: setup };
-  const handler = endpoint(
-    levels,
-    { rule: "levels", variants: { usual: { limit: 3 } }, clusters },
-    { publicKeys: one.publicKey, world: unconnected, journal: () => {} },
-  );
+  const { handler } = opened(levels, { rule: "levels", variants: { usual: { limit: 3 } }, clusters });
   const ask = async (event: unknown) => (await handler(event, context())) as Reply & { response?: Map };
   const saidAt = async (path: string, cluster = "prod-eu") => {
     const rawPath = `/${one.segment(cluster)}/levels/${path}`;
@@ -255,7 +255,7 @@ describe("an event", () => {
         );
       },
     });
-    const handler = endpoint(curious, share, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
+    const { handler } = opened(curious);
     const objects = [{ kind: "LimitRange", apiVersion: "v1", metadata: { name: "small", namespace: "shop" } }];
     const event = {
       phase: "validate",
@@ -269,8 +269,8 @@ describe("an event", () => {
     assert.deepEqual(told, [{ label: "told" }, "2026-02-03T04:05:06.000Z", ["small"]]);
     // What an invocation brings stands in the place of what is baked: what it leaves out is the rule's default.
     const baked = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: { label: "baked", other: 1 } } } };
-    const again = endpoint(curious, baked, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
-    await again({ ...event, settings: {} }, context());
+    const again = opened(curious, baked);
+    await again.handler({ ...event, settings: {} }, context());
     assert.deepEqual(told[3], { label: "seen" });
   });
 
@@ -280,7 +280,7 @@ describe("an event", () => {
       asked += 1;
       return unconnected("prod-eu");
     };
-    const handler = endpoint(judge, share, { publicKeys: one.publicKey, world, journal: () => {} });
+    const { handler } = opened(judge, share, { world });
     const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(named("curious")) };
     assert.equal(Object(await handler({ ...event, settings: { label: "mine" } }, context())).response?.allowed, true);
     assert.equal(asked, 0);
@@ -298,13 +298,7 @@ describe("an event", () => {
         Object.assign(object.metadata.labels ?? {}, { [request.uid]: "was here" });
       },
     });
-    const lines: Report[] = [];
-    const handler = endpoint(careless, share, {
-      publicKeys: one.publicKey,
-      world: unconnected,
-      journal: (report) => void lines.push(report),
-    });
-    const answer = JSON.stringify(await handler({ phase: "mutate", review }, context()));
+    const answer = JSON.stringify(await opened(careless).handler({ phase: "mutate", review }, context()));
     assert.match(answer, /"code":500/);
     assert.deepEqual(careless.settings, { labels: { seen: "yes" } });
   });
@@ -352,157 +346,58 @@ describe("an event", () => {
 });
 
 describe("a request that is no review", () => {
+  /** What it is, what of the event is different, of that the review's request, and the answer: its code and message. */
+  const written: [string, Change & { request?: Map; phase?: string }, number, string][] = parseYaml(
+    readFileSync(new URL("flow.test.yaml", import.meta.url), "utf8"),
+  );
+  const text = JSON.stringify(review);
+  const noJson = (position: number) => `the body is not JSON (at position ${position}); an AdmissionReview is expected`;
+  const noReview = (sentence: string) => `this is no AdmissionReview: ${sentence}`;
+  const noOperation = noReview("request.operation must be CREATE, UPDATE, DELETE or CONNECT");
+  const tooLong = "the body has more than 6291456 bytes, the most that Lambda takes";
+  const deep = "[".repeat(200_000) + "]".repeat(200_000);
+  const inBase64 = (bytes: Buffer): Change => ({ body: bytes.toString("base64"), isBase64Encoded: true });
+  const operation = (value: string) =>
+    text.replace('"operation":"CREATE"', `"operation":"CREATE","operation":${value}`);
   const badInputs: [string, Change, number, string][] = [
-    ["an empty body", { body: "" }, 400, "the body is empty; an AdmissionReview as JSON is expected"],
-    ["a body that is null", { body: null }, 400, "the body is empty; an AdmissionReview as JSON is expected"],
-    [
-      "an empty body in base64",
-      { body: "", isBase64Encoded: true },
-      400,
-      "the body is empty; an AdmissionReview as JSON is expected",
-    ],
-    ["what is not JSON", { body: "hello" }, 400, "the body is not JSON; an AdmissionReview is expected"],
-    [
-      "trailing data",
-      { body: `${JSON.stringify(review)} x` },
-      400,
-      `the body is not JSON (at position ${JSON.stringify(review).length + 1}); an AdmissionReview is expected`,
-    ],
-    [
-      "two reviews",
-      { body: JSON.stringify(review).repeat(2) },
-      400,
-      `the body is not JSON (at position ${JSON.stringify(review).length}); an AdmissionReview is expected`,
-    ],
-    ["JSON that is no review", { body: "[]" }, 400, "this is no AdmissionReview: the review must be an object"],
-    ["another kind", { body: '{"kind":"Pod"}' }, 400, 'this is no AdmissionReview: kind must be "AdmissionReview"'],
-    [
-      "an unknown version",
-      { body: JSON.stringify({ ...review, apiVersion: "admission.k8s.io/v2" }) },
-      400,
-      'this is no AdmissionReview: apiVersion must be "admission.k8s.io/v1" or "admission.k8s.io/v1beta1"',
-    ],
+    ...written.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
+      name,
+      { ...change, ...(request && { body: withRequest(request) }), ...(phase && { path: to(phase) }) },
+      code,
+      sentence,
+    ]),
+    ["trailing data", { body: `${text} x` }, 400, noJson(text.length + 1)],
+    ["two reviews", { body: text.repeat(2) }, 400, noJson(text.length)],
     [
       "a review without a uid",
       { body: withRequest({ uid: undefined }) },
       400,
-      "this is no AdmissionReview: request.uid must be a non-empty string",
+      noReview("request.uid must be a non-empty string"),
     ],
-    [
-      "a review without an object",
-      { body: withRequest({ object: null }) },
-      400,
-      "this is no AdmissionReview: request.object must be an object on CREATE",
-    ],
-    [
-      "a deletion without an old object",
-      { body: withRequest({ operation: "DELETE", object: null }) },
-      400,
-      "this is no AdmissionReview: request.oldObject must be an object on DELETE",
-    ],
-    [
-      "an answer in place of a question",
-      { body: admitted },
-      400,
-      "this is no AdmissionReview: request must be an object",
-    ],
-    [
-      "another content type",
-      { headers: { "content-type": "text/plain" } },
-      415,
-      'the content type is "text/plain"; a review is application/json',
-    ],
-    [
-      "a content type that only begins alike",
-      { headers: { "content-type": "application/json-patch+json" } },
-      415,
-      'the content type is "application/json-patch+json"; a review is application/json',
-    ],
-    ["GET", { method: "GET", body: "" }, 405, "GET is not answered here; a review is sent by POST"],
-    ["7 MB", { body: " ".repeat(7_000_000) }, 413, "the body has more than 6291456 bytes, the most that Lambda takes"],
-    [
-      "7 MB in base64",
-      { body: Buffer.alloc(7_000_000, 32).toString("base64"), isBase64Encoded: true },
-      413,
-      "the body has more than 6291456 bytes, the most that Lambda takes",
-    ],
-    [
-      "lists 200,000 levels deep",
-      { body: "[".repeat(200_000) + "]".repeat(200_000) },
-      400,
-      "this is no AdmissionReview: the review must be an object",
-    ],
-    [
-      "objects 200,000 levels deep",
-      { body: nested(200_000) },
-      400,
-      'this is no AdmissionReview: kind must be "AdmissionReview"',
-    ],
-    [
-      "an operation 200,000 levels deep",
-      {
-        body: withRequest({ operation: 1 }).replace(
-          '"operation":1',
-          `"operation":${"[".repeat(200_000)}${"]".repeat(200_000)}`,
-        ),
-      },
-      400,
-      "this is no AdmissionReview: request.operation must be CREATE, UPDATE, DELETE or CONNECT",
-    ],
+    ["an answer in place of a question", { body: admitted }, 400, noReview("request must be an object")],
+    ["7 MB", { body: " ".repeat(7_000_000) }, 413, tooLong],
+    ["7 MB in base64", inBase64(Buffer.alloc(7_000_000, 32)), 413, tooLong],
+    ["lists 200,000 levels deep", { body: deep }, 400, noReview("the review must be an object")],
+    ["objects 200,000 levels deep", { body: nested(200_000) }, 400, noReview('kind must be "AdmissionReview"')],
+    ["an operation 200,000 levels deep", { body: operation(deep) }, 400, noOperation],
+    ["a duplicate key whose last value is wrong", { body: operation('"READ"') }, 400, noOperation],
     [
       "invalid UTF-8 in base64",
-      { body: Buffer.from([0x7b, 0xff, 0x7d]).toString("base64"), isBase64Encoded: true },
+      inBase64(Buffer.from([0x7b, 0xff, 0x7d])),
       400,
       "the body is not UTF-8; an AdmissionReview as JSON is expected",
     ],
     [
       "base64 that isn't",
-      { body: JSON.stringify(review), isBase64Encoded: true },
+      { body: text, isBase64Encoded: true },
       400,
       "the body is not base64, though its event says so",
     ],
     [
-      "a duplicate key whose last value is wrong",
-      {
-        body: JSON.stringify(review)
-          .replace('"operation"', '"operation":"CREATE","operation"')
-          .replace('"operation":"CREATE","operation":"CREATE"', '"operation":"CREATE","operation":"READ"'),
-      },
-      400,
-      "this is no AdmissionReview: request.operation must be CREATE, UPDATE, DELETE or CONNECT",
-    ],
-    [
       "a review hidden in __proto__",
-      { body: `{"__proto__":${JSON.stringify(review)}}` },
+      { body: `{"__proto__":${text}}` },
       400,
-      'this is no AdmissionReview: kind must be "AdmissionReview"',
-    ],
-    [
-      "a rule that breaks",
-      { path: to("validate"), body: named("broken") },
-      500,
-      "the rule failed: RangeError: the rule broke",
-    ],
-    [
-      "an object with a text where a list belongs",
-      {
-        path: to("validate"),
-        body: withRequest({ object: { metadata: { name: "mistyped" }, spec: { containers: "a" } } }),
-      },
-      500,
-      "the rule failed: a value may have the wrong type",
-    ],
-    [
-      "a rule whose cluster can't be read",
-      { path: to("validate"), body: named("curious") },
-      503,
-      'nothing can be read from cluster "prod-eu": it has no connection here',
-    ],
-    [
-      "a rule that never answers",
-      { path: to("validate"), body: named("silent"), timeout: "0s" },
-      504,
-      "the rule did not answer in time",
+      noReview('kind must be "AdmissionReview"'),
     ],
   ];
   for (const [name, change, code, sentence] of badInputs)
@@ -566,8 +461,7 @@ describe("a request that is no review", () => {
 
   it("for a phase that the rule hasn't is answered alike", async () => {
     const half = rule({ summary: "Validates.", match: [], validate() {} });
-    const handler = endpoint(half, share, { publicKeys: one.publicKey, world: unconnected, journal: () => {} });
-    assert.equal(((await handler(plain, context())) as Reply).statusCode, 404);
+    assert.equal(((await opened(half).handler(plain, context())) as Reply).statusCode, 404);
   });
 });
 
@@ -624,18 +518,15 @@ describe("a review", () => {
     assert.equal((await ask(plain)).body, changed);
   });
 
-  it("that a rule never answers is given up when Lambda would", async () => {
-    const { ask } = running();
-    const event = altered(plain, { path: to("validate"), body: named("silent"), timeout: "30s" });
-    const { statusCode, body } = await ask(event, 0);
-    assert.deepEqual([statusCode, body], [504, failed(504, "Timeout", "the rule did not answer in time")]);
-  });
-
-  it("that a rule never answers is given up before the caller would", async () => {
-    const { statusCode } = await running().ask(
-      altered(plain, { path: to("validate"), body: named("silent"), timeout: "1s" }),
-    );
-    assert.equal(statusCode, 504);
+  it("that a rule never answers is given up when Lambda would, and before the caller would", async () => {
+    for (const [timeout, remaining] of [
+      ["30s", 0],
+      ["1s", 10_000],
+    ] as const) {
+      const event = altered(plain, { path: to("validate"), body: named("silent"), timeout });
+      const { statusCode, body } = await running().ask(event, remaining);
+      assert.deepEqual([statusCode, body], [504, failed(504, "Timeout", "the rule did not answer in time")]);
+    }
   });
 
   it("that breaks a rule leaves its stack in the journal, and not in the answer", async () => {
@@ -731,7 +622,7 @@ describe("a handler", () => {
           },
         });
         const journal = (report: Report) => void JSON.parse(line(report, "test", 0));
-        const handler = endpoint(broken, share, { publicKeys: one.publicKey, world: unconnected, journal });
+        const { handler } = opened(broken, share, { journal });
         const { statusCode, body } = (await handler(altered(plain, { path: to("validate") }), context())) as Reply;
         assert.equal(statusCode, 500);
         assert.match(JSON.parse(body).message, /^the rule failed: /);
@@ -749,13 +640,8 @@ describe("a handler", () => {
         throw error;
       },
     });
-    const lines: string[] = [];
-    const handler = endpoint(broken, share, {
-      publicKeys: one.publicKey,
-      world: unconnected,
-      journal: (report) => lines.push(line(report, "test", 0)),
-    });
+    const { handler, reports } = opened(broken);
     assert.equal(((await handler(altered(plain, { path: to("validate") }), context())) as Reply).statusCode, 500);
-    assert.match(lines[0] ?? "", /and round/);
+    assert.match(reports.map((report) => line(report, "test", 0)).join(), /and round/);
   });
 });
