@@ -1,4 +1,5 @@
-import { readdir, stat } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readdir } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Phase, phases, type Rule } from "#lib/rule.ts";
@@ -66,7 +67,7 @@ export const readRule = async (folder: string, name: string): Promise<Listed> =>
   const here = `functions/${name}`;
   mustBeName(name);
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
-    if (!(await exists(join(folder, file)))) throw new Complaint(`${here} has no ${file}`);
+    if (!existsSync(join(folder, file))) throw new Complaint(`${here} has no ${file}`);
 
   const rule = definition(await load(join(folder, "rule.ts"), here), `${here}/rule.ts`);
   return { name, folder, phases: phases(rule), rule };
@@ -125,9 +126,3 @@ const definition = (value: unknown, file: string): Rule => {
     throw new Complaint(`${file}: timeoutSeconds must be from 1 to 30`);
   return rule;
 };
-
-const exists = (path: string) =>
-  stat(path).then(
-    () => true,
-    () => false,
-  );

@@ -1,4 +1,5 @@
-import { cp, readFile, rm, stat, symlink } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { cp, readFile, rm, symlink } from "node:fs/promises";
 import { basename, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
@@ -15,7 +16,7 @@ export interface Wish {
 
 const command = join("infra", "postern.js");
 
-export const isCheckout = (folder: string): Promise<boolean> => isThere(join(folder, command));
+export const isCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
 /** The commit that a name stands for in git; undefined where it stands for none. */
 export const commitOf = async (name: string, scratch: Scratch): Promise<string | undefined> => {
@@ -54,7 +55,7 @@ export const buildCommit = async (
   ];
   for (const [program, words, cwd] of steps)
     mustEnd(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
-  if (!(await isCheckout(place))) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
+  if (!isCheckout(place)) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
   await provide(place, root, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
@@ -91,7 +92,7 @@ const provide = async (
   // Somebody may have committed them, or a link to where they were.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(lockOf));
-  if (wanted === present && (await isThere(join(from, "node_modules")))) {
+  if (wanted === present && existsSync(join(from, "node_modules"))) {
     await symlink(join(from, "node_modules"), join(place, "node_modules"), "dir");
     return;
   }
@@ -141,9 +142,3 @@ const mustEnd = (ended: Ended, what: string): Ended => {
   const lines = sentenceOf(ended.stderr.trim().split("\n").slice(-3).join("\n"));
   throw new Complaint(`${what}: ${lines.slice(0, 1000) || `it ended with ${ended.code}`}`, 3);
 };
-
-const isThere = (path: string) =>
-  stat(path).then(
-    () => true,
-    () => false,
-  );

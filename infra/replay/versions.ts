@@ -1,4 +1,4 @@
-import { stat } from "node:fs/promises";
+import { statSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
 import type { Stage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -42,17 +42,13 @@ export const openSide = async (text: string, means: Means): Promise<Side> => {
   const commit = isPath ? undefined : await commitOf(text, scratch);
   if (commit !== undefined) return bundles(await buildCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
-  if (await isCheckout(folder)) return bundles(await buildCheckout(folder, text, own, scratch, say));
+  if (isCheckout(folder)) return bundles(await buildCheckout(folder, text, own, scratch, say));
   if (await isBuilt(folder)) return bundles(folder);
   throw await unknown(text, folder, means);
 };
 
 const unknown = async (text: string, folder: string, { stage, scratch }: Means): Promise<Complaint> => {
-  const isThere = await stat(folder).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
-  if (isThere)
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     return new Complaint(
       `${text} is no version: the folder is neither a checkout of Postern nor what its build writes`,
     );
