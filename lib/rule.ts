@@ -80,7 +80,10 @@ export interface Twin<Settings> {
   plugin: string;
   /** On in every API server that doesn't turn it off. */
   defaultOn?: true;
-  /** Of one that is on: what the rule is still good for, in a sentence that its README has as well. */
+  /**
+   * Of one that is on: what the rule is still good for, in a sentence that its README has as well. By default, it is for
+   * clusters that turned the plugin off.
+   */
   worthwhile?: string;
   /** Under which the rule does what the plugin does, where its defaults do something else. */
   settings?: Partial<Settings>;

@@ -6,12 +6,7 @@ import { forbidden } from "postern/status";
 export default rule({
   summary: "Lets only those approve or deny a certificate signing request who may approve for its signer.",
   order: 25,
-  twin: {
-    plugin: "CertificateApproval",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned CertificateApproval off.",
-  },
+  twin: { plugin: "CertificateApproval", defaultOn: true },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

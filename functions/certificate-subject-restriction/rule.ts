@@ -9,12 +9,7 @@ const masters = "system:masters";
 export default rule({
   summary: "Refuses certificate signing requests that would make their owner a master of the cluster.",
   order: 28,
-  twin: {
-    plugin: "CertificateSubjectRestriction",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned CertificateSubjectRestriction off.",
-  },
+  twin: { plugin: "CertificateSubjectRestriction", defaultOn: true },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

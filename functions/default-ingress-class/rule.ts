@@ -9,12 +9,7 @@ const older = "kubernetes.io/ingress.class";
 export default rule({
   summary: "Gives an Ingress that names no class the default one.",
   order: 29,
-  twin: {
-    plugin: "DefaultIngressClass",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned DefaultIngressClass off.",
-  },
+  twin: { plugin: "DefaultIngressClass", defaultOn: true },
   match: [{ apiGroups: ["networking.k8s.io"], apiVersions: ["v1"], resources: ["ingresses"], operations: ["CREATE"] }],
   matchConditions: {
     "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&

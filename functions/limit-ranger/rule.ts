@@ -24,12 +24,7 @@ export default rule({
   summary:
     "Gives containers the requests and limits of their namespace's LimitRanges, and holds pods and claims to them.",
   order: 6,
-  twin: {
-    plugin: "LimitRanger",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned LimitRanger off.",
-  },
+  twin: { plugin: "LimitRanger", defaultOn: true },
   match: { mutate: pods, validate: [...pods, claims] },
   matchConditions: {
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,

@@ -10,12 +10,7 @@ export default rule({
   summary:
     "Lets nothing into a namespace that is missing or being deleted, and nobody delete the three that must last.",
   order: 3,
-  twin: {
-    plugin: "NamespaceLifecycle",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned NamespaceLifecycle off.",
-  },
+  twin: { plugin: "NamespaceLifecycle", defaultOn: true },
   match: [
     {
       apiGroups: ["*"],

@@ -9,12 +9,7 @@ const size = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requ
 export default rule({
   summary: "Lets a claim grow only where its storage class says that its volumes can.",
   order: 23,
-  twin: {
-    plugin: "PersistentVolumeClaimResize",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned PersistentVolumeClaimResize off.",
-  },
+  twin: { plugin: "PersistentVolumeClaimResize", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["UPDATE"] }],
   matchConditions: { "changes-its-size": `${size("object")} != ${size("oldObject")}` },
   needs: { storageClass: get("storageclasses") },

@@ -12,12 +12,7 @@ const namesClass = "object.?spec.?runtimeClassName.hasValue()";
 export default rule({
   summary: "Gives a pod the overhead and the nodes of its RuntimeClass.",
   order: 24,
-  twin: {
-    plugin: "RuntimeClass",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned RuntimeClass off.",
-  },
+  twin: { plugin: "RuntimeClass", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
     mutate: { "names-a-class": namesClass },

@@ -10,12 +10,7 @@ const protections: Record<string, string> = {
 export default rule({
   summary: "Keeps volumes, claims and volume attributes classes from vanishing while they are in use.",
   order: 20,
-  twin: {
-    plugin: "StorageObjectInUseProtection",
-    defaultOn: true,
-    worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters that turned StorageObjectInUseProtection off.",
-  },
+  twin: { plugin: "StorageObjectInUseProtection", defaultOn: true },
   match: [
     {
       apiGroups: [""],

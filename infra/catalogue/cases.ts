@@ -9,7 +9,6 @@ import { type Case, requestOf, uid } from "#lib/recording/recording.ts";
 import { check, type Operation, type Request, type Review } from "#lib/review.ts";
 import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
-import { standard } from "../apiserver/kinds/kinds.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { caseMembers } from "./case-shape.ts";
 import type { Listed } from "./registry.ts";
@@ -95,7 +94,7 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const own = splitApiVersion(given?.apiVersion ?? "v1");
   const said = (matched = "", own: string) => (matched === "*" ? own : matched);
   const [group, version] = [said(match?.apiGroups[0], own.group), said(match?.apiVersions[0], own.version)];
-  const kind = given?.kind ?? kindAt(path);
+  const kind = given?.kind ?? kinds[path];
   if (kind === undefined)
     throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
@@ -128,19 +127,33 @@ const reviewWith = (request: Request): Review =>
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 
-/** The kinds of what a subresource takes; `status` and the like take the whole object. */
-const subresourceKinds: Record<string, string> = {
-  attach: "PodAttachOptions",
-  binding: "Binding",
-  exec: "PodExecOptions",
-  scale: "Scale",
-};
-
-/** The kind of a resource's objects, which a case need not name. */
-const kindAt = (path: string): string | undefined => {
-  const [resource, subresource = "status"] = path.split("/");
-  if (!["status", "resize", "ephemeralcontainers"].includes(subresource)) return subresourceKinds[subresource];
-  return standard.find((one) => one.resource.resource === resource)?.kind.kind;
+/** Kinds that a case need not name. */
+const kinds: Record<string, string> = {
+  configmaps: "ConfigMap",
+  deployments: "Deployment",
+  "deployments/scale": "Scale",
+  ingresses: "Ingress",
+  jobs: "Job",
+  localsubjectaccessreviews: "LocalSubjectAccessReview",
+  namespaces: "Namespace",
+  nodes: "Node",
+  persistentvolumeclaims: "PersistentVolumeClaim",
+  persistentvolumes: "PersistentVolume",
+  "nodes/status": "Node",
+  podgroups: "PodGroup",
+  pods: "Pod",
+  "pods/attach": "PodAttachOptions",
+  "pods/binding": "Binding",
+  "pods/exec": "PodExecOptions",
+  "pods/ephemeralcontainers": "Pod",
+  "pods/resize": "Pod",
+  "pods/status": "Pod",
+  priorityclasses: "PriorityClass",
+  replicasets: "ReplicaSet",
+  secrets: "Secret",
+  services: "Service",
+  statefulsets: "StatefulSet",
+  "statefulsets/scale": "Scale",
 };
 
 /** The rule's decision on a review, under a case's settings and needs, in mode enforce. */

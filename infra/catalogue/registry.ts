@@ -60,6 +60,12 @@ export const readNames = async (catalogue = catalogueFolder): Promise<string[]> 
   return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
 };
 
+/** What a rule is good for where its plugin does the same, in a sentence; undefined where no plugin does by itself. */
+export const worthwhileOf = ({ twin }: Rule): string | undefined =>
+  twin?.worthwhile ??
+  (twin?.defaultOn &&
+    `Every API server does this itself unless it was told not to: it is for clusters that turned ${twin.plugin} off.`);
+
 const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
 
 /** One folder as a rule; `version` makes Node load it anew. */

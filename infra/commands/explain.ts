@@ -1,7 +1,7 @@
 import { stringify } from "yaml";
 import { type Conditions, inPhase } from "#lib/rule.ts";
 import { requireRules } from "../catalogue/names.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import { type Listed, worthwhileOf } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
@@ -57,6 +57,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
 
 const explain = ({ phases, rule, ...listed }: Listed) => {
   const settings = rule.settings ?? {};
+  const worthwhile = worthwhileOf(rule);
   const perPhase = phases.map((phase) => [
     phase,
     {
@@ -81,7 +82,7 @@ const explain = ({ phases, rule, ...listed }: Listed) => {
     suggests: rule.suggest !== undefined,
     ...(rule.variants && { entries: entriesIn({ ...listed, phases, rule }) }),
     ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
-    ...(rule.twin?.worthwhile && { worthwhile: rule.twin.worthwhile }),
+    ...(worthwhile && { worthwhile }),
     defaults: settings,
   };
 };

@@ -15,7 +15,7 @@ import { buildOddCases, perturbed } from "../../test/perturbed.ts";
 import { decideCase, facetOf, operationOf, phaseOf, readCaseLines, readCases, reviewOf } from "../catalogue/cases.ts";
 import { listing } from "../catalogue/list.ts";
 import { describeDifferences, patched } from "../catalogue/outcome.ts";
-import { type Listed, readRules } from "../catalogue/registry.ts";
+import { type Listed, readRules, worthwhileOf } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { servedRules } from "../project/functions.ts";
 import { parseConfig } from "../project/read.ts";
@@ -265,12 +265,9 @@ function laws(listed: Listed, cases: Case[]) {
       new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`),
       "opens with the rule's summary",
     );
-    const { twin } = listed.rule;
-    if (twin?.defaultOn) {
-      assert.ok(twin.worthwhile, "says what it is good for where its twin is on");
-      const [intro = ""] = readme.split("\n## ");
-      assert.ok(intro.replaceAll("\n", " ").includes(twin.worthwhile), "its README begins with that, too");
-    }
+    const [intro = ""] = readme.split("\n## ");
+    const worthwhile = worthwhileOf(listed.rule) ?? "";
+    assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what it is good for where its plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
   });
