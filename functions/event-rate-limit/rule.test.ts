@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
-import { decide } from "postern/decide";
 import type { World } from "postern/needs";
-import { recorded } from "postern/recorded-answers";
 import type { Request } from "postern/review";
-import { merge } from "postern/settings";
+import { mergeSettings, openRule, recorded } from "postern/test";
 import eventRateLimit from "./rule.ts";
+
+const { decide } = await openRule(import.meta.dirname);
 
 interface Limit {
   type: string;
@@ -37,14 +37,8 @@ describe("limits of events", () => {
       object: event,
       ...more,
     };
-    const { outcome } = await decide(eventRateLimit, "validate", request, {
-      name: "event-rate-limit",
-      mode: "enforce",
-      settings: merge(eventRateLimit.settings ?? {}, { limits, ...settings }),
-      now: new Date(1_800_000_000_000 + clock * 1000),
-      world,
-    });
-    return outcome.status;
+    const now = new Date(1_800_000_000_000 + clock * 1000);
+    return (await decide("validate", request, { settings: { limits, ...settings }, now, world })).outcome.status;
   };
   const sayings = async (limits: Limit[], ...requests: Partial<Request>[]) => {
     const said = [];
@@ -155,7 +149,8 @@ describe("limits of events", () => {
 });
 
 describe("the settings of event-rate-limit", () => {
-  const wrong = (limits: unknown[]) => eventRateLimit.checkSettings?.(merge(eventRateLimit.settings ?? {}, { limits }));
+  const wrong = (limits: unknown[]) =>
+    eventRateLimit.checkSettings?.(mergeSettings(eventRateLimit.settings ?? {}, { limits }));
   const good = { type: "User", qps: 1, burst: 1 };
   const mistakes: [string, unknown[]][] = [
     ["must have at least one limit", []],

@@ -1,11 +1,8 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import type { Case } from "#lib/recording/recording.ts";
-import { decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
-import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type Case, openRule } from "postern/test";
 
-const listed = (await readCatalogue()).find(({ name }) => name === "limit-ranger");
-assert.ok(listed);
+const { decideCase } = await openRule(import.meta.dirname);
 
 const range = {
   apiVersion: "v1",
@@ -32,7 +29,7 @@ for (const entry of cases)
   it(`lets ${"mutate" in entry ? "a pod go without defaults" : `${entry.resource} go beyond its bounds`}`, async () => {
     const touched = async (oldObject: Case["oldObject"]) => {
       const given: Case = { ...entry, ...(oldObject && { oldObject }), needs: { objects: [range] } };
-      const { refused, operations } = await decideCase(listed, given, reviewOf(listed, given));
+      const { refused, operations } = await decideCase(given);
       return refused || operations > 0;
     };
     const metadata = { name: "a", deletionTimestamp: "2026-01-01T00:00:00Z" };

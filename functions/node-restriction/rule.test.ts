@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { decide } from "postern/decide";
-import { recorded } from "postern/recorded-answers";
 import type { Operation, Request } from "postern/review";
-import { parseConfig } from "../../infra/project/read.ts";
-import { condition } from "../../infra/testing/cel.ts";
-import { configurations } from "../../infra/webhooks/webhooks.ts";
+import { condition, openRule } from "postern/test";
 import { isKubelet, isUnusual } from "./entries.ts";
-import rule from "./rule.ts";
+
+const { decide, entries } = await openRule(import.meta.dirname);
 
 // What no API server sends in a case of its own: it asks for each of many objects that are deleted at once without a
 // name, and for no eviction without a name.
@@ -17,11 +14,7 @@ const request = (operation: Operation, more: Partial<Request>): Request => ({
   ...{ uid: "1", operation, namespace: "default", resource: pods, kind: { group: "", version: "v1", kind: "Pod" } },
   ...{ userInfo: { username: "system:node:n1", groups: ["system:nodes"] }, ...more },
 });
-const saidTo = async (request: Request) => {
-  const settings = rule.settings ?? {};
-  const circumstances = { name: "node-restriction", mode: "enforce" as const, settings, now: new Date() };
-  return (await decide(rule, "mutate", request, { ...circumstances, world: recorded({}) })).outcome.status;
-};
+const saidTo = async (request: Request) => (await decide("mutate", request)).outcome.status;
 
 describe("node-restriction", () => {
   it("answers a deletion without a name as if the pod was gone, which deletes none of many", async () => {
@@ -88,37 +81,22 @@ describe("node-restriction", () => {
 });
 
 describe("its entries", () => {
-  const listed = { name: "node-restriction", folder: "", phases: ["mutate" as const], rule };
-  const entries = (said: string, harden: boolean) => {
-    const cluster = parseConfig(`rules: { node-restriction: ${said} }`, [listed]).clusters.get("local");
-    assert.ok(cluster);
-    const address = () => "https://host/";
-    return configurations([listed], cluster, { name: "postern", address, harden }).flatMap(({ webhooks }) => webhooks);
-  };
-  const failures = (said: string, harden: boolean) =>
-    entries(said, harden).map(({ name, failurePolicy, namespaceSelector }) => {
+  const failures = (config: object, harden: boolean) =>
+    entries(config, harden).map(({ name, failurePolicy, namespaceSelector }) => {
       const spared = namespaceSelector?.matchExpressions?.flatMap(({ values = [] }) => values) ?? [];
       return [name.split(".")[0], failurePolicy, ...spared].join(" ");
     });
 
   it("all fail closed once hardened, and only what nodes heal by passes in the namespaces that heal a cluster", () =>
-    assert.deepEqual(failures("{}", true), [
-      "heartbeats Fail",
-      "pods Fail",
-      "others Fail kube-system kube-node-lease",
-    ]));
+    assert.deepEqual(failures({}, true), ["heartbeats Fail", "pods Fail", "others Fail kube-system kube-node-lease"]));
   it("fail closed everywhere where that is written out", () =>
-    assert.deepEqual(failures("{ exempt: { namespaces: [] } }", true), [
-      "heartbeats Fail",
-      "pods Fail",
-      "others Fail",
-    ]));
+    assert.deepEqual(failures({ exempt: { namespaces: [] } }, true), ["heartbeats Fail", "pods Fail", "others Fail"]));
   it("fail open otherwise", () =>
-    assert.deepEqual(failures("{}", false), ["heartbeats Ignore", "pods Ignore", "others Ignore"]));
+    assert.deepEqual(failures({}, false), ["heartbeats Ignore", "pods Ignore", "others Ignore"]));
 
   const matching = (operation: Operation, path: string) => {
     const [resource = "", sub = ""] = path.split("/");
-    return entries("{}", true).filter(({ rules }) =>
+    return entries({}, true).filter(({ rules }) =>
       rules.some(
         ({ operations, resources }) =>
           operations.includes(operation) &&

@@ -1,17 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Decision } from "postern/decide";
 import type { KubernetesObject } from "postern/review";
-import type { Case } from "#lib/recording/recording.ts";
-import { decideCase, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
-import { patched } from "../../infra/catalogue/outcome.ts";
-import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type Case, openRule, patched } from "postern/test";
 import { faultOf } from "./check.ts";
 import type { Policy } from "./policy.ts";
 import { volumeOffences } from "./volumes.ts";
 
-const listed = (await readCatalogue()).find(({ name }) => name === "pod-security-policy");
-assert.ok(listed);
+const { cases: all, decideCase } = await openRule(import.meta.dirname);
 
 const any = { rule: "RunAsAny" };
 const spec = { seLinux: any, runAsUser: any, supplementalGroups: any, fsGroup: any };
@@ -117,7 +112,7 @@ describe("the settings of pod-security-policy", () => {
 });
 
 describe("a pod that pod-security-policy admits", async () => {
-  const cases = (await readCases(listed)).filter(({ resource, oldObject }) => !resource && !oldObject);
+  const cases = all.filter(({ resource, oldObject }) => !resource && !oldObject);
   const pods = cases.map(({ mutate, validate }) => (mutate ?? validate) as KubernetesObject);
   const settings = cases.flatMap(({ settings, needs }) => (settings && !needs ? [settings] : []));
 
@@ -125,18 +120,17 @@ describe("a pod that pod-security-policy admits", async () => {
     let filledIn = 0;
     for (const given of settings)
       for (const mutate of pods) {
-        const decision = (entry: Case): Promise<Decision> => decideCase(listed, entry, reviewOf(listed, entry));
-        const { outcome, refused } = await decision({ name: "", settings: given, mutate });
+        const { outcome, refused } = await decideCase({ name: "", settings: given, mutate });
         if (refused) continue;
         const pod = patched(mutate, outcome) as KubernetesObject;
         filledIn++;
         assert.equal(
-          (await decision({ name: "", settings: given, mutate: pod })).operations,
+          (await decideCase({ name: "", settings: given, mutate: pod })).operations,
           0,
           JSON.stringify([given, pod]),
         );
         assert.equal(
-          (await decision({ name: "", settings: given, validate: pod })).refused,
+          (await decideCase({ name: "", settings: given, validate: pod })).refused,
           false,
           JSON.stringify([given, pod]),
         );
@@ -154,7 +148,7 @@ it("writes an annotation with a seccomp profile into the field", async () => {
     spec: { containers: [{ name: "c" }] },
   };
   const entry: Case = { name: "", settings: { policies: [{ metadata, spec, use }] }, mutate };
-  const { outcome } = await decideCase(listed, entry, reviewOf(listed, entry));
+  const { outcome } = await decideCase(entry);
   assert.deepEqual(Object(patched(mutate, outcome)).spec, {
     securityContext: { seccompProfile: { type: "RuntimeDefault" } },
     containers: [{ name: "c", securityContext: { seccompProfile: { type: "Unconfined" } } }],
@@ -171,7 +165,7 @@ describe("a pod that pod-security-policy refuses", () => {
     const volumes = [{ name: "v", hostPath: { path } }];
     const validate = { metadata: { name: "a" }, spec: { volumes, containers: [] } };
     const entry: Case = { name: "", settings: { policies }, validate };
-    const message = (await decideCase(listed, entry, reviewOf(listed, entry))).outcome.status?.message ?? "";
+    const message = (await decideCase(entry)).outcome.status?.message ?? "";
     const start = 'pods "a" is forbidden: unable to validate against any pod security policy: [';
     const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
     assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
@@ -202,7 +196,7 @@ describe("who may use a policy", () => {
     const given = { policies: [{ metadata: { name: "p" }, spec, use }] };
     const validate = { metadata: { name: "a" }, spec: { serviceAccountName: "builder", containers: [] } };
     const entry: Case = { name: "", settings: given, validate, namespace: "shop", ...request };
-    return decideCase(listed, entry, reviewOf(listed, entry));
+    return decideCase(entry);
   };
   const mayUse = async (use: object, request?: object) => !(await judged(use, request)).refused;
 

@@ -1,19 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { decide } from "postern/decide";
 import type { World } from "postern/needs";
 import type { LabelSelector } from "postern/objects/selection";
-import { recorded } from "postern/recorded-answers";
 import type { Request } from "postern/review";
 import { inPhase, type Variant, variantsOf } from "postern/rule";
-import { merge } from "postern/settings";
-import { parseConfig } from "../../infra/project/read.ts";
-import { configurations } from "../../infra/webhooks/webhooks.ts";
+import { mergeSettings, openRule, recorded } from "postern/test";
 import { defaultPolicy, judgesNothing, keyOf, type Label, type Labels, modes, policyOf } from "./policy.ts";
 import podSecurity from "./rule.ts";
 import { labelsOfEntry } from "./selections.ts";
 import { type Settings, settings as standard } from "./settings.ts";
+
+const { decide, entries } = await openRule(import.meta.dirname);
 
 const one = fc.constantFrom;
 const rarely = <T>(value: fc.Arbitrary<T>) => fc.oneof(fc.constant(undefined), fc.constant(undefined), value);
@@ -29,7 +27,7 @@ const exemptions = fc.record({
   runtimeClasses: one([], ["kata"]),
   namespaces: one<string[][]>([], ["spared"], ["spared", "b"]),
 });
-const settingsOf = fc.record({ defaults, exemptions }).map((given) => merge(standard, given) as Settings);
+const settingsOf = fc.record({ defaults, exemptions }).map((given) => mergeSettings(standard, given) as Settings);
 
 const saidLevel = rarely(one("privileged", "baseline", "restricted", "", "Baseline", "none"));
 const saidVersion = rarely(rarely(one("latest", "v1.0", "v1.24", "v1.99", "", "1.24", `v1.${"9".repeat(30)}`)));
@@ -124,12 +122,7 @@ describe("its entries", () => {
 
   it("can be stored with 200 users exempt", () => {
     const usernames = Array.from({ length: 200 }, (_, index) => `system:serviceaccount:team-${index}:some-builder`);
-    const listed = { name: "pod-security", folder: "", phases: ["validate" as const], rule: podSecurity };
-    const setup = JSON.stringify({ rules: { "pod-security": { settings: { exemptions: { usernames } } } } });
-    const cluster = parseConfig(setup, [listed]).clusters.get("local");
-    assert.ok(cluster);
-    const address = () => "https://host/";
-    const made = configurations([listed], cluster, { name: "postern", address, harden: true });
+    const made = entries({ settings: { exemptions: { usernames } } }, true);
     assert.ok(Buffer.byteLength(JSON.stringify(made)) < 1e6);
   });
 
@@ -217,7 +210,7 @@ describe("a namespace that asks for more", () => {
 });
 
 describe("its settings", () => {
-  const unfit = (given: object) => podSecurity.checkSettings?.(merge(standard, given));
+  const unfit = (given: object) => podSecurity.checkSettings?.(mergeSettings(standard, given));
   const cases: [object, string | undefined][] = [
     [{ defaults: { enforce: "restricted", "enforce-version": "v1.30", audit: "", "warn-version": "" } }, undefined],
     [{ exemptions: { usernames: ["a b"], runtimeClasses: ["kata.v1"], namespaces: ["a-b"] } }, undefined],
@@ -264,7 +257,5 @@ async function judged(object: object, { resource, world, settings = standard, va
     operation: oldObject ? "UPDATE" : "CREATE",
     ...{ userInfo: { username: "jane" }, object, oldObject: oldObject ?? null },
   };
-  const circumstances = { name: "pod-security", mode: "enforce" as const, now: new Date(0) };
-  const { outcome } = await decide(podSecurity, "validate", request, { ...circumstances, settings, variant, world });
-  return outcome;
+  return (await decide("validate", request, { settings, variant, world })).outcome;
 }

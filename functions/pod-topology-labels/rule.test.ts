@@ -1,13 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { worlds } from "postern/cluster/live";
-import { decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
-import { patched } from "../../infra/catalogue/outcome.ts";
-import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { connectWorlds, openRule, patched } from "postern/test";
 
-const listed = (await readCatalogue()).find(({ name }) => name === "pod-topology-labels");
-assert.ok(listed);
+const { decideCase } = await openRule(import.meta.dirname);
 
 const [zone, region] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
@@ -21,7 +17,7 @@ const bindTwice = async (...labels: [object, object]) => {
     return { status: 200, body, retryAfter: undefined };
   };
   const connection = { server: "https://127.0.0.1", credentials: { token: "t" } };
-  const world = worlds({ local: connection }, undefined, undefined, undefined, send);
+  const world = connectWorlds({ local: connection }, undefined, undefined, undefined, send);
   const entry = {
     name: "binds",
     resource: "pods/binding",
@@ -31,7 +27,7 @@ const bindTwice = async (...labels: [object, object]) => {
   for (present of labels) {
     // What is read in the millisecond in which a review begins is as it is then.
     for (const before = Date.now(); Date.now() === before; ) await wait(1);
-    const { outcome } = await decideCase(listed, entry, reviewOf(listed, entry), world("local", 5000));
+    const { outcome } = await decideCase(entry, world("local", 5000));
     made.push(Object(patched(entry.mutate, outcome)).metadata.labels);
   }
   return { made, reads };

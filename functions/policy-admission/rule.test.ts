@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { decide } from "postern/decide";
-import { recorded } from "postern/recorded-answers";
 import type { KubernetesObject, Request } from "postern/review";
 import type { Phase } from "postern/rule";
-import rule from "./rule.ts";
+import { openRule } from "postern/test";
+
+const { decide } = await openRule(import.meta.dirname);
 
 const policy = (text: string): KubernetesObject => ({
   ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "old" } },
@@ -12,11 +12,8 @@ const policy = (text: string): KubernetesObject => ({
 });
 const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObject) => {
   const request = { operation: "UPDATE", object, oldObject } as unknown as Request;
-  const settings = rule.settings ?? {};
-  // Nothing is recorded: whoever asks, fails.
-  return decide(rule, phase, request, {
-    ...{ name: "policy-admission", mode: "enforce", settings, now: new Date(0), world: recorded({}) },
-  });
+  // No answer is recorded: a rule that asks fails.
+  return decide(phase, request);
 };
 
 describe("an update of a policy", () => {

@@ -1,14 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Count } from "postern/counts";
-import { decide } from "postern/decide";
 import { Failure } from "postern/failure";
 import type { World } from "postern/needs";
 import type { Policy } from "postern/policy/kinds";
-import { policySettings } from "postern/policy/webhook";
-import { recorded } from "postern/recorded-answers";
 import type { Request } from "postern/review";
-import rule from "./rule.ts";
+import { type Count, openRule, recorded } from "postern/test";
+
+const { decide } = await openRule(import.meta.dirname);
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };
 const policy = (name: string, ...overriders: object[]): Policy =>
@@ -29,11 +27,7 @@ const change = async (settings: object, more: Partial<World> = {}, request = {})
   // Of a request, what the rule looks at.
   const asked = { operation: "CREATE", kind, resource, object: pod, oldObject: null, ...request } as unknown as Request;
   const objects = [{ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "team" }, data: { x: "y" } }];
-  return decide(rule, "mutate", asked, {
-    ...{ name: "policy-override", mode: "enforce", now: new Date(0) },
-    settings: { ...policySettings, ...settings },
-    world: { ...recorded({ objects, discovery }), ...more },
-  });
+  return decide("mutate", asked, { settings, world: { ...recorded({ objects, discovery }), ...more } });
 };
 
 const failing: [name: string, settings: object, sentence: RegExp][] = [

@@ -8,11 +8,11 @@ import { decode } from "#lib/review.ts";
 import { decideCase, reviewOf } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
-import { coldStarts } from "./cold.ts";
-import { inTurn, ratioOf } from "./ratios.ts";
+import { coldStarts } from "./cold-starts.ts";
+import { compareInTurn, ratioOf } from "./ratios.ts";
+import { firstThatAsks } from "./recorded-clusters.ts";
 import { reviewOfPod } from "./reviews.ts";
-import { scriptedStarts } from "./scripted.ts";
-import { firstThatAsks } from "./written.ts";
+import { scriptedStarts } from "./script-starts.ts";
 
 describe("bench", () => {
   it("says the median, and between what eight of ten ratios lie", () => {
@@ -26,7 +26,7 @@ describe("bench", () => {
       asked.push(time);
       return time;
     };
-    assert.deepEqual(await inTurn(3, taking(2), taking(6)), [3, 3, 3]);
+    assert.deepEqual(await compareInTurn(3, taking(2), taking(6)), [3, 3, 3]);
     assert.deepEqual(asked, [6, 2, 2, 6, 6, 2, 2, 6]);
   });
 

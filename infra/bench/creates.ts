@@ -3,8 +3,8 @@ import type { Binaries } from "../parity/control-plane/binaries.ts";
 import type { Answer } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { type Manifests, register, until } from "../parity/postern.ts";
-import type { Server } from "./child.ts";
-import { quantiles, type Ratio, ratioOf } from "./ratios.ts";
+import type { Server } from "./processes.ts";
+import { quantiles, type Ratio, ratioOf, timeOf } from "./ratios.ts";
 import { reviewOfPod } from "./reviews.ts";
 
 /** A way to create a pod. Its namespace says which webhooks are called, so that one API server has them all. */
@@ -44,7 +44,13 @@ export interface Comparison {
   bar?: number;
 }
 
-/** An API server to create pods in. */
+/** The times of all routes, and how some compare. */
+export interface Latency {
+  measured: Measured[];
+  comparisons: Comparison[];
+}
+
+/** Boots an API server to create pods in. */
 export const openCreates = async (binaries: Binaries) => {
   // What that plugin would do is left to those who are measured.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
@@ -53,7 +59,7 @@ export const openCreates = async (binaries: Binaries) => {
     podOf(await admin({ method: "POST", path: `${place(namespace)}?dryRun=All`, body: podWith(labels) }));
   return {
     create,
-    stop,
+    [Symbol.asyncDispose]: stop,
     /** As the API server keeps it, for as long as it takes to look. */
     stored: async (namespace: string): Promise<Pod> => {
       const made = podOf(await admin({ method: "POST", path: place(namespace), body: podWith() }));
@@ -147,18 +153,16 @@ const interleaved = async ({ create }: Creates, routes: Route[], rounds: number)
     for (const index of shuffled(routes.length)) {
       const route = routes[index];
       if (route === undefined) continue;
-      const start = performance.now();
-      await create(route);
-      times[index]?.push(performance.now() - start);
+      times[index]?.push(await timeOf(() => create(route)));
     }
   return times;
 };
 
 /** A webhook still tidies up when the next one is called: which one that is must differ from round to round. */
 const shuffled = (length: number): number[] =>
-  Array.from({ length }, (_, index) => ({ index, place: Math.random() }))
-    .sort((one, other) => one.place - other.place)
-    .map(({ index }) => index);
+  Array.from({ length }, (_, index) => [Math.random(), index] as const)
+    .sort(([one], [other]) => one - other)
+    .map(([, index]) => index);
 
 const stretch = 50;
 

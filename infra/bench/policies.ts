@@ -1,25 +1,18 @@
 import type { Signer } from "../keys/keys.ts";
-import { engineRatios } from "./engines.ts";
-import { policyGrowth } from "./growth.ts";
-import { type Ratio, ratioOf } from "./ratios.ts";
-import { scriptedStarts } from "./scripted.ts";
+import { measurePolicyCounts } from "./policy-counts.ts";
+import { measureEngines } from "./policy-engines.ts";
+import { type Result, ratioOf } from "./ratios.ts";
+import { scriptedStarts } from "./script-starts.ts";
 
-/** One thing that policies take over another. */
-export interface Compared {
-  what: string;
-  ratio: Ratio;
-  bar?: number;
-}
-
-/** How many there are, how they are evaluated beside kinitiras' own program, and how one starts that has a script. */
-export const policyRatios = async (
+/** Measures how many policies there are, their evaluation beside kinitiras' own program, and a start with a script. */
+export const measurePolicies = async (
   signer: Signer,
   folder: string,
   program: string | undefined,
   rounds: number,
-): Promise<Compared[]> => [
-  ...(await policyGrowth(rounds)),
-  ...(program ? await engineRatios(program, rounds) : []),
+): Promise<Result[]> => [
+  ...(await measurePolicyCounts(rounds)),
+  ...(program ? await measureEngines(program, rounds) : []),
   {
     what: "a cold start with a script, over cue-wasm by itself",
     ratio: ratioOf(await scriptedStarts(signer, folder, rounds)),

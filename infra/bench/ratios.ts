@@ -5,29 +5,61 @@ export interface Ratio {
   p90: number;
 }
 
+/** A measurement beside its bar, the most that it may come to; some have none and are there to compare. */
+export interface Result {
+  what: string;
+  ratio: Ratio;
+  bar?: number;
+  kilobytes?: { bundle: number; bar: number };
+}
+
 export const ratioOf = (ratios: readonly number[]): Ratio => {
   const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = quantiles(ratios, [0.1, 0.5, 0.9]);
   return { median, p10, p90 };
 };
 
-/** The values below which these shares of all lie. */
+/** Returns the values below which these shares of all lie. */
 export const quantiles = (values: readonly number[], shares: readonly number[]): number[] => {
   const sorted = values.toSorted((one, other) => one - other);
   return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
 };
 
-/** What the second takes over what the first does, once a round; a fifth more rounds come before, and warm up. */
-export const inTurn = async (
+/** Measures two in turn, and returns both values of each round; some rounds before warm up. */
+export const measureInTurn = async <T, U>(
+  rounds: number,
+  one: () => Promise<T>,
+  other: () => Promise<U>,
+  warmUps = Math.ceil(rounds / 5),
+): Promise<[T, U][]> => {
+  const pairs: [T, U][] = [];
+  for (let round = -warmUps; round < rounds; round++) {
+    const measured: { one?: T; other?: U } = {};
+    const turns = [
+      async () => {
+        measured.one = await one();
+      },
+      async () => {
+        measured.other = await other();
+      },
+    ];
+    // The order is swapped from round to round.
+    for (const turn of round % 2 === 0 ? turns : turns.reverse()) await turn();
+    if (round >= 0) pairs.push([measured.one as T, measured.other as U]);
+  }
+  return pairs;
+};
+
+/** Returns what the second takes over what the first does, once a round. */
+export const compareInTurn = async (
   rounds: number,
   one: () => Promise<number>,
   other: () => Promise<number>,
-): Promise<number[]> => {
-  const ratios: number[] = [];
-  for (let round = -Math.ceil(rounds / 5); round < rounds; round++) {
-    // Who goes first is swapped from round to round.
-    const [first, second] = round % 2 === 0 ? [one, other] : [other, one];
-    const [before, after] = [await first(), await second()];
-    if (round >= 0) ratios.push(first === one ? after / before : before / after);
-  }
-  return ratios;
+  warmUps?: number,
+): Promise<number[]> => (await measureInTurn(rounds, one, other, warmUps)).map(([first, second]) => second / first);
+
+/** Returns the milliseconds that an act takes, so many times. */
+export const timeOf = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
+  const start = performance.now();
+  for (let time = 0; time < times; time++) await act();
+  return performance.now() - start;
 };

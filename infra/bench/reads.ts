@@ -8,9 +8,8 @@ import { type Rule, rule } from "#lib/rule.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { signing } from "../parity/signing.ts";
-import { type Ratio, ratioOf } from "./ratios.ts";
+import { compareInTurn, type Ratio, ratioOf, timeOf } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
-import { together } from "./together.ts";
 
 /** What reading adds to a review: nothing over the wire where it is remembered, one round trip where it is not. */
 export interface Reads {
@@ -58,55 +57,45 @@ const three = (maxAge: number) =>
     },
   });
 
-export const readLatency = (binaries: Binaries, rounds: number): Promise<Reads> =>
-  together(async (keep) => {
-    const { server, ca, tokenOf } = await keep(bootCluster(binaries));
-    const credentials = { token: tokenOf("admin") };
-    const open = () => worlds({ bench: { server, ca, credentials } });
-    const signer = signing(1);
-    const asked = (rule: Rule, world = open()) => {
-      const share: Share = {
-        rule: "bench",
-        clusters: { bench: { keyVersions: [1], mode: "enforce", settings: {} } },
-      };
-      const handler = endpoint(rule, share, { publicKeys: signer.publicKey, world, journal: () => {} });
-      const event = eventOf(`/${signer.segment("bench", 1)}/bench/mutate`, reviewOfPod(5_000));
-      return async () => {
-        const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
-        if (statusCode !== 200) throw new Error(`no answer to measure: ${body}`);
-      };
+export const measureReads = async (binaries: Binaries, rounds: number): Promise<Reads> => {
+  await using running = new AsyncDisposableStack();
+  const { server, ca, tokenOf, stop } = await bootCluster(binaries);
+  running.defer(stop);
+  const credentials = { token: tokenOf("admin") };
+  const open = () => worlds({ bench: { server, ca, credentials } });
+  const signer = signing(1);
+  const asked = (rule: Rule, world = open()) => {
+    const share: Share = {
+      rule: "bench",
+      clusters: { bench: { keyVersions: [1], mode: "enforce", settings: {} } },
     };
+    const handler = endpoint(rule, share, { publicKeys: signer.publicKey, world, journal: () => {} });
+    const event = eventOf(`/${signer.segment("bench", 1)}/bench/mutate`, reviewOfPod(5_000));
+    return async () => {
+      const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
+      if (statusCode !== 200) throw new Error(`no answer to measure: ${body}`);
+    };
+  };
 
-    const [plain, warm] = [asked(without, unconnected), asked(three(3600))];
-    const [single, several] = [asked(one(0)), asked(three(0))];
-    for (const act of [plain, warm]) await lasting(act, 3000);
-    for (const act of [single, several]) await lasting(act, 100);
-    const pairs = async (first: () => Promise<void>, second: () => Promise<void>, times: number) => {
-      const ratios: number[] = [];
-      for (let round = 0; round < rounds; round++) {
-        // Who goes first is swapped from round to round.
-        const isSwapped = round % 2 === 1;
-        const [a, b] = [
-          await lasting(isSwapped ? second : first, times),
-          await lasting(isSwapped ? first : second, times),
-        ];
-        ratios.push(isSwapped ? a / b : b / a);
-      }
-      return ratioOf(ratios);
-    };
-    const fresh: number[] = [];
-    for (let round = 0; round < Math.min(rounds, 20); round++) fresh.push(await lasting(asked(one(0)), 1));
-    return {
-      warm: await pairs(plain, warm, 200),
-      sideBySide: await pairs(single, several, 10),
-      read: (await lasting(single, 100)) / 100,
-      first: ratioOf(fresh).median,
-    };
-  });
-
-/** Milliseconds. */
-const lasting = async (act: () => Promise<void>, times: number): Promise<number> => {
-  const start = performance.now();
-  for (let time = 0; time < times; time++) await act();
-  return performance.now() - start;
+  const [plain, warm] = [asked(without, unconnected), asked(three(3600))];
+  const [single, several] = [asked(one(0)), asked(three(0))];
+  for (const act of [plain, warm]) await timeOf(act, 3000);
+  for (const act of [single, several]) await timeOf(act, 100);
+  const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
+    ratioOf(
+      await compareInTurn(
+        rounds,
+        () => timeOf(one, times),
+        () => timeOf(other, times),
+        0,
+      ),
+    );
+  const fresh: number[] = [];
+  for (let round = 0; round < Math.min(rounds, 20); round++) fresh.push(await timeOf(asked(one(0))));
+  return {
+    warm: await compare(plain, warm, 200),
+    sideBySide: await compare(single, several, 10),
+    read: (await timeOf(single, 100)) / 100,
+    first: ratioOf(fresh).median,
+  };
 };

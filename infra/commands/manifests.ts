@@ -10,7 +10,7 @@ import { openSurvey, surveyed, surveying } from "../clusters/inspection.ts";
 import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
 import { askingRules, withoutConnect } from "../config/connections.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";
-import { countAnnotations, mostAnnotations } from "../testing/annotations.ts";
+import { countAnnotations, mostAnnotations } from "../webhooks/annotations.ts";
 import { accessEntries, roles } from "../webhooks/rights.ts";
 import { configurations } from "../webhooks/webhooks.ts";
 import { certificate, signerOf } from "./shared/options.ts";

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { LambdaClient } from "@aws-sdk/client-lambda";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
-import { shareOf } from "../../infra/bench/handler.ts";
+import { shareOf } from "../../infra/bench/handlers.ts";
 import { bundle } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";

@@ -5,7 +5,7 @@ import { cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { cacheFolder } from "../../infra/parity/control-plane/binaries.ts";
+import { cacheFolder } from "../../infra/parity/control-plane/go-programs.ts";
 
 // The tools that stand in for AWS: moto and cfn-lint (Python), and Lambda's own runtime client (Node). Each is used only
 // in the version that requirements.txt or package-lock.json pins. `npm run aws` installs them.

@@ -3,15 +3,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { addedLatency } from "../../infra/bench/added.ts";
-import { chainLatency } from "../../infra/bench/chains.ts";
-import { checkRatios } from "../../infra/bench/checked.ts";
+import { measureChains } from "../../infra/bench/chains.ts";
+import { measureCheck } from "../../infra/bench/checks.ts";
 import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
 import type { Comparison, Measured } from "../../infra/bench/creates.ts";
-import { engineRatios } from "../../infra/bench/engines.ts";
-import { policyGrowth } from "../../infra/bench/growth.ts";
 import { findKinitiras } from "../../infra/bench/kinitiras.ts";
-import { readLatency } from "../../infra/bench/reads.ts";
+import { measureOneCall } from "../../infra/bench/one-call.ts";
+import { measurePolicyCounts } from "../../infra/bench/policy-counts.ts";
+import { measureEngines } from "../../infra/bench/policy-engines.ts";
+import { measureReads } from "../../infra/bench/reads.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 
@@ -31,7 +31,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 
   it("measures one call of each server, when all have made the same of a pod", async () => {
     const binaries = await requireBinaries();
-    const { measured, comparisons } = await addedLatency(binaries, await findGoWebhook(), folder, 6);
+    const { measured, comparisons } = await measureOneCall(binaries, await findGoWebhook(), folder, 6);
     assert.deepEqual(
       measured.map(({ what }) => what.replace(/ [\d.]+$/, "")),
       ["no webhook", "node:https by hand", "Postern", "controller-runtime", "Postern, with its matchConditions"],
@@ -50,7 +50,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 
   it("measures chains that are called, skipped and grouped", async () => {
     const binaries = await requireBinaries();
-    const { measured, comparisons } = await chainLatency(binaries, folder, 2);
+    const { measured, comparisons } = await measureChains(binaries, folder, 2);
     assert.deepEqual(
       measured.map(({ mutators }) => mutators),
       [undefined, 1, 1, 10, 10, 30, 30, 10, 30],
@@ -67,7 +67,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 
   it("measures what reading adds to a review", async () => {
     const binaries = await requireBinaries();
-    const { warm, sideBySide, read, first } = await readLatency(binaries, 2);
+    const { warm, sideBySide, read, first } = await measureReads(binaries, 2);
     for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
   });
 });
@@ -76,10 +76,10 @@ describe("postern bench, of a check", () => {
   it("measures the whole beside reading and rules, and is told nothing where the check fails", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     try {
-      const { bytes, seconds, memory, overParser, overReader } = await checkRatios(folder, 1, 40);
+      const { bytes, seconds, memory, overParser, overReader } = await measureCheck(folder, 1, 40);
       assert.ok(bytes > 40_000 && memory > 1e7);
       for (const value of [...Object.values(seconds), overParser.median, overReader.median]) assert.ok(value > 0);
-      await assert.rejects(checkRatios(folder, 1, 0), /there is no manifest in/);
+      await assert.rejects(measureCheck(folder, 1, 0), /there is no manifest in/);
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
@@ -88,14 +88,14 @@ describe("postern bench, of a check", () => {
 
 describe("postern bench, of policies", async () => {
   it("measures how many there are, each time with a patch that has as much in it as there are policies for a pod", async () => {
-    const growth = await policyGrowth(1);
+    const growth = await measurePolicyCounts(1);
     assert.equal(growth.length, 8);
     for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
   });
 
   const program = await findKinitiras();
   it("measures them beside kinitiras' own engine, which decides alike", await needs("kinitiras"), async () => {
-    const engines = await engineRatios(program ?? "", 1);
+    const engines = await measureEngines(program ?? "", 1);
     assert.deepEqual(
       engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
       [

@@ -1,12 +1,10 @@
-import { execFile } from "node:child_process";
-import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
-import { homedir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { Complaint } from "../../cli/complaint.ts";
+import { cacheFolder, fillCache, hasFiles, run } from "./go-programs.ts";
 
-/** The API server that judges, and what it keeps its objects in. */
+/** An API server, and etcd, where it keeps its objects. */
 export interface Binaries {
   version: string;
   apiserver: string;
@@ -24,9 +22,6 @@ const versionOf = async (): Promise<string> => {
   return version;
 };
 
-/** Where what is built once is kept. */
-export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern");
-
 const cacheOf = (version: string) => join(cacheFolder, `kubernetes-${version}`);
 
 /**
@@ -38,14 +33,10 @@ export const requireBinaries = async (): Promise<Binaries> => {
   const { KUBEBUILDER_ASSETS: given } = process.env;
   const folder = given ?? cacheOf(version);
   const binaries = { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
-  const isThere = await Promise.all([binaries.apiserver, binaries.etcd].map((file) => access(file))).then(
-    () => true,
-    () => false,
-  );
-  if (!isThere) throw new Complaint(`kube-apiserver and etcd ${version} are not here: npm run cluster builds them`, 3);
+  if (!(await hasFiles(folder, ["kube-apiserver", "etcd"])))
+    throw new Complaint(`kube-apiserver and etcd ${version} are not here: npm run cluster builds them`, 3);
   if (given === undefined) return binaries;
-  const { stdout } = await promisify(execFile)(binaries.apiserver, ["--version"]);
-  const found = stdout.trim().replace(/^Kubernetes /, "");
+  const found = (await run(folder, binaries.apiserver, "--version")).trim().replace(/^Kubernetes /, "");
   if (found === version) return binaries;
   throw new Complaint(
     `KUBEBUILDER_ASSETS has kube-apiserver ${found}, and ${version} is wanted: unset it, and npm run cluster builds that`,
@@ -53,14 +44,14 @@ export const requireBinaries = async (): Promise<Binaries> => {
   );
 };
 
-/** The plugins without which nothing of ours is called. */
+/** The plugins that call webhooks. */
 export const callers = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
-/** The admission plugins that an API server has compiled in, and those of them that are on where nobody says otherwise. */
+/** Returns the admission plugins that an API server has compiled in, and those that are on by default. */
 export const pluginsIn = async ({ apiserver }: Binaries): Promise<{ all: string[]; defaultOn: string[] }> => {
-  const { stdout } = await promisify(execFile)(apiserver, ["--help"], { maxBuffer: 64 * 1024 * 1024 });
+  const help = await run(here, apiserver, "--help");
   const [, defaultOn = "", all = ""] =
-    /default enabled ones \(([^)]*)\)\. Comma-delimited list of admission plugins: ([^.]*)\./.exec(stdout) ?? [];
+    /default enabled ones \(([^)]*)\)\. Comma-delimited list of admission plugins: ([^.]*)\./.exec(help) ?? [];
   return { all: all.split(", "), defaultOn: defaultOn.split(", ") };
 };
 
@@ -68,29 +59,15 @@ export const pluginsIn = async ({ apiserver }: Binaries): Promise<{ all: string[
 export const buildBinaries = async (): Promise<Binaries> => {
   const version = await versionOf();
   const folder = cacheOf(version);
-  const draft = `${folder}.${process.pid}`;
   const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
   const stamp = { gitVersion: version, gitMajor: major, gitMinor: minor };
   const flags = Object.entries(stamp).map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`);
-  const go = (...args: string[]) =>
-    promisify(execFile)("go", args, {
-      cwd: here,
-      maxBuffer: 64 * 1024 * 1024,
-      env: { ...process.env, CGO_ENABLED: "0" },
-    });
-
-  await mkdir(draft, { recursive: true });
-  await go("build", "-o", join(draft, "etcd"), "go.etcd.io/etcd/server/v3");
-  await go(
-    "build",
-    "-ldflags",
-    `-s -w ${flags.join(" ")}`,
-    "-o",
-    join(draft, "kube-apiserver"),
-    "k8s.io/kubernetes/cmd/kube-apiserver",
-  );
-  await rm(folder, { recursive: true, force: true });
-  await rename(draft, folder);
+  await fillCache(folder, async (draft) => {
+    await run(here, "go", "build", "-o", join(draft, "etcd"), "go.etcd.io/etcd/server/v3");
+    const linking = ["-ldflags", `-s -w ${flags.join(" ")}`];
+    const server = "k8s.io/kubernetes/cmd/kube-apiserver";
+    await run(here, "go", "build", ...linking, "-o", join(draft, "kube-apiserver"), server);
+  });
   return { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
 };
 

@@ -1,14 +1,10 @@
-import { execFile, spawn } from "node:child_process";
-import { createHash } from "node:crypto";
-import { access, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { spawn } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { cacheFolder } from "../control-plane/binaries.ts";
-
-const here = fileURLToPath(new URL("./", import.meta.url));
+import { fillCache, findGoProgram, type GoProgram, locate, run } from "../control-plane/go-programs.ts";
 
 /** Upstream's evaluator, and the pods on which upstream tests it. */
 export interface Evaluator {
@@ -17,13 +13,13 @@ export interface Evaluator {
   corpus: string;
 }
 
-/** A pod of upstream's, and where it stands among them: `baseline/v1.35/fail/privileged0.yaml`. */
+/** A pod of upstream's, and its path: `baseline/v1.35/fail/privileged0.yaml`. */
 export interface Placed {
   place: string;
   pod: Pod;
 }
 
-/** What a level has against a pod from a version on. */
+/** The offences of a pod against a level from a version on. */
 export interface Verdict {
   since: number;
   allowed: boolean;
@@ -39,51 +35,35 @@ export interface Verdicts {
   latest: Record<"baseline" | "restricted", Verdict>;
 }
 
-/** Where it is or would be. What it is made of is in the name: a change makes another one. */
-const place = async (): Promise<Evaluator> => {
-  const sources = await Promise.all(["go.mod", "go.sum", "main.go"].map((file) => readFile(join(here, file), "utf8")));
-  const [, version] = /pod-security-admission v([\d.]+)/.exec(sources.join("\n")) ?? [];
-  if (version === undefined) throw new Error(`${here}go.mod names no version of pod-security-admission`);
-  const digest = createHash("sha256").update(sources.join("\0")).digest("hex").slice(0, 12);
-  const folder = join(cacheFolder, `pod-security-admission-${version}-${digest}`);
-  return { version, program: join(folder, "evaluator"), corpus: join(folder, "corpus.jsonl") };
+const evaluator: GoProgram = {
+  sources: fileURLToPath(new URL("./", import.meta.url)),
+  module: "pod-security-admission",
+  name: "pod-security-admission",
+  files: ["evaluator", "corpus.jsonl"],
 };
 
-/** The evaluator, where it was built before. */
+/** Returns the evaluator if it was built before. */
 export const findEvaluator = async (): Promise<Evaluator | undefined> => {
-  const found = await place();
-  return Promise.all([found.program, found.corpus].map((file) => access(file))).then(
-    () => found,
-    () => undefined,
-  );
+  const found = await findGoProgram(evaluator);
+  if (!found) return undefined;
+  const [program = "", corpus = ""] = found.paths;
+  return { version: found.version, program, corpus };
 };
 
 /** Builds it from the Go module proxy, by go.mod and go.sum, once; the pods come with the module. */
-export const buildEvaluator = async (): Promise<Evaluator> => {
-  const made = await place();
-  const folder = dirname(made.program);
-  const draft = `${folder}.${process.pid}`;
-  const program = join(draft, "evaluator");
-  const run = (file: string, ...args: string[]) =>
-    promisify(execFile)(file, args, {
-      cwd: here,
-      maxBuffer: 64 * 1024 * 1024,
-      env: { ...process.env, CGO_ENABLED: "0" },
-    }).then(({ stdout }) => stdout);
+const buildEvaluator = async (): Promise<void> =>
+  fillCache((await locate(evaluator)).folder, async (draft) => {
+    const program = join(draft, "evaluator");
+    await run(evaluator.sources, "go", "build", "-ldflags", "-s -w", "-o", program, ".");
+    const module = await run(evaluator.sources, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission");
+    const pods = await run(evaluator.sources, program, join(module.trim(), "test", "testdata"));
+    await writeFile(join(draft, "corpus.jsonl"), pods);
+  });
 
-  await mkdir(draft, { recursive: true });
-  await run("go", "build", "-ldflags", "-s -w", "-o", program, ".");
-  const module = await run("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission");
-  await writeFile(join(draft, "corpus.jsonl"), await run(program, join(module.trim(), "test", "testdata")));
-  await rm(folder, { recursive: true, force: true });
-  await rename(draft, folder);
-  return made;
-};
-
-/** Upstream's own pods, for each level and version those that pass and those that fail. */
+/** Returns upstream's own pods, for each level and version those that pass and those that fail. */
 export const readCorpus = async ({ corpus }: Evaluator): Promise<Placed[]> => parse(await readFile(corpus, "utf8"));
 
-/** What upstream has against each pod. */
+/** Returns upstream's verdicts on each pod. */
 export const evaluate = async ({ program }: Evaluator, pods: readonly object[]): Promise<Verdicts[]> => {
   const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.end(pods.map((pod) => `${JSON.stringify(pod)}\n`).join(""));
@@ -97,6 +77,7 @@ const parse = (lines: string) =>
     .map((line) => JSON.parse(line));
 
 if (import.meta.main) {
-  const { version, program } = (await findEvaluator()) ?? (await buildEvaluator());
+  if (!(await findEvaluator())) await buildEvaluator();
+  const { version, program } = (await findEvaluator()) ?? {};
   process.stdout.write(`The evaluator of pod-security-admission ${version} is at ${program}\n`);
 }

@@ -7,8 +7,8 @@ import { readConfig } from "../project/read.ts";
 import { openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/webhooks.ts";
-import { ready } from "./child.ts";
 import { chains } from "./mutators.ts";
+import { serve } from "./processes.ts";
 
 // Postern as `postern serve` runs it, but for the line that it prints for each review; nobody else here prints one. It
 // says its webhook configurations by the rule's or the group's name: each is one, for some chains are longer than one
@@ -30,4 +30,4 @@ const manifests = served.map(({ name, ...listed }) => {
   const behind = listed.members ?? [{ name, ...listed }];
   return [name, configurations(behind, cluster, { name, address, ca: certificate.ca, harden: false })] as const;
 });
-ready(Object.fromEntries(manifests));
+serve(Object.fromEntries(manifests));

@@ -1,16 +1,8 @@
 import type { Policy } from "#lib/policy/kinds.ts";
 import { type PolicyCase, tables } from "./example-policies.ts";
-import { type Evaluator, type Question, startKinitiras, startPolicies } from "./kinitiras.ts";
-import { inTurn, type Ratio, ratioOf } from "./ratios.ts";
-import { together } from "./together.ts";
-
-/** How one kind of rule compares with kinitiras' own engine: over all cases of it, each by its median. */
-export interface Engines {
-  what: string;
-  ratio: Ratio;
-  /** Where it is evaluated without CUE. */
-  bar?: number;
-}
+import type { Evaluations, Question } from "./kinitiras.ts";
+import { type Child, startChild, startNode } from "./processes.ts";
+import { compareInTurn, type Result, ratioOf } from "./ratios.ts";
 
 /** What a rule holds, and what that is called. */
 const sources: Record<string, string> = {
@@ -21,21 +13,21 @@ const sources: Record<string, string> = {
   cue: "a script",
 };
 
-/** Evaluates the measured cases by both, in turn: what ours takes over what theirs does. */
-export const engineRatios = (program: string, rounds: number): Promise<Engines[]> =>
-  together(async (keep) => {
-    const [ours, theirs] = [await keep(startPolicies()), await keep(startKinitiras(program))];
-    const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
-    for (const [source, question] of comparable()) {
-      const ratio = await ratioFor(question, ours, theirs, rounds);
-      if (ratio !== undefined) ratios.get(source)?.push(ratio);
-    }
-    return [...ratios].map(([source, found]) => ({
-      what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
-      ratio: ratioOf(found),
-      ...(source !== "cue" && { bar: 1 }),
-    }));
-  });
+/** Compares our evaluation of policies with kinitiras' own engine, by what a rule holds: the medians of all its cases. */
+export const measureEngines = async (program: string, rounds: number): Promise<Result[]> => {
+  await using running = new AsyncDisposableStack();
+  const [ours, theirs] = [running.use(startNode("policies-process.ts")), running.use(startChild(program))];
+  const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
+  for (const [source, question] of comparable()) {
+    const ratio = await ratioFor(question, ours, theirs, rounds);
+    if (ratio !== undefined) ratios.get(source)?.push(ratio);
+  }
+  return [...ratios].map(([source, found]) => ({
+    what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
+    ratio: ratioOf(found),
+    ...(source !== "cue" && { bar: 1 }),
+  }));
+};
 
 /** What both can evaluate alone and mean the same by, where its rules are of one kind. */
 const comparable = (): [source: string, question: Omit<Question, "rounds">][] =>
@@ -66,19 +58,17 @@ const kindsIn = (policy: Policy): string[] =>
 /** The median; undefined where either has no answer. */
 const ratioFor = async (
   question: Omit<Question, "rounds">,
-  ours: Evaluator,
-  theirs: Evaluator,
+  ours: Child,
+  theirs: Child,
   rounds: number,
 ): Promise<number | undefined> => {
-  const [mine, other] = [await ours.ask({ ...question, rounds: 50 }), await theirs.ask({ ...question, rounds: 1 })];
+  const evaluate = async (one: Child, rounds: number) => (await one.ask({ ...question, rounds })) as Evaluations;
+  const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
   if (mine.error !== undefined || other.error !== undefined) return undefined;
   if (mine.denied !== other.denied)
     throw new Error(
       `they don't agree, and can't be compared: ${JSON.stringify([question, mine.denied, other.denied])}`,
     );
-  const lasting = (one: Evaluator) => async () => {
-    const { nanoseconds } = await one.ask({ ...question, rounds: 5 });
-    return ratioOf(nanoseconds).median;
-  };
-  return ratioOf(await inTurn(rounds, lasting(theirs), lasting(ours))).median;
+  const time = (one: Child) => async () => ratioOf((await evaluate(one, 5)).nanoseconds).median;
+  return ratioOf(await compareInTurn(rounds, time(theirs), time(ours))).median;
 };

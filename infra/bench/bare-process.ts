@@ -1,6 +1,6 @@
 import { createServer } from "node:https";
 import { openCertificate } from "../keys/keys.ts";
-import { ready } from "./child.ts";
+import { serve } from "./processes.ts";
 
 // The least that a webhook in Node can do: default-toleration-seconds' mutation by hand, with one parse, one stringify
 // and no check of anything. What Postern adds to it is what rules, keys, drafts and limits cost.
@@ -52,5 +52,5 @@ const server = createServer({ cert, key, keepAliveTimeout: 100_000 }, (request, 
 });
 server.listen(0, "127.0.0.1", () => {
   const address = server.address();
-  if (address && typeof address === "object") ready(`https://127.0.0.1:${address.port}/mutate`);
+  if (address && typeof address === "object") serve(`https://127.0.0.1:${address.port}/mutate`);
 });

@@ -4,9 +4,9 @@ import type { ValidatePolicy } from "#lib/policy/kinds.ts";
 import { bundle } from "../build/bundle.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
-import { firstAnswer, handler } from "./cold.ts";
-import { cluster, shareOf } from "./handler.ts";
-import { inTurn } from "./ratios.ts";
+import { timeToAnswer, writeHandler } from "./cold-starts.ts";
+import { cluster, shareOf } from "./handlers.ts";
+import { compareInTurn } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
 
 const script = "object: _\nvalidate: {valid: len(object.spec.containers) < 10}";
@@ -26,9 +26,9 @@ export const scriptedStarts = async (signer: Signer, folder: string, rounds: num
   await bundle(listed, share, folder, Number.POSITIVE_INFINITY);
   const event = eventOf(`/${signer.segment(cluster, 1)}/${name}/validate`, reviewOfPod(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
-  const alone = await handler(join(folder, "cue-wasm"), byItself);
-  const starting = (place: string) => () => firstAnswer(place, join(place, "event.json"), signer.publicKey);
-  return inTurn(rounds, starting(alone.folder), starting(join(folder, name)));
+  const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
+  const starting = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  return compareInTurn(rounds, starting(alone.folder), starting(join(folder, name)));
 };
 
 const byItself = `exports.handler = async ({ body }) => {

@@ -1,22 +1,16 @@
-import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { endpoint } from "#lib/endpoint.ts";
 import { unconnected } from "#lib/needs.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { type Assignment, shareOf } from "./handler.ts";
+import { type Assignment, shareOf } from "./handlers.ts";
+import { compareInTurn, timeOf } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
 
 /** The process that measures: floor and handler in turn, in many short rounds. */
-const measure = async ({
-  rule: name,
-  phase,
-  journal,
-  bytes,
-  publicKey,
-  segment,
-  rounds,
-}: Assignment): Promise<number[]> => {
+const measure = async (assignment: Assignment): Promise<number[]> => {
+  const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
   // Without a host, the endpoint is Lambda's own, which writes its line to standard output.
   const host = journal ? undefined : { publicKeys: publicKey, world: unconnected, journal: () => {} };
@@ -38,21 +32,19 @@ const measure = async ({
 
   const times = await warmUp(floor);
   await warmUp(whole);
-  const ratios: number[] = [];
-  for (let round = -Math.ceil(rounds / 5); round < rounds; round++) {
-    // Who goes first is swapped from round to round; rounds below zero warm up.
-    const [one, other] = round % 2 === 0 ? [floor, whole] : [whole, floor];
-    const [first, second] = [await lasting(one, times), await lasting(other, times)];
-    if (round >= 0) ratios.push(one === floor ? second / first : first / second);
-  }
-  return ratios;
+  const time = (act: () => Promise<unknown>) => () => {
+    // Each starts without the other's garbage, and pays for its own.
+    global.gc?.({ type: "minor" });
+    return timeOf(act, times);
+  };
+  return compareInTurn(rounds, time(floor), time(whole));
 };
 
 const smallAnswer = (uid: string) => {
   return { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", response: { uid, allowed: true } };
 };
 
-/** Runs until compilers have done their part. Answers how often it runs in the few milliseconds of a round. */
+/** Runs until compilers have done their part. Returns how often it runs in the few milliseconds of a round. */
 const warmUp = async (run: () => Promise<unknown>): Promise<number> => {
   const [warm, round] = [600, 4];
   const start = performance.now();
@@ -61,13 +53,4 @@ const warmUp = async (run: () => Promise<unknown>): Promise<number> => {
   return Math.ceil((times * round) / warm);
 };
 
-/** Starts without the other's garbage, and pays for its own. */
-const lasting = async (run: () => Promise<unknown>, times: number): Promise<number> => {
-  global.gc?.({ type: "minor" });
-  const start = performance.now();
-  for (let i = 0; i < times; i++) await run();
-  return performance.now() - start;
-};
-
-const [assignment] = await once(process, "message");
-process.send?.(await measure(assignment));
+writeFileSync(3, JSON.stringify(await measure(JSON.parse(process.argv[2] ?? ""))));

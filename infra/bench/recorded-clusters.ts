@@ -1,6 +1,8 @@
+import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import { json } from "node:stream/consumers";
 import { type Access, asksCluster, type World } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
@@ -41,8 +43,8 @@ export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined>
   return undefined;
 };
 
-/** Serves worlds that are written down as API servers would serve them, each under a path of its own. */
-export const serveWritten = async ({ cert, key }: ServerCertificate, worlds: ReadonlyMap<string, World>) => {
+/** Serves recorded answers as API servers would, each recording under a path of its own. */
+export const serveRecorded = async ({ cert, key }: ServerCertificate, worlds: ReadonlyMap<string, World>) => {
   const server = createServer({ cert, key }, (request, response) => {
     const [, place = "", ...path] = (request.url ?? "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
     const world = worlds.get(place);
@@ -52,14 +54,14 @@ export const serveWritten = async ({ cert, key }: ServerCertificate, worlds: Rea
       (error) => reply(response, 500, { kind: "Status", message: String(error) }),
     );
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  await once(server.listen(0, "127.0.0.1"), "listening");
   // Listening on a port, it has one.
   const { port } = server.address() as AddressInfo;
   return {
     url: `https://127.0.0.1:${port}`,
-    stop: () => {
+    stop: async () => {
       server.closeAllConnections();
-      return new Promise((resolve) => server.close(resolve));
+      server.close();
     },
   };
 };
@@ -86,7 +88,7 @@ const answer = async (world: World, path: string[], request: IncomingMessage): P
   }
   if (name !== undefined) return world.get(kind, name, namespace);
   if (request.method === "GET") return { kind: "List", metadata: {}, items: await world.list(kind, namespace) };
-  const body = await bodyOf(request);
+  const body = (await json(request)) as KubernetesObject & { spec?: object };
   if (resource !== "subjectaccessreviews") return { ...body, created: await world.create(kind, body) };
   const { user: username, uid, groups, extra, resourceAttributes } = body.spec as SubjectAccess;
   const user = JSON.parse(JSON.stringify({ username, uid, groups, extra }));
@@ -100,9 +102,3 @@ interface SubjectAccess {
   extra?: Record<string, string[]>;
   resourceAttributes: Omit<Access, "user">;
 }
-
-const bodyOf = async (request: IncomingMessage): Promise<KubernetesObject & { spec?: object }> => {
-  let text = "";
-  for await (const chunk of request) text += chunk;
-  return JSON.parse(text);
-};

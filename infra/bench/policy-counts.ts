@@ -6,16 +6,9 @@ import { unconnected } from "#lib/needs.ts";
 import type { OverridePolicy, OverrideRule } from "#lib/policy/kinds.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { signing } from "../parity/signing.ts";
-import { cluster, shareOf } from "./handler.ts";
-import { inTurn, type Ratio, ratioOf } from "./ratios.ts";
+import { cluster, shareOf } from "./handlers.ts";
+import { compareInTurn, type Result, ratioOf, timeOf } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
-
-/** How a review against many policies compares with one against a single one. */
-export interface Growth {
-  what: string;
-  ratio: Ratio;
-  bar: number;
-}
 
 type Overriders = OverrideRule["overriders"];
 
@@ -43,7 +36,8 @@ const policy = (index: number, overriders: Overriders, matches: boolean): Overri
 const several = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
   Array.from({ length: count }, (_, index) => policy(index, overriders(index), isEach || index === 0));
 
-export const policyGrowth = async (rounds: number): Promise<Growth[]> => {
+/** Compares reviews against many policies with one against a single one. */
+export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
   const signer = signing(1);
   const host = { publicKeys: signer.publicKey, world: unconnected, journal: () => {} };
@@ -59,7 +53,7 @@ export const policyGrowth = async (rounds: number): Promise<Growth[]> => {
 
   // The first script would wait for CUE to start.
   await evaluate("1");
-  const results: Growth[] = [];
+  const results: Result[] = [];
   const kinds = [
     { name: "a template", overriders: native, times: 100 },
     { name: "a script", overriders: scripted, times: 4 },
@@ -68,7 +62,7 @@ export const policyGrowth = async (rounds: number): Promise<Growth[]> => {
     const one = await asked(several(1, overriders, false), 1);
     for (const count of [10, 100, 1000]) {
       const many = await asked(several(count, overriders, false), 1);
-      const ratios = await inTurn(rounds, lasting(one, times), lasting(many, times));
+      const ratios = await compareInTurn(rounds, lasting(one, times), lasting(many, times));
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
         ratio: ratioOf(ratios),
@@ -77,7 +71,7 @@ export const policyGrowth = async (rounds: number): Promise<Growth[]> => {
     }
     const count = 10;
     const each = await asked(several(count, overriders, true), count);
-    const ratios = await inTurn(rounds, lasting(one, times), lasting(each, Math.ceil(times / count), count));
+    const ratios = await compareInTurn(rounds, lasting(one, times), lasting(each, Math.ceil(times / count), count));
     results.push({
       what: `${name}, each of ${count} policies that are all for it, over one alone`,
       ratio: ratioOf(ratios),
@@ -87,11 +81,8 @@ export const policyGrowth = async (rounds: number): Promise<Growth[]> => {
   return results;
 };
 
-/** Runs it so many times; in milliseconds for each, or for each of its parts. */
+/** Returns the milliseconds that one of so many takes, or each of its parts. */
 const lasting =
   (act: () => Promise<unknown>, times: number, parts = 1) =>
-  async () => {
-    const start = performance.now();
-    for (let time = 0; time < times; time++) await act();
-    return (performance.now() - start) / times / parts;
-  };
+  async () =>
+    (await timeOf(act, times)) / times / parts;

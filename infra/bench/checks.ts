@@ -1,0 +1,60 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Floor } from "./check-floor-process.ts";
+import { writeManifests } from "./manifests.ts";
+import type { Used } from "./meter.ts";
+import { runNode } from "./processes.ts";
+import { measureInTurn, type Ratio, ratioOf } from "./ratios.ts";
+
+/** What checking many manifests takes, beside the least that it could. */
+export interface CheckedMany {
+  manifests: number;
+  bytes: number;
+  /** Seconds of CPU time, as medians: of the whole process, and of the parts of its floor. */
+  seconds: { check: number; reading: number; ownReading: number; rules: number };
+  /** The most memory that the process had, in bytes. */
+  memory: number;
+  /** Over reading the files with yaml's own parser, and the time inside the rules; the bar is for it. */
+  overParser: Ratio;
+  /** The same, with the files read as check reads them. */
+  overReader: Ratio;
+}
+
+/** Checks so many manifests by the repository's own postern.yaml, in processes of their own. */
+export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckedMany> => {
+  const place = join(folder, "manifests");
+  await mkdir(place);
+  try {
+    const bytes = await writeManifests(place, manifests);
+    const run = (file: string, ...args: string[]) =>
+      runNode(file, { options: ["--import", new URL("meter.ts", import.meta.url).href], args });
+    const measured = await measureInTurn(
+      rounds,
+      async () => (await run("../main.ts", "check", "--config", config, place)) as Used,
+      async () => (await run("check-floor-process.ts", config, place)) as Floor,
+      0,
+    );
+    const ratio = (floorOf: (floor: Floor) => number) =>
+      ratioOf(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
+    const median = (secondsOf: (check: Used, floor: Floor) => number) =>
+      ratioOf(measured.map((pair) => secondsOf(...pair))).median;
+    return {
+      manifests,
+      bytes,
+      seconds: {
+        check: median(({ seconds }) => seconds),
+        reading: median((_, { reading }) => reading),
+        ownReading: median((_, { ownReading }) => ownReading),
+        rules: median((_, { rules }) => rules),
+      },
+      memory: Math.max(...measured.map(([{ memory }]) => memory)),
+      overParser: ratio(({ reading, rules }) => reading + rules),
+      overReader: ratio(({ ownReading, rules }) => ownReading + rules),
+    };
+  } finally {
+    await rm(place, { recursive: true });
+  }
+};
+
+const config = fileURLToPath(new URL("../../postern.yaml", import.meta.url));

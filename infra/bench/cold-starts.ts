@@ -1,0 +1,147 @@
+import { spawn } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { asksCluster } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded-answers.ts";
+import type { Review } from "#lib/review.ts";
+import { bundle } from "../build/bundle.ts";
+import { phaseOf } from "../catalogue/cases.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import { openCertificate, type Signer } from "../keys/keys.ts";
+import { cluster, shareOf } from "./handlers.ts";
+import { compareInTurn, type Result, ratioOf } from "./ratios.ts";
+import { type Asking, firstThatAsks, serveRecorded } from "./recorded-clusters.ts";
+import { eventOf, reviewOfPod } from "./reviews.ts";
+
+/** How the starts of Node with something compare with those with an empty handler. */
+interface ColdStarts {
+  /** A rule; undefined for one read of a cluster by hand, and nothing else. */
+  name: string | undefined;
+  bytes: number;
+  /** Whether it has to ask its cluster before it answers. */
+  asks: boolean;
+  ratios: number[];
+}
+
+/** Measures the starts of all rules but those that keep a ledger or ask only outside the cluster. */
+export const measureColdStarts = async (
+  catalogue: Listed[],
+  signer: Signer,
+  folder: string,
+  rounds: number,
+): Promise<Result[]> => {
+  const verbsOf = ({ needs = {} }: Listed["rule"]) => Object.values(needs).map(({ verb }) => verb);
+  const starting = catalogue.filter(({ rule }) => {
+    const verbs = verbsOf(rule);
+    return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
+  });
+  const starts = await coldStarts(starting, signer, folder, rounds);
+  return starts.map(({ name, bytes, asks, ratios }) => {
+    const ratio = ratioOf(ratios);
+    if (name === undefined) return { what: "one read by hand", ratio };
+    const hasScripts = starting.some((listed) => listed.name === name && verbsOf(listed.rule).includes("cue"));
+    return {
+      what: asks ? `${name}, asking` : name,
+      ratio,
+      bar: asks ? 1.8 : 1.3,
+      kilobytes: { bundle: bytes / 1024, bar: !asks ? 20 : hasScripts ? 95 : 60 },
+    };
+  });
+};
+
+/** Spawn of Node to the first answered review, over the same with an empty handler; one pair each and round. */
+export const coldStarts = async (
+  catalogue: Listed[],
+  signer: Signer,
+  folder: string,
+  rounds: number,
+): Promise<ColdStarts[]> => {
+  const certificate = await openCertificate(folder, "127.0.0.1");
+  const asking = new Map<string, Asking>();
+  for (const listed of catalogue) {
+    const found = await firstThatAsks(listed);
+    if (found) asking.set(listed.name, found);
+  }
+  const worlds = [...asking].map(([name, { entry }]) => [name, recorded(entry.needs ?? {})] as const);
+  await using opened = new AsyncDisposableStack();
+  const served = await serveRecorded(certificate, new Map([...worlds, [byHand, recorded({ objects: [nothing] })]]));
+  opened.defer(served.stop);
+  const { url } = served;
+  const { ca } = certificate;
+  const whole = await Promise.all(
+    catalogue.map(async (listed) => {
+      const { name } = listed;
+      const asked = asking.get(name);
+      const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
+      const connections = asked && { [cluster]: connection };
+      const share = shareOf(listed, asked?.entry.settings);
+      const { bytes } = await bundle(listed, share, folder, Number.POSITIVE_INFINITY, connections);
+      const path = `/${signer.segment(cluster, 1)}/${name}/${asked ? phaseOf(asked.entry) : listed.phases[0]}`;
+      const event = eventOf(path, asked ? bodyOf(asked.review) : reviewOfPod(5_000));
+      await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
+      return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
+    }),
+  );
+  const empty = await writeHandler(join(folder, "empty"), "exports.handler = async () => ({ statusCode: 200 });\n");
+  const hand = await writeHandler(join(folder, byHand), reading(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca));
+  const starts = [...(asking.size > 0 ? [{ ...hand, name: undefined, asks: true }] : []), ...whole];
+
+  for (const start of starts) {
+    const event = join(start.folder, "event.json");
+    const startingIn = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
+    // One round before fills the disk's cache.
+    start.ratios = await compareInTurn(rounds, startingIn(empty.folder), startingIn(start.folder), 1);
+  }
+  return starts;
+};
+
+const byHand = "by-hand";
+const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
+
+/** Writes a handler to compare with, and an event. */
+export const writeHandler = async (folder: string, code: string) => {
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, "index.cjs"), code);
+  await writeFile(join(folder, "event.json"), JSON.stringify(eventOf("/", reviewOfPod(5_000))));
+  return { bytes: code.length, folder, ratios: [] as number[] };
+};
+
+/** The least that a first read of a cluster takes: Node's HTTPS, a connection, an answer. */
+const reading = (url: string, ca: string) => `const { request } = require("node:https");
+exports.handler = () =>
+  new Promise((resolve, reject) => {
+    const sent = request(${JSON.stringify(url)}, { ca: ${JSON.stringify(ca)} }, async (response) => {
+      let text = "";
+      for await (const chunk of response) text += chunk;
+      resolve({ statusCode: JSON.parse(text).kind === "Namespace" ? 200 : 500 });
+    });
+    sent.on("error", reject).end();
+  });
+`;
+
+const bodyOf = ({ request }: Review) =>
+  JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
+
+const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));
+
+/** Milliseconds until a fresh Node has answered. The last byte it prints says whether it did. */
+export const timeToAnswer = (folder: string, event: string, publicKey: string) =>
+  new Promise<number>((resolve, reject) => {
+    const start = performance.now();
+    const child = spawn(process.execPath, [script, join(folder, "index.cjs"), event], {
+      env: { POSTERN_KEYS: publicKey },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let answered = Number.NaN;
+    let printed = "";
+    child.stdout.on("data", (text) => {
+      answered = performance.now() - start;
+      printed += text;
+    });
+    child.on("error", reject);
+    // The next one starts when this one is gone, so that they don't share a core.
+    child.on("close", () =>
+      printed.endsWith(".") ? resolve(answered) : reject(new Error(`no answer to measure: ${printed}`)),
+    );
+  });

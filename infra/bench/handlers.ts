@@ -1,0 +1,73 @@
+import type { Share } from "#lib/endpoint.ts";
+import type { Phase } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Signer } from "../keys/keys.ts";
+import { runNode } from "./processes.ts";
+import { type Result, ratioOf } from "./ratios.ts";
+
+/** One thing to measure. It runs in a process of its own, as one Lambda runs one rule. */
+interface Case {
+  rule: string;
+  phase: Phase;
+  /** Whether the line for CloudWatch is written. */
+  journal: boolean;
+  bytes: number;
+}
+
+/** What the process that measures is told. */
+export interface Assignment extends Case {
+  publicKey: string;
+  segment: string;
+  rounds: number;
+}
+
+/** The name of the cluster whose key the measured reviews hold. */
+export const cluster = "bench";
+
+/** Returns what a bundle has of postern.yaml, as if that named the rule with these settings alone. */
+export const shareOf = ({ name, rule }: Listed, given: object = {}): Share => {
+  const settings = merge(rule.settings ?? {}, given);
+  return { rule: name, clusters: { [cluster]: { keyVersions: [1], mode: "enforce", settings } } };
+};
+
+const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
+
+/** A rule that patches, without and with the line in the log, and one that has nothing to say. */
+const cases: Omit<Case, "bytes">[] = [
+  { rule: "default-toleration-seconds", phase: "mutate", journal: false },
+  { rule: "default-toleration-seconds", phase: "mutate", journal: true },
+  { rule: "always-admit", phase: "validate", journal: false },
+];
+
+const barFor = (journal: boolean, bytes: number): number | undefined => {
+  if (journal) return bytes === 5_000 ? 1.7 : undefined;
+  return bytes === 5_000 ? 1.4 : 1.3;
+};
+
+/** Measures handlers with reviews of all sizes. */
+export const measureHandlers = async (signer: Signer, rounds: number): Promise<Result[]> => {
+  const results: Result[] = [];
+  for (const kind of cases)
+    for (const bytes of sizes) {
+      const { rule, phase, journal } = kind;
+      const size = bytes < 1_000_000 ? `${bytes / 1_000} KB` : `${bytes / 1_000_000} MB`;
+      const bar = barFor(journal, bytes);
+      results.push({
+        what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
+        ratio: ratioOf(await handlerRatios({ ...kind, bytes }, signer, rounds)),
+        ...(bar && { bar }),
+      });
+    }
+  return results;
+};
+
+/** Returns the handler's time over the floor's, once a round; the floor parses the body and writes a small answer. */
+export const handlerRatios = async (one: Case, { publicKey, segment }: Signer, rounds: number): Promise<number[]> => {
+  const assignment: Assignment = { ...one, publicKey, segment: segment(cluster, 1), rounds };
+  return (await runNode("handler-process.ts", {
+    options: ["--expose-gc"],
+    args: [JSON.stringify(assignment)],
+    env: { POSTERN_KEYS: publicKey },
+  })) as number[];
+};

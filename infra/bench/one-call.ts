@@ -1,0 +1,97 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import type { Binaries } from "../parity/control-plane/binaries.ts";
+import type { Manifests } from "../parity/postern.ts";
+import type { GoWebhook } from "./controller-runtime.ts";
+import { type Creates, type Latency, measure, openCreates, type Route } from "./creates.ts";
+import { startBare, startGo, startPostern } from "./processes.ts";
+import { warmUp } from "./warm.ts";
+
+/** What a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by controller-runtime. */
+export const measureOneCall = async (
+  binaries: Binaries,
+  goWebhook: GoWebhook | undefined,
+  folder: string,
+  rounds: number,
+): Promise<Latency> => {
+  await using running = new AsyncDisposableStack();
+  const config = join(folder, "added.yaml");
+  await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
+  const bare = running.use(await startBare(folder));
+  const postern = running.use(await startPostern(folder, config));
+  // One more, so that each has the CPU time of one route.
+  const registered = running.use(await startPostern(folder, config));
+  const go = goWebhook && running.use(await startGo(goWebhook.program, folder));
+  const creates = running.use(await openCreates(binaries));
+  const entry = postern.manifests[rule] ?? [];
+
+  const none: Route = { what: "no webhook", namespace: "none" };
+  await creates.open(none.namespace, [], (pod) => !isTolerant(pod));
+  const route = async (route: Route, manifests: Manifests): Promise<Route> => {
+    await creates.open(route.namespace, manifests, isTolerant);
+    for (const { clientConfig } of manifests.flatMap(({ webhooks }) => webhooks))
+      await warmUp(clientConfig, rounds * 10);
+    return route;
+  };
+  const byHand = await route(
+    { what: "node:https by hand", namespace: "by-hand", server: bare },
+    unconditional(entry, bare.url),
+  );
+  const ours = await route({ what: "Postern", namespace: "postern", server: postern }, unconditional(entry));
+  const asRegistered = await route(
+    { what: "Postern, with its matchConditions", namespace: "registered", server: registered },
+    registered.manifests[rule] ?? [],
+  );
+  const inGo =
+    goWebhook &&
+    go &&
+    (await route(
+      { what: `controller-runtime ${goWebhook.version}`, namespace: "controller-runtime", server: go },
+      unconditional(entry, go.url),
+    ));
+
+  const called = [byHand, ours, ...(inGo ? [inGo] : []), asRegistered];
+  await proveAlike(creates, called);
+  const { measured, ratio } = await measure(creates, [none, ...called], rounds);
+  return {
+    measured,
+    comparisons: [
+      ratio("Postern over node:https by hand", ours, byHand, 1.15),
+      ...(inGo ? [ratio("Postern over controller-runtime", ours, inGo, 0.65)] : []),
+    ],
+  };
+};
+
+const rule = "default-toleration-seconds";
+
+const isTolerant = ({ spec }: Pod) => spec?.tolerations?.length === 2;
+
+/**
+ * Postern's entry, for whoever listens at a URL. Without its conditions: they cost the API server the same whomever it
+ * calls, and would make those that are compared look more alike than they are.
+ */
+const unconditional = (manifests: Manifests, url?: string): Manifests =>
+  manifests.map((manifest) => ({
+    ...manifest,
+    webhooks: manifest.webhooks.map(({ matchConditions: _, clientConfig, ...entry }) => ({
+      ...entry,
+      clientConfig: { ...clientConfig, ...(url && { url }) },
+    })),
+  }));
+
+/** Whoever was called, the same is stored; or it says nothing that one takes longer than another. */
+const proveAlike = async (creates: Creates, routes: Route[]) => {
+  const stored = await Promise.all(
+    routes.map(async ({ what, namespace }) => ({ what, pod: comparable(await creates.stored(namespace)) })),
+  );
+  const other = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
+  if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
+};
+
+/** Without what differs between any two pods. */
+const comparable = (pod: Pod): unknown => {
+  const differing = ["uid", "resourceVersion", "creationTimestamp", "namespace", "time"];
+  return JSON.parse(JSON.stringify(pod, (key, value) => (differing.includes(key) ? undefined : value)));
+};

@@ -1,0 +1,108 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import { freePort } from "../parity/control-plane/process.ts";
+import type { Manifests } from "../parity/postern.ts";
+
+const fileOf = (file: string) => fileURLToPath(new URL(file, import.meta.url));
+
+/** Runs a program beside this file to its end, and returns what it wrote as JSON to its fourth file descriptor. */
+export const runNode = async (
+  file: string,
+  { args = [], options = [], env = {} }: { args?: string[]; options?: string[]; env?: Record<string, string> },
+): Promise<unknown> => {
+  const child = spawn(process.execPath, [...options, fileOf(file), ...args], {
+    stdio: ["ignore", "ignore", "pipe", "pipe"],
+    env: { ...process.env, ...env },
+  });
+  const [, , errors, output] = child.stdio;
+  const [answer, error] = await Promise.all([
+    text(output as NodeJS.ReadableStream),
+    text(errors as NodeJS.ReadableStream),
+    once(child, "close"),
+  ]);
+  // postern check exits with 1: some of the manifests are refused.
+  if (answer === "" || (child.exitCode ?? 3) > 1) throw new Error(`${file} ended: ${error.slice(-2000)}`);
+  return JSON.parse(answer);
+};
+
+/** A process that answers each line it is sent with a line of JSON. */
+export interface Child extends AsyncDisposable {
+  /** Returns its next line. */
+  next(): Promise<unknown>;
+  ask(question?: unknown): Promise<unknown>;
+}
+
+/** Starts a program; it ends with its standard input, even if this process ends by surprise. */
+export const startChild = (program: string, ...args: string[]): Child => {
+  const child = spawn(program, args, { stdio: "pipe" });
+  let errors = "";
+  child.stderr.on("data", (chunk) => {
+    errors = (errors + chunk).slice(-2000);
+  });
+  const ended = once(child, "close");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const next = async (): Promise<unknown> => {
+    const { value, done } = await lines.next();
+    if (!done) return JSON.parse(value);
+    await ended;
+    throw new Error(`${[program, ...args].join(" ")} ended: ${errors}`);
+  };
+  return {
+    next,
+    ask: (question = "") => {
+      child.stdin.write(`${JSON.stringify(question)}\n`);
+      return next();
+    },
+    [Symbol.asyncDispose]: async () => {
+      child.stdin.end();
+      await ended;
+    },
+  };
+};
+
+/** Starts a program beside this file. */
+export const startNode = (file: string, ...args: string[]) => startChild(process.execPath, fileOf(file), ...args);
+
+/** A webhook server in a process of its own, so that its CPU time is nothing else's. */
+export interface Server extends AsyncDisposable {
+  /** Returns the CPU time it has used so far, in milliseconds. */
+  cpu(): Promise<number>;
+}
+
+const toServer = (child: Child): Server => ({
+  cpu: async () => Number(await child.ask()),
+  [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
+});
+
+/** Starts Postern with a postern.yaml; returns its webhook configurations by the rule's or the group's name. */
+export const startPostern = async (folder: string, config: string) => {
+  const child = startNode("postern-process.ts", folder, config);
+  return { ...toServer(child), manifests: (await child.next()) as Record<string, Manifests> };
+};
+
+/** Starts the webhook by hand. */
+export const startBare = async (folder: string) => {
+  const child = startNode("bare-process.ts", folder);
+  return { ...toServer(child), url: String(await child.next()) };
+};
+
+/** Starts the webhook in Go. */
+export const startGo = async (program: string, folder: string) => {
+  const child = startChild(program, String(await freePort()), folder);
+  return { ...toServer(child), url: String(await child.next()) };
+};
+
+/** Writes lines of JSON in such a process: the first one when it is ready, and its CPU time for each line it is sent. */
+export const serve = (first: unknown): void => {
+  const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);
+  createInterface({ input: process.stdin })
+    .on("line", () => {
+      const { user, system } = process.cpuUsage();
+      write((user + system) / 1000);
+    })
+    .on("close", () => process.exit());
+  write(first);
+};

@@ -1,0 +1,80 @@
+import { table } from "../cli/command.ts";
+import type { CheckedMany } from "./checks.ts";
+import type { Latency } from "./creates.ts";
+import type { Ratio, Result } from "./ratios.ts";
+import type { Reads } from "./reads.ts";
+
+/** Describes measurements with their bars. */
+export const describeResults = (title: string, results: Result[]): string => {
+  const rows = results.map(({ what, ratio, bar, kilobytes }) => [
+    what,
+    describeRatio(ratio, bar),
+    ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${besideBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
+  ]);
+  return table([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
+};
+
+/** Describes what a create takes and webhooks add to it, and below how they compare. */
+export const describeLatency = (title: string, { measured, comparisons }: Latency): string => {
+  const chain = measured.some(({ mutators }) => mutators !== undefined);
+  const rows = measured.map(({ what, create, added, mutators, cpu }) => [
+    what,
+    ...[create.p50, create.p99, added?.p50, added?.p99].map(inMilliseconds),
+    inMilliseconds(chain ? added && mutators && added.p50 / mutators : cpu),
+  ]);
+  const heads = ["CREATE P50", "P99", "ADDED P50", "P99", chain ? "FOR EACH" : "CPU"];
+  const ratios = comparisons.map(({ what, added, cpu, bar }) => [
+    what,
+    describeRatio(added, bar),
+    ...(chain ? [] : [cpu?.toFixed(2)]),
+  ]);
+  const compared = ["COMPARED", "ADDED", ...(chain ? [] : ["CPU"])];
+  return `${table([[title, ...heads], ...rows])}\n${table([compared, ...ratios])}`;
+};
+
+export const describeReads = (title: string, { warm, sideBySide, read, first }: Reads): string =>
+  table([
+    [title, "RATIO"],
+    ["three reads, remembered, over none", describeRatio(warm, 1.5)],
+    [`three reads side by side, over one (${read.toFixed(2)} ms)`, describeRatio(sideBySide)],
+    ["the first read of an environment, over a later one", (first / read).toFixed(2)],
+  ]);
+
+export const describeCheck = ({ manifests, bytes, seconds, memory, overParser, overReader }: CheckedMany): string => {
+  const inMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
+  const { check, reading, ownReading, rules } = seconds;
+  return table([
+    [`CHECK, ${manifests} manifests of ${inMegabytes(bytes)}`, "RATIO"],
+    ["the whole, over a parser's reading and the rules' own time", describeRatio(overParser, 1.5)],
+    ["the whole, over its own reading and the rules' own time", describeRatio(overReader)],
+    ["CPU: the whole", `${check.toFixed(2)} s`],
+    [
+      "CPU: a parser's reading, its own, the rules",
+      [reading, ownReading, rules].map((one) => `${one.toFixed(2)} s`).join(", "),
+    ],
+    ["memory at most", inMegabytes(memory)],
+  ]);
+};
+
+const describeRatio = ({ median, p10, p90 }: Ratio, bar?: number) =>
+  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${besideBar(median, bar, 2)}`;
+
+/** Compares as exactly as the number is printed. */
+const besideBar = (value: number, bar: number | undefined, digits: number): string => {
+  if (bar === undefined) return "";
+  return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
+};
+
+const inMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
+
+/** Explains the tables; creates need more words than ratios alone. */
+export const describeUnits = (hasCreates: boolean) =>
+  [
+    "Ratios are medians, and where eight of ten lie. A busy machine widens them.",
+    ...(hasCreates
+      ? [
+          "A create is of a pod of 5 KB, a dry run, one at a time. Added is the difference to the create without a webhook in",
+          "the same round; the bars are for its median. CPU is the webhook's own, for a review, and has no bar.",
+        ]
+      : []),
+  ].join("\n");

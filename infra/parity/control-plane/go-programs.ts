@@ -1,0 +1,58 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+/** The folder for what is built once. */
+export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern");
+
+/** A program in Go that is built once, by the go.mod and go.sum in its folder. */
+export interface GoProgram {
+  sources: string;
+  /** The module whose version counts, and the name of what is built of it in the cache. */
+  module: string;
+  name: string;
+  /** The files that the build leaves in the cache. */
+  files: string[];
+}
+
+/** Runs a program and returns its output. */
+export const run = async (cwd: string, file: string, ...args: string[]): Promise<string> => {
+  const env = { ...process.env, CGO_ENABLED: "0" };
+  return (await promisify(execFile)(file, args, { cwd, env, maxBuffer: 64 * 1024 * 1024 })).stdout;
+};
+
+/** Returns the version and the folder in the cache. A digest of the sources is in its name: a change makes another one. */
+export const locate = async ({ sources, module, name }: GoProgram): Promise<{ version: string; folder: string }> => {
+  const files = ["go.mod", "go.sum", "main.go"].map((file) => readFile(join(sources, file), "utf8"));
+  const texts = await Promise.all(files);
+  const [, version] = new RegExp(`${module} v([\\d.]+)`).exec(texts.join("\n")) ?? [];
+  if (version === undefined) throw new Error(`${sources}go.mod names no version of ${module}`);
+  const digest = createHash("sha256").update(texts.join("\0")).digest("hex").slice(0, 12);
+  return { version, folder: join(cacheFolder, `${name}-${version}-${digest}`) };
+};
+
+/** Whether all files of a folder are there. */
+export const hasFiles = (folder: string, files: readonly string[]): Promise<boolean> =>
+  Promise.all(files.map((file) => access(join(folder, file)))).then(
+    () => true,
+    () => false,
+  );
+
+/** Returns the version and the paths of the files if the program was built before. */
+export const findGoProgram = async (program: GoProgram): Promise<{ version: string; paths: string[] } | undefined> => {
+  const { version, folder } = await locate(program);
+  if (!(await hasFiles(folder, program.files))) return undefined;
+  return { version, paths: program.files.map((file) => join(folder, file)) };
+};
+
+/** Fills a folder of the cache; as long as `build` fills its draft, the folder is not there. */
+export const fillCache = async (folder: string, build: (draft: string) => Promise<unknown>): Promise<void> => {
+  const draft = `${folder}.${process.pid}`;
+  await mkdir(draft, { recursive: true });
+  await build(draft);
+  await rm(folder, { recursive: true, force: true });
+  await rename(draft, folder);
+};

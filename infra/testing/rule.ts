@@ -1,0 +1,66 @@
+import { basename } from "node:path";
+import { type Decision, decide } from "#lib/decide.ts";
+import type { World } from "#lib/needs.ts";
+import { recorded } from "#lib/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { Request } from "#lib/review.ts";
+import type { Phase } from "#lib/rule.ts";
+import { merge } from "#lib/settings.ts";
+import { decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
+import { readRule } from "../catalogue/registry.ts";
+import { parseConfig } from "../project/read.ts";
+import { configurations } from "../webhooks/webhooks.ts";
+
+// `postern/test`: what a rule's own test needs beside the rule.
+export { worlds as connectWorlds } from "#lib/cluster/live.ts";
+export type { Count } from "#lib/counts.ts";
+export { merge as mergeSettings } from "#lib/settings.ts";
+export { patched } from "../catalogue/outcome.ts";
+export { condition } from "./cel.ts";
+export { type Case, type Decision, recorded };
+
+/** What a decision depends on beside the request; the default is the rule's own settings, no answers and the year 1970. */
+interface Circumstances {
+  settings?: object;
+  variant?: string | undefined;
+  now?: Date;
+  world?: World | undefined;
+}
+
+/** Returns the rule in a folder, as its test uses it: `await openRule(import.meta.dirname)`. */
+export const openRule = async (folder: string) => {
+  const name = basename(folder);
+  const listed = await readRule(folder, name);
+  const { rule } = listed;
+  return {
+    cases: await readCases(listed),
+    /** Decides a case of cases.yaml, or one like those. */
+    decideCase: (entry: Case, world?: World): Promise<Decision> =>
+      decideCase(listed, entry, reviewOf(listed, entry), world),
+    /** Decides a request that no case can have. The settings given override the rule's. */
+    decide: async (
+      phase: Phase,
+      request: Request,
+      { settings, variant, now = new Date(0), world = recorded({}) }: Circumstances = {},
+    ): Promise<Decision> =>
+      decide(rule, phase, request, {
+        name,
+        mode: "enforce",
+        settings: merge(rule.settings ?? {}, settings),
+        variant,
+        now,
+        world,
+      }),
+    /** Returns the webhook entries for the rule's config in postern.yaml. */
+    entries: (config: object = {}, harden = false) => {
+      const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");
+      if (!cluster) throw new Error("postern.yaml has no cluster local");
+      const manifests = configurations([listed], cluster, {
+        name: "postern",
+        address: () => "https://host/",
+        harden,
+      });
+      return manifests.flatMap(({ webhooks }) => webhooks);
+    },
+  };
+};
