@@ -1,7 +1,7 @@
 import type { Broken } from "../catalogue/registry.ts";
 import type { Evaluation } from "../check/evaluation/environment.ts";
 import { selectRules } from "../check/evaluation/rules.ts";
-import { type Edit, toFix } from "../check/fixes/fix.ts";
+import { type Fix, toFix } from "../check/fixes/fix.ts";
 import { writeFixes } from "../check/fixes/write.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
@@ -93,7 +93,7 @@ export default {
     const source = await (isLive ? openCluster : openFiles)({ options, words, file, catalogue, cluster }, stop.signal);
 
     const summary = createSummary();
-    const edits: Edit[] = [];
+    const fixes: Fix[] = [];
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openOutlets(
       outputs,
@@ -110,8 +110,8 @@ export default {
         const evaluation = withoutRules(found, lost);
         addToSummary(summary, evaluation.checked);
         await outlets.add(evaluation);
-        const edit = options.flag("fix") ? toFix(evaluation) : undefined;
-        if (edit) edits.push(edit);
+        const fix = options.flag("fix") ? toFix(evaluation) : undefined;
+        if (fix) fixes.push(fix);
       });
       summary.faults = source.unread.length;
       const isCut = stop.signal.aborted;
@@ -128,7 +128,7 @@ export default {
     } finally {
       forget();
     }
-    if (options.flag("fix")) await writeFixes(edits);
+    if (options.flag("fix")) await writeFixes(fixes);
     if (summary.denied > 0) return 1;
     return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
   },

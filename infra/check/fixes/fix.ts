@@ -1,24 +1,24 @@
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
-import { isObject, own, parsePointer } from "#lib/json.ts";
-import { between } from "#lib/patch.ts";
+import { escapeStep, isObject, own, parsePointer } from "#lib/json.ts";
+import { applied, between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
 import { isReview } from "../evaluation/requests.ts";
 import type { Manifest, Path } from "../manifests/documents.ts";
 import { parseDocuments } from "../manifests/yaml.ts";
-import { type Incision, operated } from "./yaml-edits.ts";
+import { editText, type YamlEdit } from "./yaml-edits.ts";
 
 /** What the chain changed of one object. */
-export interface Edit {
+export interface Fix {
   manifest: Manifest;
   patch: Patch;
   after: unknown;
 }
 
-/** What is to be written back of an object: where it was changed, and nobody says anything against it. */
-export const toFix = ({ subject, checked, before, after }: Evaluation): Edit | undefined => {
+/** Returns what is to be written back of an object: only of one that was changed, and that nothing speaks against. */
+export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | undefined => {
   const { manifest, made } = subject;
   // A review stays as somebody recorded it.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
@@ -29,21 +29,21 @@ export const toFix = ({ subject, checked, before, after }: Evaluation): Edit | u
 /** A longer document is written anew as a whole: to edit its text step by step takes reading it step by step. */
 const longest = 256 * 1024;
 
-/** A file's text with edits in it, comments and order kept; or why it has to stay as it is. */
-export const edited = (text: string, edits: readonly Edit[]): { text: string } | { kept: string } => {
+/** Returns a file's text with fixes in it, comments and order kept; or why it has to stay as it is. */
+export const applyFixes = (text: string, fixes: readonly Fix[]): { text: string } | { kept: string } => {
   // As on Windows; what is added then ends its lines alike.
   if (text.includes("\r\n") && !/(^|[^\r])\n/.test(text)) {
-    const fixed = edited(text.replaceAll("\r\n", "\n"), edits);
+    const fixed = applyFixes(text.replaceAll("\r\n", "\n"), fixes);
     return "kept" in fixed ? fixed : { text: fixed.text.replaceAll("\n", "\r\n") };
   }
-  const byDocument = Map.groupBy(edits, ({ manifest }) => manifest.document);
+  const byDocument = Map.groupBy(fixes, ({ manifest }) => manifest.document);
   const parts: string[] = [];
   let from = 0;
   let index = 0;
   for (const { to } of parseDocuments(text)) {
     const part = text.slice(from, to);
     const own = byDocument.get(index++);
-    const fixed = own === undefined ? part : operatedOn(part, own);
+    const fixed = own === undefined ? part : fixDocument(part, own);
     if (fixed === undefined)
       return { kept: "it has aliases, or is written so that it can't be told where changes would go" };
     parts.push(fixed);
@@ -52,32 +52,35 @@ export const edited = (text: string, edits: readonly Edit[]): { text: string } |
   return { text: parts.join("") + text.slice(from) };
 };
 
-const operatedOn = (text: string, edits: readonly Edit[]): string | undefined => {
+const fixDocument = (text: string, fixes: readonly Fix[]): string | undefined => {
   const wanted = read(text);
   if (wanted === undefined || hasAliases(wanted)) return undefined;
-  const value: unknown = wanted.toJS();
+  let value: unknown = wanted.toJS();
   let fixed: string | undefined = text;
   let document: Document.Parsed | undefined = wanted;
-  for (const { manifest, patch, after } of edits)
+  for (const { manifest, patch, after } of fixes)
     for (const change of patch) {
-      const incision = incisionOf(manifest.path.reduce<unknown>(own, value), change, after);
-      if (incision === undefined) continue;
-      cut(manifest.path.reduce<unknown>(own, value), incision);
+      const edit = toYamlEdit(manifest.path.reduce<unknown>(own, value), change, after);
+      if (edit === undefined) continue;
+      const path = [...manifest.path, ...edit.steps].map((step) => `/${escapeStep(String(step))}`).join("");
+      value = applied(value, [
+        edit.op === "remove" ? { op: "remove", path } : { op: edit.op, path, value: edit.value },
+      ]);
       if (text.length > longest) {
-        rewrite(wanted, manifest.path, incision);
+        applyToDocument(wanted, manifest.path, edit);
         continue;
       }
       document = fixed === undefined ? undefined : read(fixed);
       if (fixed === undefined || document === undefined) return undefined;
-      const patient = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: layoutOf(text) };
-      const next = operated(patient, incision);
+      const target = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: layoutOf(text) };
+      const next = editText(target, edit);
       if (next !== undefined && isDeepStrictEqual(read(next)?.toJS(), value)) fixed = next;
       else {
-        rewrite(document, manifest.path, incision);
+        applyToDocument(document, manifest.path, edit);
         fixed = document.toString(styleOf(text));
       }
     }
-  if (text.length > longest) fixed = isJson(text) ? inJson(value, text) : wanted.toString(styleOf(text));
+  if (text.length > longest) fixed = isJson(text) ? printJson(value, text) : wanted.toString(styleOf(text));
   return fixed !== undefined && isDeepStrictEqual(read(fixed)?.toJS(), value) ? fixed : undefined;
 };
 
@@ -101,7 +104,7 @@ const hasAliases = (document: Document.Parsed): boolean => {
  * A change of the object as the API server sees it, as one of what is written: what it fills in isn't there, so some of
  * what leads to the change may have to be made, and some of what is taken away never was.
  */
-const incisionOf = (written: unknown, change: Patch[number], after: unknown): Incision | undefined => {
+const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): YamlEdit | undefined => {
   const all = parsePointer(change.path);
   const { op } = change;
   let holder = written;
@@ -114,7 +117,7 @@ const incisionOf = (written: unknown, change: Patch[number], after: unknown): In
     if (isLast || !isObject(inner)) {
       if (change.op === "remove" || holder === undefined) return undefined;
       const whole = steps.reduce<unknown>(own, after);
-      const value = nested(all.slice(depth + 1), change.value, whole);
+      const value = nestValue(all.slice(depth + 1), change.value, whole);
       return { steps, op: inner === undefined ? "add" : "replace", value };
     }
     holder = inner;
@@ -123,28 +126,14 @@ const incisionOf = (written: unknown, change: Patch[number], after: unknown): In
 };
 
 /** A value inside the maps that lead to it; a list is as the chain left it. */
-const nested = ([step, ...rest]: readonly string[], value: unknown, whole: unknown): unknown => {
+const nestValue = ([step, ...rest]: readonly string[], value: unknown, whole: unknown): unknown => {
   if (step === undefined) return value;
   if (Array.isArray(whole)) return whole;
-  return Object.fromEntries([[step, nested(rest, value, own(whole, step))]]);
+  return Object.fromEntries([[step, nestValue(rest, value, own(whole, step))]]);
 };
 
-/** The same in the value itself. */
-const cut = (root: unknown, { steps, op, value }: Incision): void => {
-  const holder = steps.slice(0, -1).reduce<unknown>(own, root);
-  const last = steps.at(-1) ?? "";
-  if (Array.isArray(holder))
-    holder.splice(Number(last), op === "add" ? 0 : 1, ...(op === "remove" ? [] : [structuredClone(value)]));
-  else if (typeof holder !== "object" || holder === null) return;
-  else if (op === "remove") Reflect.deleteProperty(holder, last);
-  else {
-    const entry = { value: structuredClone(value), writable: true, enumerable: true, configurable: true };
-    Object.defineProperty(holder, last, entry);
-  }
-};
-
-/** The same in the document, which is then laid out anew. */
-const rewrite = (document: Document.Parsed, place: Path, { steps, op, value }: Incision): void => {
+/** Edits the document, which is then laid out anew. */
+const applyToDocument = (document: Document.Parsed, place: Path, { steps, op, value }: YamlEdit): void => {
   let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, true);
   for (const step of steps.slice(0, -1))
     holder = isCollection(holder) ? holder.get(keyIn(holder, step), true) : undefined;
@@ -179,7 +168,7 @@ const layoutOf = (text: string): Layout => {
 };
 
 /** The whole of it again, between what stands before and behind it. */
-const inJson = (value: unknown, text: string): string => {
+const printJson = (value: unknown, text: string): string => {
   const [start = "", end = ""] = text.split(text.trim());
   const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
   const isOneLine = !text.trim().includes("\n");

@@ -3,13 +3,13 @@ import { isAbsolute, relative, resolve, sep } from "node:path";
 import { Complaint, sentenceOf } from "../../cli/complaint.ts";
 import { counted } from "../../cli/progress.ts";
 import { oneLine } from "../../cli/terminal.ts";
-import { type Edit, edited } from "./fix.ts";
+import { applyFixes, type Fix } from "./fix.ts";
 
 /** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
-export const writeFixes = async (edits: readonly Edit[]): Promise<void> => {
-  const byFile = Map.groupBy(edits, ({ manifest }) => manifest.source);
+export const writeFixes = async (fixes: readonly Fix[]): Promise<void> => {
+  const byFile = Map.groupBy(fixes, ({ manifest }) => manifest.source);
   for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
-    const fixed = edited(text, own);
+    const fixed = applyFixes(text, own);
     const target = await realpath(name).catch(() => name);
     const kept = (reason: string) => process.stderr.write(`${oneLine(`${name} is left as it is: ${reason}`)}\n`);
     if ("kept" in fixed) kept(fixed.kept);

@@ -3,7 +3,7 @@ import { flowOf, type Layout, linesOf } from "../../diff/yaml-lines.ts";
 import type { Path } from "../manifests/documents.ts";
 
 /** A text that is edited, as it was read. */
-export interface Patient {
+export interface EditedText {
   text: string;
   document: Document.Parsed;
   /** Of what is edited. */
@@ -13,22 +13,22 @@ export interface Patient {
 }
 
 /** What is done in one place: a value put at the end of these steps, added to a list before what is there, or taken away. */
-export interface Incision {
+export interface YamlEdit {
   steps: readonly string[];
   op: "add" | "replace" | "remove";
   value?: unknown;
 }
 
 /** The text with a change in it and nothing else touched; undefined where that takes writing more of it anew. */
-export const operated = (patient: Patient, { steps, op, value }: Incision): string | undefined => {
-  const { document, place, text } = patient;
+export const editText = (target: EditedText, { steps, op, value }: YamlEdit): string | undefined => {
+  const { document, place, text } = target;
   const [last = "", ...before] = steps.toReversed();
   const holder: unknown = document.getIn([...place, ...before.toReversed().map(stepFor(document, place))], true);
-  if (isSeq(holder)) return inList(patient, holder, Number(last), op, value);
+  if (isSeq(holder)) return inList(target, holder, Number(last), op, value);
   if (!isMap(holder)) return undefined;
   const pair = holder.items.find(({ key }) => isScalar(key) && String(key.value) === last);
-  if (op === "remove") return pair === undefined ? text : withoutPair(patient, holder, pair);
-  return pair === undefined ? withPair(patient, holder, last, value) : withValue(patient, holder, pair, value);
+  if (op === "remove") return pair === undefined ? text : withoutPair(target, holder, pair);
+  return pair === undefined ? withPair(target, holder, last, value) : withValue(target, holder, pair, value);
 };
 
 /** Lists are asked by numbers; a map's keys are texts. */
@@ -68,36 +68,49 @@ const indented = (lines: readonly string[], column: number) =>
   lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
 
 /** In JSON as long as what stands there, or on one line. */
-const inFlow = ({ isJson, layout }: Patient, value: unknown, indent: string | undefined): string => {
+const inFlow = ({ isJson, layout }: EditedText, value: unknown, indent: string | undefined): string => {
   if (!isJson) return flowOf(value);
   if (indent === undefined) return JSON.stringify(value);
   return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
 };
 
-const withPair = (patient: Patient, map: YAMLMap, key: string, value: unknown): string | undefined => {
-  const { text, layout, isJson } = patient;
+/** Appends a member to a collection in flow style, on a line of its own where the last one has one. */
+const appendInFlow = (target: EditedText, start: number, end: number, name: string, value: unknown): string => {
+  const { text } = target;
+  const before = text.slice(lineStart(text, start), start);
+  const indent = before.trim() === "" ? before : undefined;
+  const space = indent === undefined ? " " : `\n${indent}`;
+  return spliced(text, end, end, `,${space}${name}${inFlow(target, value, indent)}`);
+};
+
+/** Writes a value on the lines below its key, which stands at a column; a comment stays beside the key. */
+const writeBelow = ({ text, layout }: EditedText, from: number, to: number, column: number, value: unknown): string => {
+  const isLevel = Array.isArray(value) && layout.isFlat;
+  const lines = indented(linesOf(value, layout), column + (isLevel ? 0 : layout.step));
+  const end = lineEnd(text, to);
+  return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
+};
+
+const withPair = (target: EditedText, map: YAMLMap, key: string, value: unknown): string | undefined => {
+  const { text, layout, isJson } = target;
   const last = map.items.at(-1);
   const [end, first] = [endOf(last?.value, text) ?? endOf(last?.key, text), startOf(map.items[0]?.key)];
   if (last === undefined || end === undefined || first === undefined) {
     const [from, to] = rangeOf(map) ?? [];
     if (map.flow !== true || from === undefined || to === undefined) return undefined;
-    return spliced(text, from, to, inFlow(patient, Object.fromEntries([[key, value]]), undefined));
+    return spliced(text, from, to, inFlow(target, Object.fromEntries([[key, value]]), undefined));
   }
   if (map.flow === true) {
-    const own = startOf(last.key) ?? end;
-    const before = text.slice(lineStart(text, own), own);
-    const isLong = before.trim() === "";
-    const indent = isLong ? before : undefined;
     const name = isJson ? JSON.stringify(key) : flowOf(key);
-    return spliced(text, end, end, `,${isLong ? `\n${indent}` : " "}${name}: ${inFlow(patient, value, indent)}`);
+    return appendInFlow(target, startOf(last.key) ?? end, end, `${name}: `, value);
   }
   const lines = linesOf(Object.fromEntries([[key, value]]), layout);
   const at = lineEnd(text, end);
   return spliced(text, at, at, `\n${indented(lines, columnOf(text, first))}`);
 };
 
-const withValue = (patient: Patient, map: YAMLMap, { key, value: old }: Pair, value: unknown): string | undefined => {
-  const { text, layout } = patient;
+const withValue = (target: EditedText, map: YAMLMap, { key, value: old }: Pair, value: unknown): string | undefined => {
+  const { text } = target;
   const [from, to] = rangeOf(old) ?? [];
   const start = startOf(key);
   if (from === undefined || to === undefined || start === undefined) return undefined;
@@ -106,12 +119,9 @@ const withValue = (patient: Patient, map: YAMLMap, { key, value: old }: Pair, va
   const isContainer = typeof value === "object" && value !== null && Object.keys(value).length > 0;
   if (map.flow === true || !isContainer) {
     const space = from === to && text[from - 1] === ":" ? " " : "";
-    return spliced(text, from, to, space + inFlow(patient, value, undefined));
+    return spliced(text, from, to, space + inFlow(target, value, undefined));
   }
-  const isLevel = Array.isArray(value) && layout.isFlat;
-  const lines = indented(linesOf(value, layout), columnOf(text, start) + (isLevel ? 0 : layout.step));
-  const end = lineEnd(text, to);
-  return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
+  return writeBelow(target, from, to, columnOf(text, start), value);
 };
 
 /** Whole lines, where it has them for itself. */
@@ -121,7 +131,7 @@ const withoutLines = (text: string, start: number, end: number): string | undefi
   return isAlone ? spliced(text, from, Math.min(lineEnd(text, end) + 1, text.length), "") : undefined;
 };
 
-const withoutPair = ({ text }: Patient, map: YAMLMap, { key, value }: Pair): string | undefined => {
+const withoutPair = ({ text }: EditedText, map: YAMLMap, { key, value }: Pair): string | undefined => {
   const [start, end] = [startOf(key), endOf(value, text) ?? endOf(key, text)];
   if (map.flow === true || map.items.length === 1 || start === undefined || end === undefined) return undefined;
   return withoutLines(text, start, end);
@@ -135,23 +145,20 @@ const dashOf = (text: string, item: unknown): number | undefined => {
 };
 
 const inList = (
-  patient: Patient,
+  target: EditedText,
   list: YAMLSeq,
   index: number,
-  op: Incision["op"],
+  op: YamlEdit["op"],
   value: unknown,
 ): string | undefined => {
-  const { text, layout } = patient;
+  const { text, layout } = target;
   const item: unknown = list.items[index];
   if (list.flow === true) {
     const last: unknown = list.items.at(-1);
     const [end, start] = [endOf(last, text), startOf(last)];
     if (op !== "add" || index < list.items.length) return undefined;
-    if (end === undefined || start === undefined) return emptyList(patient, list, [value]);
-    const before = text.slice(lineStart(text, start), start);
-    const isLong = before.trim() === "";
-    const indent = isLong ? before : undefined;
-    return spliced(text, end, end, `,${isLong ? `\n${indent}` : " "}${inFlow(patient, value, indent)}`);
+    if (end === undefined || start === undefined) return emptyList(target, list, [value]);
+    return appendInFlow(target, start, end, "", value);
   }
   const column = dashOf(text, item ?? list.items[0]);
   if (column === undefined) return undefined;
@@ -170,14 +177,12 @@ const inList = (
 };
 
 /** `[]` in a block becomes a block of its own. */
-const emptyList = (patient: Patient, list: YAMLSeq, value: unknown[]): string | undefined => {
-  const { text, layout, isJson } = patient;
+const emptyList = (target: EditedText, list: YAMLSeq, value: unknown[]): string | undefined => {
+  const { text, isJson } = target;
   const [from, to] = rangeOf(list) ?? [];
   if (from === undefined || to === undefined) return undefined;
   const start = lineStart(text, from);
   const [, before = "", key] = /^([\s-]*)([^\s{[,][^{[,]*:)[ \t]*$/.exec(text.slice(start, from)) ?? [];
-  if (isJson || key === undefined) return spliced(text, from, to, inFlow(patient, value, undefined));
-  const end = lineEnd(text, to);
-  const lines = indented(linesOf(value, layout), before.length + (layout.isFlat ? 0 : layout.step));
-  return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
+  if (isJson || key === undefined) return spliced(text, from, to, inFlow(target, value, undefined));
+  return writeBelow(target, from, to, before.length, value);
 };
