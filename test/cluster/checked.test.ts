@@ -19,10 +19,11 @@ import type { Answer, Client } from "../../infra/parity/control-plane/client.ts"
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { type Kind, kinds, vocabulary } from "../../infra/parity/generators/sequences.ts";
 import { furnish } from "../../infra/parity/generators/surroundings.ts";
-import { apply, herald, noticed, patient, serveRules } from "../../infra/parity/postern.ts";
+import { apply, herald, patient, serveRules } from "../../infra/parity/postern.ts";
 import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
+import { registerWitness, watching } from "./witness.ts";
 
 // What check says of a manifest is what becomes of it on a real API server that calls the same rules.
 type Fields = Record<string, unknown>;
@@ -75,13 +76,8 @@ describe("what check says", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const witness: Script = (review) => {
-      const { object } = Object(review.request);
-      seen.set(object.metadata.name, object);
-      return { body: answering(review) };
-    };
     const announce: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
-    const scripted = await openScripted(certificate, { witness, herald: announce });
+    const scripted = await openScripted(certificate, { witness: watching(seen), herald: announce });
     const { defaultOn } = await pluginsIn(binaries);
     const disable = defaultOn.filter((plugin) => !callers.includes(plugin));
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
@@ -99,24 +95,7 @@ describe("what check says", await needs("API server"), () => {
     stops.push(postern.stop);
     await apply(admin, patient(postern.manifests()), herald(`${scripted.url}/herald`, certificate.ca));
 
-    // Whoever comes last sees what all have made of it.
-    const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] };
-    const clientConfig = { url: `${scripted.url}/witness`, caBundle: Buffer.from(certificate.ca).toString("base64") };
-    const entry = {
-      ...{ name: "witness.example.com", clientConfig, rules: [everything], sideEffects: "None", matchPolicy: "Exact" },
-      ...{ reinvocationPolicy: "IfNeeded", admissionReviewVersions: ["v1"] },
-    };
-    const body = {
-      ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "MutatingWebhookConfiguration" },
-      ...{ metadata: { name: "witness" }, webhooks: [entry] },
-    };
-    await admin({
-      ...{ method: "POST", path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", body },
-    });
-    await noticed(
-      () => create("configmaps", "default", { metadata: { name: "first" } }),
-      () => seen.has("first"),
-    );
+    await registerWitness(admin, scripted.url, certificate.ca, seen);
   });
   after(async () => {
     await Promise.all(stops.map((stop) => stop()));

@@ -14,9 +14,9 @@ import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { vocabulary } from "../../infra/parity/generators/sequences.ts";
-import { noticed } from "../../infra/parity/postern.ts";
-import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
+import { openScripted } from "../../infra/parity/scripted.ts";
 import { needs } from "../parts.ts";
+import { registerWitness, watching } from "./witness.ts";
 
 // What is filled in offline is what a mutating webhook sees of the same object on a real API server.
 type Fields = Record<string, unknown>;
@@ -198,44 +198,11 @@ describe("what is filled in", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const witness: Script = (review) => {
-      const { object } = Object(review.request);
-      seen.set(object.metadata.name, object);
-      return { body: answering(review) };
-    };
-    scripted = await openScripted(certificate, { witness });
+    scripted = await openScripted(certificate, { witness: watching(seen) });
     const disable = (await pluginsIn(binaries)).defaultOn.filter((plugin) => !callers.includes(plugin));
     cluster = await bootCluster(binaries, { disable });
     admin = cluster.admin;
-    const all = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] };
-    const clientConfig = {
-      url: `${scripted.url}/witness`,
-      caBundle: Buffer.from(certificate.ca).toString("base64"),
-    };
-    const entry = {
-      name: "witness.postern.dev",
-      clientConfig,
-      rules: [all],
-      sideEffects: "None",
-      matchPolicy: "Exact",
-    };
-    const body = {
-      apiVersion: "admissionregistration.k8s.io/v1",
-      kind: "MutatingWebhookConfiguration",
-      metadata: { name: "witness" },
-      webhooks: [{ ...entry, admissionReviewVersions: ["v1"] }],
-    };
-    const { code } = await admin({
-      method: "POST",
-      path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-      body,
-    });
-    assert.equal(code, 201);
-    const first = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "first" } };
-    await noticed(
-      () => admin({ method: "POST", path: pathOf("v1", "ConfigMap"), body: first }),
-      () => seen.has("first"),
-    );
+    await registerWitness(admin, scripted.url, certificate.ca, seen);
   });
   after(async () => {
     await Promise.all([cluster, scripted].map((running) => running?.stop()));

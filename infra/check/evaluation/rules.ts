@@ -72,21 +72,20 @@ export const openRules = async (
   worldOf: (tell: (sentence: string) => void, milliseconds: number) => World,
   coming: (kind: Resource) => KubernetesObject[] = () => [],
 ): Promise<Rules> => {
-  const config: Config = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
-  const told = new AsyncLocalStorage<string[]>();
-  // Each review has its own, for it begins and ends in time.
-  const world = (_: string, milliseconds: number) =>
-    worldOf((sentence) => told.getStore()?.push(sentence), milliseconds);
+  const answers = new AsyncLocalStorage<string[]>();
+  // Each review has its own capabilities, for it begins and ends in time.
+  const world = (milliseconds: number) => worldOf((sentence) => answers.getStore()?.push(sentence), milliseconds);
+  /** Runs what may ask the cluster; `unsaid` is the first question that has no answer. */
+  const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsaid: string | undefined }> => {
+    const sentences: string[] = [];
+    const found = await answers.run(sentences, run);
+    return { found, unsaid: sentences[0] };
+  };
   const asking = new Set(surveying(catalogue, cluster).map(({ name }) => name));
-  const handlers = new Map<string, Handler>();
-  for (const listed of servedRules(config, catalogue)) {
-    const asked = () => void asking.add(listed.name);
-    const own = (name: string, milliseconds: number) => heeded(world(name, milliseconds), asked);
-    handlers.set(listed.name, handlerOf(config, listed, { publicKeys: "", world: own, journal: () => {} }));
-  }
+  const handlers = openHandlers(catalogue, [clusterName, cluster], world, (name) => void asking.add(name));
 
   const asked = await surveyed(catalogue, cluster, async () => {
-    const { list, discover } = world(clusterName, surveyTime);
+    const { list, discover } = world(surveyTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
   });
   const slow: string[] = [];
@@ -97,74 +96,82 @@ export const openRules = async (
     // It does no harm here, but where these entries should go.
     slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
-  const ours = new Map(entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, ruleOf(one)]));
-  const variants = new Map(
-    entries.flatMap(({ webhooks }) => webhooks).map((one) => [one.name, partsOf(one.clientConfig.url).variant]),
-  );
-
+  const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((one) => [one.name, one]));
   const sparing = new Set([
     ...catalogue.flatMap((listed) => conditionsOf(listed, asked.cluster)),
     // Members look once more at what their groups' entries ask.
-    ...entries
-      .flatMap(({ webhooks }) => webhooks.flatMap(({ matchConditions = [] }) => matchConditions))
+    ...[...webhooks.values()]
+      .flatMap(({ matchConditions = [] }) => matchConditions)
       .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
   ]);
 
   const call = async (url: string, review: Sent): Promise<Called> => {
     const { name, phase, variant } = partsOf(url);
-    const unsaid: string[] = [];
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
-    const answer = await told.run(unsaid, async () => handlers.get(name)?.(event, context));
-    const [sentence] = unsaid;
-    if (sentence !== undefined) return { unsaid: sentence };
+    const { found, unsaid } = await tell(async () => handlers.get(name)?.(event, context));
+    if (unsaid !== undefined) return { unsaid };
     // Our own faults are nothing that a cluster's failurePolicy should wave through unseen.
-    return Object(answer).kind === "AdmissionReview" ? { body: answer } : { unsaid: String(Object(answer).message) };
+    return Object(found).kind === "AdmissionReview" ? { body: found } : { unsaid: String(Object(found).message) };
   };
   const suggestionOf = async (name: string, { hook, phase, request }: Step, at: Path) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
     const setup = cluster.rules.get(name);
-    if (!rule?.suggest || !setup || !request || !ours.has(hook)) return undefined;
-    const variant = variants.get(hook);
+    const webhook = webhooks.get(hook);
+    if (!rule?.suggest || !setup || !request || !webhook) return undefined;
+    const { variant } = partsOf(webhook.clientConfig.url);
     const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
-    const unsaid: string[] = [];
     const around = { name, settings, variant, now: new Date() };
-    // Advice is owed to nobody: where the cluster doesn't answer, there is none.
-    const found = await told
-      .run(unsaid, async () => {
-        const asked = rule.needs && world(clusterName, patience);
-        return suggestFix(facet, phase, request, { ...around, world: asked }, at);
-      })
-      .catch(() => undefined);
-    return unsaid.length > 0 || found?.isVain ? undefined : found?.text;
+    // Where the cluster doesn't answer, there is no suggestion.
+    const { found, unsaid } = await tell(async () =>
+      suggestFix(facet, phase, request, { ...around, world: rule.needs && world(patience) }, at),
+    ).catch(() => ({ found: undefined, unsaid: undefined }));
+    return unsaid !== undefined || found?.isVain ? undefined : found?.text;
   };
   return {
     configurations: entries,
     suggestionOf,
     call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
     nameOf: (hook, message = "") => {
-      const name = ours.get(hook);
+      const webhook = webhooks.get(hook);
+      const name = webhook && ruleOf(webhook);
       const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
     isSparing: (expression) => sparing.has(expression),
     isAny: handlers.size > 0,
     asking,
-    notes: [...asked.notes, ...slow, ...(entries.length === 0 ? idle([...handlers.keys()]) : [])],
+    notes: [...asked.notes, ...slow, ...(entries.length === 0 ? describeIdle([...handlers.keys()]) : [])],
   };
 };
 
-/** A world that lets it be known when it is asked what exists. */
-const heeded = (world: World, asked: () => void): World => {
-  const heed =
+/** Opens the handlers of the rules that are on; `asks` hears the name of each that asks what exists. */
+const openHandlers = (
+  catalogue: Listed[],
+  [clusterName, cluster]: [string, Cluster],
+  world: (milliseconds: number) => World,
+  asks: (name: string) => void,
+): Map<string, Handler> => {
+  const config: Config = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
+  return new Map(
+    servedRules(config, catalogue).map((listed) => {
+      const own = (_: string, milliseconds: number) => watchReads(world(milliseconds), () => asks(listed.name));
+      return [listed.name, handlerOf(config, listed, { publicKeys: "", world: own, journal: () => {} })];
+    }),
+  );
+};
+
+/** Returns capabilities that call `asked` when a rule asks what exists. */
+const watchReads = (world: World, asked: () => void): World => {
+  const watch =
     <A extends unknown[], R>(ask: (...args: A) => R) =>
     (...args: A): R => {
       asked();
       return ask(...args);
     };
-  return { ...world, get: heed(world.get), list: heed(world.list), create: heed(world.create) };
+  return { ...world, get: watch(world.get), list: watch(world.list), create: watch(world.create) };
 };
 
-const idle = (names: readonly string[]): string[] => {
+const describeIdle = (names: readonly string[]): string[] => {
   if (names.length === 0) return [];
   const is = names.length === 1 ? "is" : "are";
   return [

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import type { Client } from "../../infra/parity/control-plane/client.ts";
+import { noticed } from "../../infra/parity/postern.ts";
+import { answering, type Script } from "../../infra/parity/scripted.ts";
+
+/** Objects by their names, as a webhook was sent them. */
+export type Seen = Map<string, Record<string, unknown>>;
+
+/** Returns a script that remembers every object that it is sent. */
+export const watching =
+  (seen: Seen): Script =>
+  (review) => {
+    const { object } = Object(review.request);
+    seen.set(object.metadata.name, object);
+    return { body: answering(review) };
+  };
+
+/** Registers a mutating webhook that is called after all others, at `/witness`, and waits until it is. */
+export const registerWitness = async (admin: Client, url: string, ca: string, seen: Seen): Promise<void> => {
+  const entry = {
+    name: "witness.example.com",
+    clientConfig: { url: `${url}/witness`, caBundle: Buffer.from(ca).toString("base64") },
+    rules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }],
+    sideEffects: "None",
+    matchPolicy: "Exact",
+    reinvocationPolicy: "IfNeeded",
+    admissionReviewVersions: ["v1"],
+  };
+  const body = {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "MutatingWebhookConfiguration",
+    metadata: { name: "witness" },
+    webhooks: [entry],
+  };
+  const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+  assert.equal((await admin({ method: "POST", path, body })).code, 201);
+  const first = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "first" } };
+  await noticed(
+    () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body: first }),
+    () => seen.has("first"),
+  );
+};
