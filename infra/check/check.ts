@@ -15,7 +15,7 @@ import { type Asking, isReview, normalizeAll } from "./evaluation/requests.ts";
 import { openRules } from "./evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
 import { openWebhooks } from "./evaluation/webhooks.ts";
-import { type Fault, type Manifest, nameOf } from "./manifests/documents.ts";
+import { type Fault, type Manifest, toSourceName } from "./manifests/documents.ts";
 import { readAll, readInput } from "./manifests/input.ts";
 
 /** What is checked, against what. */
@@ -115,7 +115,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const webhooks = await readAll(options.webhooks, "--webhooks");
   for (const { source, line, object } of webhooks.filter((one) => !isConfiguration(one)))
     throw new Complaint(
-      `--webhooks ${nameOf(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
+      `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
     );
   const faults = [...input.faults, ...recorded.faults];
   for (const { source, line, object } of recorded.manifests.filter((one) => !isReview(one)))
@@ -150,7 +150,7 @@ const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
   /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
 
 const describeLeftOut = ({ source, object }: Manifest) =>
-  `${nameOf(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
+  `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
 /** Returns objects as an API server holds them, by their keys. */
 const fillAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>

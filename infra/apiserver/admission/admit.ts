@@ -1,8 +1,8 @@
 import type { Status } from "#lib/review.ts";
 import { openAnnotations } from "./audit.ts";
-import { ask, giveUp, type Run, refusalOf, refused, stepFor } from "./calling.ts";
+import { ask, createStep, giveUp, type Run, refuse, toRefusal } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
-import { type Invocation, notConverted, openView, takes, type Versioned } from "./matching.ts";
+import { type Invocation, matchHook, notConverted, openView, type Versioned } from "./matching.ts";
 import { mutate } from "./mutation.ts";
 import { assignIdentity, withoutUnwritten } from "./objects.ts";
 import type { Around, Attributes, Step, Trace } from "./trace.ts";
@@ -62,16 +62,16 @@ const isExempt = ({ kind: { group, kind } }: Attributes): boolean =>
 const validate = async (run: Run, hooks: readonly Hook[]): Promise<Status[]> => {
   const calls: { hook: Hook; invocation: Invocation; seen: Versioned; step: Step }[] = [];
   for (const hook of hooks) {
-    const step = stepFor(hook, 0, calls.length);
+    const step = createStep(hook, 0, calls.length);
     run.steps.push(step);
     // Labels and conditions are those of the object as it came, whatever version the hook before wanted.
     const view = openView(run.attributes, run.around.convert);
-    const taken = takes(hook, run.attributes, view, run.around);
+    const taken = matchHook(hook, run.attributes, view, run.around);
     if ("skipped" in taken) step.why = taken.skipped;
-    else if ("unsaid" in taken) giveUp(run, step, taken.unsaid);
+    else if ("unsupported" in taken) giveUp(run, step, taken.unsupported);
     else if ("refusal" in taken) {
       for (const call of calls) call.step.why = "the request was refused before anyone was called";
-      return [refused(step, taken.refusal)];
+      return [refuse(step, taken.refusal)];
     } else {
       const { invocation } = taken;
       const seen = view.as(invocation.kind);
@@ -83,7 +83,7 @@ const validate = async (run: Run, hooks: readonly Hook[]): Promise<Status[]> => 
   const refusals = await Promise.all(
     calls.map(async ({ hook, invocation, seen, step }) => {
       const { answer, refusal } = await ask(run, hook, invocation, seen, step);
-      if (answer?.allowed === false) return refused(step, refusalOf(hook.name, answer.status));
+      if (answer?.allowed === false) return refuse(step, toRefusal(hook.name, answer.status));
       return refusal;
     }),
   );

@@ -20,17 +20,17 @@ export interface Fault {
 const group = "admission.k8s.io";
 
 /** The version of reviews that a hook is called with. */
-export const versionFor = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
+export const chooseVersion = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
   versions.find((one) => one === "v1" || one === "v1beta1");
 
 /** What an API server reads in a hook's answer, looking at it in its order; failures of a call begin with what failed. */
-export const answerIn = (phase: Phase, version: "v1" | "v1beta1", uid: string, body: unknown): Answer | Fault => {
-  const undecoded = undecodable(version, body);
+export const parseAnswer = (phase: Phase, version: "v1" | "v1beta1", uid: string, body: unknown): Answer | Fault => {
+  const undecoded = findUndecodable(version, body);
   if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
   const { response } = body as Json;
   const invalid = isMap(response)
     ? version === "v1"
-      ? wrongIn(phase, uid, body as Json, response)
+      ? findInvalid(phase, uid, body as Json, response)
       : undefined
     : "webhook response was absent";
   if (invalid !== undefined) return { fault: `received invalid webhook response: ${invalid}` };
@@ -50,7 +50,7 @@ export const answerIn = (phase: Phase, version: "v1" | "v1beta1", uid: string, b
   };
 };
 
-const undecodable = (version: string, body: unknown): string | undefined => {
+const findUndecodable = (version: string, body: unknown): string | undefined => {
   if (!isMap(body)) return `couldn't get version/kind; json parse error: ${mismatch(body, "", typeless)}`;
   const { apiVersion = "", kind = "" } = body;
   for (const [key, value] of Object.entries({ apiVersion, kind }))
@@ -153,7 +153,7 @@ const base64Fault = (text: string): string | undefined => {
   return count % 4 === 0 ? undefined : at(text.length - (count % 4));
 };
 
-const wrongIn = (phase: Phase, uid: string, body: Json, response: Json): string | undefined => {
+const findInvalid = (phase: Phase, uid: string, body: Json, response: Json): string | undefined => {
   if (response.uid !== uid) return `expected response.uid="${uid}", got ${JSON.stringify(response.uid ?? "")}`;
   const { apiVersion, kind } = body;
   if (!apiVersion || !kind)

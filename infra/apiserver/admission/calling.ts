@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { isMap, type Json } from "#lib/json.ts";
 import type { Request, Status } from "#lib/review.ts";
-import { type Answer, answerIn, versionFor } from "./answer.ts";
+import { type Answer, chooseVersion, parseAnswer } from "./answer.ts";
 import { type Annotations, openNote } from "./audit.ts";
 import type { Hook } from "./hooks.ts";
 import { addressOf } from "./http.ts";
@@ -21,7 +21,7 @@ export interface Run {
 }
 
 /** A step before anything is done. */
-export const stepFor = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): Step => {
+export const createStep = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): Step => {
   return { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
 };
 
@@ -45,9 +45,9 @@ export const ask = async (
   if (attributes.dryRun === true && !/^None(OnDryRun)?$/.test(String(hook.sideEffects))) {
     step.why = "it may do something outside, and this is a dry run";
     const message = `admission webhook "${hook.name}" does not support dry run`;
-    return { refusal: refused(step, { code: 400, reason: "BadRequest", message }) };
+    return { refusal: refuse(step, { code: 400, reason: "BadRequest", message }) };
   }
-  const version = versionFor(hook.admissionReviewVersions);
+  const version = chooseVersion(hook.admissionReviewVersions);
   if (version === undefined)
     return fail(
       run,
@@ -75,7 +75,7 @@ export const ask = async (
     options,
   };
   Object.assign(step, { outcome: "called", request });
-  const called = await inTime(run, hook, {
+  const called = await callInTime(run, hook, {
     kind: "AdmissionReview",
     apiVersion: `admission.k8s.io/${version}`,
     request,
@@ -84,13 +84,13 @@ export const ask = async (
     step.outcome = "would be called";
     return {};
   }
-  if ("unsaid" in called) {
-    giveUp(run, step, called.unsaid);
+  if ("unsupported" in called) {
+    giveUp(run, step, called.unsupported);
     return {};
   }
   if ("failure" in called) return fail(run, hook, step, `failed to call webhook: ${called.failure}`);
 
-  const answer = answerIn(hook.phase, version, uid, called.body);
+  const answer = parseAnswer(hook.phase, version, uid, called.body);
   if ("fault" in answer) return fail(run, hook, step, answer.fault);
   for (const [key, value] of Object.entries(answer.audit)) run.audit.add(`${hook.name}/${key}`, value);
   for (const warning of answer.warnings) run.warnings.push(warning);
@@ -102,20 +102,20 @@ export const ask = async (
 export const fail = (run: Run, hook: Hook, step: Step, text: string): { refusal?: Status } => {
   step.outcome = "called";
   step.failure = `failed calling webhook "${hook.name}": ${text}`;
-  if (hook.failurePolicy === "Fail") return { refusal: refused(step, internalError(step.failure)) };
+  if (hook.failurePolicy === "Fail") return { refusal: refuse(step, internalError(step.failure)) };
   step.ignored = true;
   run.audit.add(...openNote(hook.phase, step.round, step.index, hook.name));
   return {};
 };
 
 /** The step ends the request. */
-export const refused = (step: Step, status: Status): Status => {
+export const refuse = (step: Step, status: Status): Status => {
   Object.assign(step, { allowed: false, status });
   return status;
 };
 
 /** A call lasts as long as the hook may take, or the request has left. */
-const inTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promise<Called> => {
+const callInTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promise<Called> => {
   const milliseconds = Math.max(0, Math.min(hook.timeoutSeconds * 1000, end - performance.now()));
   const { promise, resolve } = Promise.withResolvers<Called>();
   const timer = setTimeout(() => {
@@ -150,7 +150,7 @@ export const outOfTime = (): Status => {
 };
 
 /** What a client hears of a hook's refusal, whatever the hook said. */
-export const refusalOf = (hook: string, given: Json = {}): Status => {
+export const toRefusal = (hook: string, given: Json = {}): Status => {
   const { code, message, reason, details } = given;
   const deniedBy = `admission webhook "${hook}" denied the request`;
   const text = [message, reason].find((one) => typeof one === "string" && one !== "");

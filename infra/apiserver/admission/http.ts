@@ -28,7 +28,7 @@ const tidy = (path: string): string => {
 };
 
 /** What an API server makes of an HTTP answer. */
-export const calledBy = (answer: { code: number; type: string; text: string }): Called => {
+export const parseHttpAnswer = (answer: { code: number; type: string; text: string }): Called => {
   const { code, type, text } = answer;
   const body = parseJson(text);
   if (code >= 200 && code <= 206) {

@@ -56,10 +56,10 @@ export interface Invocation {
 }
 
 /** Whether a hook is called, and if not, why. */
-type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsaid: string };
+type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsupported: string };
 
 /** Whether a hook is called for a request as it is now, decided as an API server does and in its order. */
-export const takes = (hook: Hook, attributes: Attributes, view: View, around: Around): Taken => {
+export const matchHook = (hook: Hook, attributes: Attributes, view: View, around: Around): Taken => {
   const home = inNamespace(hook.namespaceSelector, attributes, view, around);
   if (home === false) return { skipped: "its namespaceSelector takes other namespaces" };
   if (!ofObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
@@ -157,22 +157,23 @@ const underConditions = (
   { cel }: Around,
 ): Taken => {
   const seen = view.as(invocation.kind);
-  if (seen === undefined) return { unsaid: notConverted(attributes, invocation.kind) };
+  if (seen === undefined) return { unsupported: notConverted(attributes, invocation.kind) };
   const { object = null, oldObject = null } = seen;
   const isAsAsked = seen.kind === attributes.kind;
   const request = isAsAsked
     ? remembered(attributes, "request", () => requestFor(attributes, seen.kind))
     : requestFor(attributes, seen.kind);
   const errors: string[] = [];
-  let unsaid: string | undefined;
+  let unsupported: string | undefined;
   for (const { name, expression } of hook.matchConditions) {
     const said = cel.compile(expression)({ object, oldObject, request });
-    if ("unsaid" in said) unsaid ??= `whether its condition ${JSON.stringify(name)} holds: ${said.unsaid}`;
+    if ("unsupported" in said)
+      unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${said.unsupported}`;
     else if ("error" in said) errors.push(`expression '${expression}' resulted in error: ${said.error}`);
     // Whatever the others say.
     else if (!said.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
   }
-  if (unsaid !== undefined) return { unsaid };
+  if (unsupported !== undefined) return { unsupported };
   if (errors.length === 0) return { invocation };
   if (hook.failurePolicy === "Ignore")
     return { skipped: `its conditions fail and it is left out then: ${aggregate(errors)}` };

@@ -3,10 +3,10 @@ import { openReinvocations, type Reinvocations } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import type { Answer } from "./answer.ts";
 import { mutationNote, patchNote } from "./audit.ts";
-import { ask, fail, giveUp, internalError, outOfTime, type Run, refusalOf, refused, stepFor } from "./calling.ts";
+import { ask, createStep, fail, giveUp, internalError, outOfTime, type Run, refuse, toRefusal } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
 import { applyPatch, parseOperations, toPlain } from "./json-patch.ts";
-import { notConverted, takes, type View } from "./matching.ts";
+import { matchHook, notConverted, type View } from "./matching.ts";
 import { isSameToServer, isStamped, readObject } from "./objects.ts";
 import type { Step } from "./trace.ts";
 
@@ -28,7 +28,7 @@ export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Prom
   for (const round of [0, 1] as const) {
     if (round === 1 && !rounds.isChanged) break;
     for (const [index, hook] of hooks.entries()) {
-      const refusal = await turn(run, hook, view, stepFor(hook, round, index), rounds);
+      const refusal = await turn(run, hook, view, createStep(hook, round, index), rounds);
       if (refusal) return { refusal, object: view.latest.object };
     }
     // Between rounds the object is in no version of its own.
@@ -49,7 +49,7 @@ interface Rounds {
 }
 
 const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds): Promise<Status | undefined> => {
-  const taken = takes(hook, run.attributes, view, run.around);
+  const taken = matchHook(hook, run.attributes, view, run.around);
   // Whether it is called at all is found out for each hook, even where none would be called.
   if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
   run.steps.push(step);
@@ -57,11 +57,11 @@ const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds
     step.why = taken.skipped;
     return undefined;
   }
-  if ("unsaid" in taken) {
-    giveUp(run, step, taken.unsaid);
+  if ("unsupported" in taken) {
+    giveUp(run, step, taken.unsupported);
     return undefined;
   }
-  if ("refusal" in taken) return refused(step, taken.refusal);
+  if ("refusal" in taken) return refuse(step, taken.refusal);
   const seen = view.as(taken.invocation.kind);
   if (seen === undefined) {
     giveUp(run, step, notConverted(run.attributes, taken.invocation.kind));
@@ -79,8 +79,8 @@ const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds
 
   const end = refusal ?? changed.refusal;
   if (end) return end;
-  if (answer && !answer.allowed) return refused(step, refusalOf(hook.name, answer.status));
-  return step.ignored && performance.now() >= run.end ? refused(step, outOfTime()) : undefined;
+  if (answer && !answer.allowed) return refuse(step, toRefusal(hook.name, answer.status));
+  return step.ignored && performance.now() >= run.end ? refuse(step, outOfTime()) : undefined;
 };
 
 interface Change {
@@ -102,7 +102,7 @@ const change = (
 ): Change => {
   if (patch === undefined) return unchanged;
   const ended = (text: string): Change => {
-    return { isChanged: false, refusal: refused(step, internalError(text)) };
+    return { isChanged: false, refusal: refuse(step, internalError(text)) };
   };
   const failed = (text: string): Change => {
     return { isChanged: false, refusal: fail(run, hook, step, text).refusal };
@@ -111,7 +111,7 @@ const change = (
   try {
     operations = parseOperations(patch);
   } catch (error) {
-    return failed(`received undecodable patch in webhook response: ${messageOf(error)}`);
+    return failed(`received findUndecodable patch in webhook response: ${messageOf(error)}`);
   }
   if (operations.length === 0) return unchanged;
   const { object: before } = view.latest;

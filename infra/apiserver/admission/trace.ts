@@ -21,7 +21,7 @@ export type Called =
   /** Nobody called it; the chain goes on as if it had admitted. */
   | { would: true }
   /** It can't be said what it would answer, for a reason in a sentence. */
-  | { unsaid: string };
+  | { unsupported: string };
 
 /** What an API server has around its admission chain. */
 export interface Around {
@@ -55,7 +55,7 @@ export interface Variables {
 }
 
 /** What a condition says: whether it holds, that it failed as it would in an API server, or that this can't be told here. */
-export type Evaluated = { holds: boolean } | { error: string } | { unsaid: string };
+export type Evaluated = { holds: boolean } | { error: string } | { unsupported: string };
 
 /** What was done about one hook. */
 export interface Step {

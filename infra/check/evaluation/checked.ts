@@ -62,7 +62,7 @@ export interface Change {
 export const getTarget = (one: Checked): Pick<Checked, "apiVersion" | "kind" | "name" | "uid"> => one.madeBy ?? one;
 
 /** The object as a person says it, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
-export const called = (one: Checked): string => {
+export const describeObject = (one: Checked): string => {
   const { kind, name } = getTarget(one);
   const place = one.namespace ? `${one.namespace}/` : "";
   return `${kind} ${place}${name || "without a name"}${one.madeBy ? " (its Pods)" : ""}`;

@@ -36,19 +36,19 @@ const joined = (all: readonly string[], told: number) =>
 
 const sentenceOf = (edits: readonly Edit[]): string => {
   const { verb, value } = edits[0] as Edit;
-  const places = listed(placesOf(edits.map(({ path }) => path)));
+  const places = listed(formatPaths(edits.map(({ path }) => path)));
   if (verb === "remove") return value === undefined ? `remove ${places}` : `remove ${value} from ${places}`;
   return verb === "set" ? `set ${places} to ${value}` : `add ${value} to ${places}`;
 };
 
 /** Those that differ in where they stand in one list are one: `spec.containers[0, 2].image`. */
-const placesOf = (paths: readonly Path[]): string[] => {
+const formatPaths = (paths: readonly Path[]): string[] => {
   const alike = Map.groupBy(paths, (path) =>
     JSON.stringify(path.map((step, at) => (at === indexIn(path) ? [] : step))),
   );
   return [...alike.values()].map((same) => {
     const indices = same.map((path) => path[indexIn(path)] ?? "");
-    return placeOf(
+    return formatPath(
       same[0] ?? [],
       indices.length > most ? `${indices.slice(0, most).join(", ")}, …` : indices.join(", "),
     );
@@ -60,8 +60,8 @@ const indexIn = (path: Path) => path.findIndex((step) => typeof step === "number
 
 const listed = (all: readonly string[]): string => {
   const rest = all.length - most;
-  const shown = rest > 0 ? [...all.slice(0, most), `${rest} more`] : all;
-  return [shown.slice(0, -1).join(", "), ...shown.slice(-1)].filter((part) => part !== "").join(" and ");
+  const formatValue = rest > 0 ? [...all.slice(0, most), `${rest} more`] : all;
+  return [formatValue.slice(0, -1).join(", "), ...formatValue.slice(-1)].filter((part) => part !== "").join(" and ");
 };
 
 const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
@@ -72,7 +72,7 @@ const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
       editsBetween(own(old, key), own(now, key), [...path, key]),
     );
   const ofList = Array.isArray(old) && Array.isArray(now) ? editsInList(old, now, path) : undefined;
-  return ofList ?? [{ verb: "set", path, value: shown(now) }];
+  return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
 };
 
 /** Where an object was changed in its place, something left out, or added at the end; anything else is another list. */
@@ -82,7 +82,7 @@ const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Pat
       ? now.flatMap((value, index) => editsBetween(old[index], value, [...path, index]))
       : undefined;
   if (now.length > old.length) {
-    const added = now.slice(old.length).map((value): Edit => ({ verb: "add", path, value: shown(value) }));
+    const added = now.slice(old.length).map((value): Edit => ({ verb: "add", path, value: formatValue(value) }));
     return isDeepStrictEqual(now.slice(0, old.length), old) ? added : undefined;
   }
   const left: number[] = [];
@@ -94,13 +94,13 @@ const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Pat
   return left.map((index): Edit => {
     const value = old[index];
     return typeof value === "string"
-      ? { verb: "remove", path, value: shown(value) }
+      ? { verb: "remove", path, value: formatValue(value) }
       : { verb: "remove", path: [...path, index] };
   });
 };
 
 /** `spec.containers[0].image`, `metadata.labels["example.com/team"]`; in the first list, at these indices. */
-const placeOf = (path: Path, indices: string): string => {
+const formatPath = (path: Path, indices: string): string => {
   const steps = path.map((step, at) => {
     if (typeof step === "number") return `[${at === indexIn(path) ? indices : step}]`;
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
@@ -110,7 +110,7 @@ const placeOf = (path: Path, indices: string): string => {
 };
 
 /** As it would stand in a manifest. */
-const shown = (value: unknown): string => {
+const formatValue = (value: unknown): string => {
   if (typeof value === "string" && /\p{Cc}/u.test(value)) return shortened(clean(JSON.stringify(value)), longestPart);
   const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
   const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });

@@ -1,7 +1,7 @@
 import { request } from "node:https";
 import { isIP } from "node:net";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import { addressOf, calledBy } from "#infra/apiserver/admission/http.ts";
+import { addressOf, parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { Called, Sent } from "#infra/apiserver/admission/trace.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 
@@ -32,8 +32,8 @@ export const callForeign = async (hook: Hook, review: Sent, hosts: readonly stri
     const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
     // The API server would go there, and nobody said that this may.
     if (answer.location !== undefined && redirects.includes(answer.code))
-      return { unsaid: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
-    return calledBy(answer);
+      return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
+    return parseHttpAnswer(answer);
   } catch (error) {
     return { failure: `Post ${JSON.stringify(where)}: ${sentenceOf(error)}` };
   }

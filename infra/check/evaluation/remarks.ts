@@ -1,5 +1,5 @@
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
-import { type Manifest, nameOf } from "../manifests/documents.ts";
+import { type Manifest, toSourceName } from "../manifests/documents.ts";
 import { type Asking, normalizeAll } from "./requests.ts";
 
 /** What somebody may not have meant, of manifests and of what `--old` has beside them. */
@@ -18,12 +18,14 @@ export const listRemarks = (
     if (earlier === undefined) first.set(key, manifest);
     else
       again.push(
-        `${called(manifest)} is in ${placeOf(earlier)} already; in ${placeOf(manifest)} it counts as an update of that`,
+        `${formatName(manifest)} is in ${formatPlace(earlier)} already; in ${formatPlace(manifest)} it counts as an update of that`,
       );
   }
   const strange = readNamed(before)
     .filter(({ key }) => !first.has(key))
-    .map(({ manifest }) => `--old ${placeOf(manifest)} ${called(manifest)} is none of the manifests, and left out`);
+    .map(
+      ({ manifest }) => `--old ${formatPlace(manifest)} ${formatName(manifest)} is none of the manifests, and left out`,
+    );
   return [...few(again), ...few(strange)];
 };
 
@@ -52,6 +54,6 @@ const few = (sentences: readonly string[]): string[] =>
     ? [...sentences]
     : [...sentences.slice(0, most), `… and so it is with ${sentences.length - most} more`];
 
-const called = ({ object: { kind, metadata } }: Manifest) => `${kind} ${Object(metadata).name}`;
+const formatName = ({ object: { kind, metadata } }: Manifest) => `${kind} ${Object(metadata).name}`;
 
-const placeOf = ({ source, line }: Manifest) => `${nameOf(source.name)}:${line}`;
+const formatPlace = ({ source, line }: Manifest) => `${toSourceName(source.name)}:${line}`;

@@ -75,11 +75,11 @@ export const openRules = async (
   const answers = new AsyncLocalStorage<string[]>();
   // Each review has its own capabilities, for it begins and ends in time.
   const world = (milliseconds: number) => worldOf((sentence) => answers.getStore()?.push(sentence), milliseconds);
-  /** Runs what may ask the cluster; `unsaid` is the first question that has no answer. */
-  const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsaid: string | undefined }> => {
+  /** Runs what may ask the cluster; `unsupported` is a sentence about the first question without an answer. */
+  const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
     const found = await answers.run(sentences, run);
-    return { found, unsaid: sentences[0] };
+    return { found, unsupported: sentences[0] };
   };
   const asking = new Set(surveying(catalogue, cluster).map(({ name }) => name));
   const handlers = openHandlers(catalogue, [clusterName, cluster], world, (name) => void asking.add(name));
@@ -108,10 +108,10 @@ export const openRules = async (
   const call = async (url: string, review: Sent): Promise<Called> => {
     const { name, phase, variant } = partsOf(url);
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
-    const { found, unsaid } = await tell(async () => handlers.get(name)?.(event, context));
-    if (unsaid !== undefined) return { unsaid };
+    const { found, unsupported } = await tell(async () => handlers.get(name)?.(event, context));
+    if (unsupported !== undefined) return { unsupported };
     // Our own faults are nothing that a cluster's failurePolicy should wave through unseen.
-    return Object(found).kind === "AdmissionReview" ? { body: found } : { unsaid: String(Object(found).message) };
+    return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
   };
   const suggestionOf = async (name: string, { hook, phase, request }: Step, at: Path) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
@@ -122,10 +122,10 @@ export const openRules = async (
     const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
     const around = { name, settings, variant, now: new Date() };
     // Where the cluster doesn't answer, there is no suggestion.
-    const { found, unsaid } = await tell(async () =>
+    const { found, unsupported } = await tell(async () =>
       suggestFix(facet, phase, request, { ...around, world: rule.needs && world(patience) }, at),
-    ).catch(() => ({ found: undefined, unsaid: undefined }));
-    return unsaid !== undefined || found?.isVain ? undefined : found?.text;
+    ).catch(() => ({ found: undefined, unsupported: undefined }));
+    return unsupported !== undefined || found?.isVain ? undefined : found?.text;
   };
   return {
     configurations: entries,

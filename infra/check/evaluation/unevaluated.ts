@@ -1,5 +1,5 @@
 import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
-import { openView, takes } from "#infra/apiserver/admission/matching.ts";
+import { matchHook, openView } from "#infra/apiserver/admission/matching.ts";
 import { assignIdentity } from "#infra/apiserver/admission/objects.ts";
 import type { Around, Attributes } from "#infra/apiserver/admission/trace.ts";
 import { isMap, isSame, own } from "#lib/json.ts";
@@ -163,7 +163,7 @@ const selects = (
   isAssumed: boolean,
 ): boolean => {
   const view = () => openView(attributes, around.convert);
-  const isTaken = (one: Hook) => !("skipped" in takes(one, attributes, view(), around));
+  const isTaken = (one: Hook) => !("skipped" in matchHook(one, attributes, view(), around));
   if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
     return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;

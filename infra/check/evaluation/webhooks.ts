@@ -24,7 +24,7 @@ export const openWebhooks = (
         if (!rules.isSparing(expression)) return evaluate;
         return (variables) => {
           const evaluated = evaluate(variables);
-          return "unsaid" in evaluated ? { holds: true } : evaluated;
+          return "unsupported" in evaluated ? { holds: true } : evaluated;
         };
       },
     },

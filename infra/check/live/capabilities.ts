@@ -19,14 +19,14 @@ export const openCapabilities = async (
   const open = worlds({ [cluster]: await connectionOf(way) }, memoryOf(), memoryLedger(), () => {}, sending(way));
   return (tell, milliseconds) => {
     const ledger = memoryLedger();
-    const unsaid = (sentence: string): never => {
+    const giveUp = (sentence: string): never => {
       tell(sentence);
       throw new Failure(503, sentence);
     };
     const mayAsk = (host: string) =>
-      hosts.includes(host) || unsaid(`it asks ${host}, and --call ${host} would allow that`);
+      hosts.includes(host) || giveUp(`it asks ${host}, and --call ${host} would allow that`);
     const hostOf = ({ url }: HttpsRequest): string =>
-      URL.canParse(url) ? new URL(url).hostname : unsaid(`it asks ${url}, which is no address`);
+      URL.canParse(url) ? new URL(url).hostname : giveUp(`it asks ${url}, which is no address`);
     const harmless = (world: World): World => ({
       ...world,
       // Nobody is just about to make what isn't there.
@@ -34,7 +34,7 @@ export const openCapabilities = async (
       create: async ({ resource }, { metadata }) => {
         const { name, namespace } = metadata ?? {};
         const where = namespace === undefined ? "" : ` in namespace ${namespace}`;
-        return unsaid(`it would create ${resource} "${name}"${where}, and an audit writes nothing`);
+        return giveUp(`it would create ${resource} "${name}"${where}, and an audit writes nothing`);
       },
       https: async (request) => mayAsk(hostOf(request)) && world.https(request),
       http: async (request) => mayAsk(hostOf(request)) && world.http(request),

@@ -35,10 +35,10 @@ export interface Fault {
   sentence: string;
 }
 
-export const formatFault = ({ file, line, sentence }: Fault): string => `${nameOf(file)}:${line} ${sentence}`;
+export const formatFault = ({ file, line, sentence }: Fault): string => `${toSourceName(file)}:${line} ${sentence}`;
 
 /** A file as it is called in a sentence. */
-export const nameOf = (file: string): string => (file === "-" ? "standard input" : file);
+export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);
 
 /** What a file holds, and what is wrong with it. */
 export interface Documents {

@@ -2,7 +2,7 @@ import { own } from "#lib/json.ts";
 import { counted } from "../../cli/progress.ts";
 import { clean, oneLine } from "../../cli/terminal.ts";
 import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
-import { type Checked, called, type Denial, type Verdict } from "../evaluation/checked.ts";
+import { type Checked, type Denial, describeObject, type Verdict } from "../evaluation/checked.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
@@ -26,7 +26,7 @@ const verdicts: Record<Verdict, [Colour, string]> = {
 };
 
 /** What became of one object, as somebody reads it. */
-export const told = (evaluation: Evaluation, paint: Paint): string => {
+export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string => {
   const { checked, audit, steps } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
@@ -36,9 +36,9 @@ export const told = (evaluation: Evaluation, paint: Paint): string => {
     return all.length === 0 ? "" : line(colour, word, clean(all.join(", ")));
   };
   // What a cluster has stands in no file.
-  const place = checked.file === undefined ? [] : [paint("dim", clean(placeOf(checked)))];
+  const place = checked.file === undefined ? [] : [paint("dim", clean(formatPlace(checked)))];
   return [
-    `${[paint("bold", clean(called(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", clean(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? line("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
     ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
@@ -59,12 +59,12 @@ export const told = (evaluation: Evaluation, paint: Paint): string => {
   ].join("");
 };
 
-const placeOf = ({ file = "", line = 1 }: Pick<Checked, "file" | "line">) =>
+const formatPlace = ({ file = "", line = 1 }: Pick<Checked, "file" | "line">) =>
   `${file === "-" ? "standard input" : file}:${line}`;
 
 const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: Checked, paint: Paint): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
-  const place = isElsewhere ? ` ${paint("dim", clean(placeOf({ file, line: at.line })))}` : "";
+  const place = isElsewhere ? ` ${paint("dim", clean(formatPlace({ file, line: at.line })))}` : "";
   const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${oneLine(suggestion)}`;
   return `${paint("bold", clean(rule))}: ${oneLine(message)}${place}${advice}`;
 };

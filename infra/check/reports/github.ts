@@ -1,5 +1,5 @@
 import { clean } from "../../cli/terminal.ts";
-import { type Checked, called } from "../evaluation/checked.ts";
+import { type Checked, describeObject } from "../evaluation/checked.ts";
 import { formatDenial, lineOf, toRepositoryPath } from "./places.ts";
 import type { Plain } from "./report.ts";
 
@@ -20,9 +20,9 @@ const commandsOf = (one: Checked): string => {
     lines.push(`::${command} ${written.join(",")}::${escaped(message)}\n`);
   };
   for (const denial of one.denials)
-    say("error", `${denial.rule}: ${called(one)}`, formatDenial(denial), lineOf(one, denial), denial.column);
-  for (const { rule, text } of one.warnings) say("warning", `${rule}: ${called(one)}`, text);
-  for (const sentence of one.undecided) say("warning", `can't say: ${called(one)}`, sentence);
+    say("error", `${denial.rule}: ${describeObject(one)}`, formatDenial(denial), lineOf(one, denial), denial.column);
+  for (const { rule, text } of one.warnings) say("warning", `${rule}: ${describeObject(one)}`, text);
+  for (const sentence of one.undecided) say("warning", `can't say: ${describeObject(one)}`, sentence);
   return lines.join("");
 };
 

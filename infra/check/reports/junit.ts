@@ -1,4 +1,4 @@
-import { type Checked, called, getTarget } from "../evaluation/checked.ts";
+import { type Checked, describeObject, getTarget } from "../evaluation/checked.ts";
 import { formatDenial, lineOf } from "./places.ts";
 import type { Plain } from "./report.ts";
 
@@ -55,7 +55,7 @@ export const junit = (now = new Date(), most = longest): Plain => {
       else return { ...single, rule: `${single.rule} at ${one.file}:${one.line ?? 1}` };
       return single;
     });
-    const said = one.warnings.map(({ rule, text }) => `${called(one)}: ${rule} warns: ${text}`);
+    const said = one.warnings.map(({ rule, text }) => `${describeObject(one)}: ${rule} warns: ${text}`);
     for (const one of cases) suite.cases.push(one);
     for (const text of said) suite.said.push(text);
     for (const { object, rule, failure, error } of cases)
@@ -101,7 +101,7 @@ const suiteNameOf = (one: Checked): string => {
 };
 
 const casesOf = (one: Checked): Case[] => {
-  const object = called(one);
+  const object = describeObject(one);
   const failed = one.denials.map((denial): Case => {
     const place = [one.file, lineOf(one, denial)].filter((part) => part !== undefined).join(":");
     const text = `${place && `${place}: `}${formatDenial(denial)}`;

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Checked, called, type Denial, getTarget } from "../evaluation/checked.ts";
+import { type Checked, type Denial, describeObject, getTarget } from "../evaluation/checked.ts";
 import { jsonAt, openList } from "./list.ts";
 import { formatDenial, lineOf, toRepositoryPath, toUri } from "./places.ts";
 import type { Plain } from "./report.ts";
@@ -48,7 +48,7 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
     for (const denial of one.denials) add(denial.rule, "error", formatDenial(denial), denial);
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
-      const text = plain(`${called(one)}: ${sentence}`);
+      const text = plain(`${describeObject(one)}: ${sentence}`);
       const place = toRepositoryPath(one.file) === undefined ? {} : placeOf(one, one.line);
       spool.put(
         notifications.add({ level: "warning", message: { text }, locations: [{ ...place, ...logicalOf(one) }] }),
@@ -74,7 +74,7 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
 };
 
 const logicalOf = (one: Checked) => {
-  return { logicalLocations: [{ fullyQualifiedName: called(one).toWellFormed(), kind: "object" }] };
+  return { logicalLocations: [{ fullyQualifiedName: describeObject(one).toWellFormed(), kind: "object" }] };
 };
 
 const placeOf = (one: Checked, line?: number, column?: number) => {

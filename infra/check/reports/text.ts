@@ -1,10 +1,10 @@
 import type { Evaluation } from "../evaluation/environment.ts";
-import { listAuditNotes, type Paint, summaryLine, told } from "./format.ts";
+import { formatEvaluation, listAuditNotes, type Paint, summaryLine } from "./format.ts";
 import type { Report } from "./report.ts";
 
 /** The findings as somebody reads them; those of objects of which there is nothing to say, only where `isWhole`. */
 export const text = (paint: Paint, isWhole: boolean): Report => ({
-  add: (evaluation) => (isWhole || isTelling(evaluation) ? told(evaluation, paint) : ""),
+  add: (evaluation) => (isWhole || isTelling(evaluation) ? formatEvaluation(evaluation, paint) : ""),
   end: ({ summary }) => [summaryLine(summary, paint)],
 });
 

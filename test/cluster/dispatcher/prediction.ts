@@ -1,7 +1,7 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
 import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
-import { calledBy } from "#infra/apiserver/admission/http.ts";
+import { parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { Attributes, Called, Sent, Trace } from "#infra/apiserver/admission/trace.ts";
 import { isMap } from "#lib/json.ts";
 import type { GroupVersionKind, Request } from "#lib/review.ts";
@@ -48,7 +48,7 @@ const versions: Record<string, string[]> = {
 
 const answered = (set: Setup, hook: Hook, { apiVersion, request }: Sent): Called | Promise<Called> => {
   const said = set.scripts[keyOf(hook)]?.answer(request, apiVersion);
-  if (said) return calledBy({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
+  if (said) return parseHttpAnswer({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
   return new Promise(() => {});
 };
 

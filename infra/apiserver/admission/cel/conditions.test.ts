@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { builtIn } from "./conditions.ts";
-import { patternOf } from "./patterns.ts";
+import { compilePattern } from "./patterns.ts";
 
 const object = {
   metadata: { name: "x", labels: { tier: "a", "a.b/c": "d" } },
@@ -26,18 +26,18 @@ describe("a condition", () => {
     ["object.spec.containers[4].name == 'a'", { error: "index out of bounds: 4" }],
     ["request.?namespace.orValue('') == ''", { holds: true }],
     ["namespaceObject == null", { holds: true }],
-    ["object.spec", { unsaid: "the expression is no condition" }],
-    ["1 +", { unsaid: "the expression isn't understood here" }],
+    ["object.spec", { unsupported: "the expression is no condition" }],
+    ["1 +", { unsupported: "the expression isn't understood here" }],
     [
       "authorizer.group('').resource('pods').check('get').allowed()",
-      { unsaid: "only the cluster's authorizer knows who may do what" },
+      { unsupported: "only the cluster's authorizer knows who may do what" },
     ],
-    ["object.metadata.name.lowerAscii() == 'x'", { unsaid: "the function lowerAscii isn't known here" }],
+    ["object.metadata.name.lowerAscii() == 'x'", { unsupported: "the function lowerAscii isn't known here" }],
     [
       "object.metadata.name.matches(object.metadata.name)",
-      { unsaid: "a regular expression in it may mean something else here" },
+      { unsupported: "a regular expression in it may mean something else here" },
     ],
-    ["params.x == 1", { unsaid: "params isn't known here" }],
+    ["params.x == 1", { unsupported: "params isn't known here" }],
   ];
   for (const [expression, expected] of table)
     it(`${expression} is ${JSON.stringify(expected)}`, () => {
@@ -48,15 +48,15 @@ describe("a condition", () => {
   it("that could cost more than is allowed is not guessed at", () => {
     const said = builtIn.compile("object.list.all(a, object.list.all(b, a + b >= 0))");
     assert.deepEqual(said({ object: many, oldObject: null, request }), {
-      unsaid: "it may cost more than an API server allows",
+      unsupported: "it may cost more than an API server allows",
     });
     assert.deepEqual(said({ object: { list: [1] }, oldObject: null, request }), { holds: true });
   });
 
   it("about numbers that aren't held exactly is not guessed at", () => {
     const said = builtIn.compile("object.n > 1");
-    assert.ok("unsaid" in said({ object: { n: 2 ** 60 }, oldObject: null, request }));
-    assert.ok("unsaid" in said({ object: { n: 2, spec: { list: [2 ** 60] } }, oldObject: null, request }));
+    assert.ok("unsupported" in said({ object: { n: 2 ** 60 }, oldObject: null, request }));
+    assert.ok("unsupported" in said({ object: { n: 2, spec: { list: [2 ** 60] } }, oldObject: null, request }));
   });
 
   it("sees each object as it is, though others had some of its parts", () => {
@@ -77,7 +77,7 @@ describe("a condition", () => {
 
   it("costs as much in the parts of an object as in the whole", () => {
     const said = builtIn.compile("object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))");
-    assert.ok("unsaid" in said({ object: { metadata: {}, spec: many }, oldObject: null, request }));
+    assert.ok("unsupported" in said({ object: { metadata: {}, spec: many }, oldObject: null, request }));
     // What is long, but not looked through, costs nothing.
     const short = { metadata: { labels: { other: many.list } }, spec: { list: [1] } };
     assert.deepEqual(said({ object: short, oldObject: null, request }), { holds: true });
@@ -99,7 +99,7 @@ describe("a pattern", () => {
   ];
   for (const [source, text, expected] of table)
     it(`${source} ${expected ? "matches" : "doesn't match"} ${JSON.stringify(text)}`, () => {
-      assert.equal(patternOf(source)?.(text), expected);
+      assert.equal(compilePattern(source)?.(text), expected);
     });
 
   for (const source of [
@@ -116,10 +116,10 @@ describe("a pattern", () => {
     "\\p{L}",
   ])
     it(`${source} isn't understood`, () => {
-      assert.equal(patternOf(source), undefined);
+      assert.equal(compilePattern(source), undefined);
     });
 
   it("that would take others for ever is as fast as any", () => {
-    assert.equal(patternOf("^(a+)+$")?.(`${"a".repeat(2000)}b`), false);
+    assert.equal(compilePattern("^(a+)+$")?.(`${"a".repeat(2000)}b`), false);
   });
 });

@@ -1,8 +1,8 @@
 import { Environment, EvaluationError } from "@marcbachmann/cel-js";
 import type { Cel, Compiled, Evaluated } from "../trace.ts";
-import { budgetOf, doubtIn, type Node, renameMethod } from "./expressions.ts";
-import { patternOf } from "./patterns.ts";
-import { celValue, measured } from "./values.ts";
+import { findUnsupported, type Node, openBudget, renameMethod } from "./expressions.ts";
+import { compilePattern } from "./patterns.ts";
+import { measure, toCelValue } from "./values.ts";
 
 /** JavaScript's regular expressions are others, and may never end. */
 const ourMatches = "matchesPattern";
@@ -11,7 +11,7 @@ const patterns = new Map<string, (text: string) => boolean>();
 const matching = (source: string): ((text: string) => boolean) => {
   const known = patterns.get(source);
   if (known) return known;
-  const made = patternOf(source);
+  const made = compilePattern(source);
   if (made === undefined) throw new Error("the regular expression isn't understood here");
   patterns.set(source, made);
   return made;
@@ -46,8 +46,8 @@ export const builtIn: Cel = {
   },
 };
 
-const unsaid = (why: string): Compiled => {
-  return () => ({ unsaid: why });
+const unsupported = (why: string): Compiled => {
+  return () => ({ unsupported: why });
 };
 
 const compile = (expression: string): Compiled => {
@@ -55,29 +55,29 @@ const compile = (expression: string): Compiled => {
   try {
     parsed = environment.parse(expression);
   } catch {
-    return unsaid("the expression isn't understood here");
+    return unsupported("the expression isn't understood here");
   }
   const root = parsed.ast as Node;
-  const doubt = doubtIn(root);
-  if (doubt !== undefined) return unsaid(doubt);
+  const unsupportedIn = findUnsupported(root);
+  if (unsupportedIn !== undefined) return unsupported(unsupportedIn);
   renameMethod(root, "matches", ourMatches);
   const { valid, type } = parsed.check();
-  if (!valid) return unsaid("the types in the expression aren't understood here");
-  if (type !== "bool" && type !== "dyn") return unsaid(`the expression is no condition but a ${type}`);
+  if (!valid) return unsupported("the types in the expression aren't understood here");
+  if (type !== "bool" && type !== "dyn") return unsupported(`the expression is no condition but a ${type}`);
 
-  const isAffordable = budgetOf(root, mostCost);
+  const isAffordable = openBudget(root, mostCost);
   return ({ object, oldObject, request }): Evaluated => {
-    const sizes = [measured(object), measured(oldObject)];
+    const sizes = [measure(object), measure(oldObject)];
     if (!sizes.every(({ isExact }) => isExact))
-      return { unsaid: "the object has numbers that aren't held exactly here" };
-    if (!isAffordable(sizes)) return { unsaid: "it may cost more than an API server allows" };
+      return { unsupported: "the object has numbers that aren't held exactly here" };
+    if (!isAffordable(sizes)) return { unsupported: "it may cost more than an API server allows" };
     try {
-      const variables = { object: celValue(object), oldObject: celValue(oldObject), request: celValue(request) };
+      const variables = { object: toCelValue(object), oldObject: toCelValue(oldObject), request: toCelValue(request) };
       const said: unknown = parsed({ ...variables, namespaceObject: null });
-      return typeof said === "boolean" ? { holds: said } : { unsaid: "the expression is no condition" };
+      return typeof said === "boolean" ? { holds: said } : { unsupported: "the expression is no condition" };
     } catch (error) {
       const text = error instanceof EvaluationError ? textOf(error) : undefined;
-      return text === undefined ? { unsaid: "it can't be evaluated here" } : { error: text };
+      return text === undefined ? { unsupported: "it can't be evaluated here" } : { error: text };
     }
   };
 };

@@ -1,4 +1,4 @@
-import { patternOf } from "./patterns.ts";
+import { compilePattern } from "./patterns.ts";
 import type { Measured } from "./values.ts";
 
 /** What a parser makes of CEL. */
@@ -20,13 +20,13 @@ const operators = new Set(
 );
 
 /** Why an expression can't be evaluated here as an API server would, where it can't. */
-export const doubtIn = (root: Node): string | undefined =>
-  asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : doubt(root, variables);
+export const findUnsupported = (root: Node): string | undefined =>
+  asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : unsupportedIn(root, variables);
 
 const asksAuthorizer = (node: Node): boolean =>
   (node.op === "id" && node.args === "authorizer") || childrenOf(node).some(asksAuthorizer);
 
-const doubt = (node: Node, known: ReadonlySet<string>): string | undefined => {
+const unsupportedIn = (node: Node, known: ReadonlySet<string>): string | undefined => {
   const { op, args } = node;
   if (!operators.has(op)) return `the operator ${op} isn't known here`;
   if (op === "id") {
@@ -40,14 +40,14 @@ const doubt = (node: Node, known: ReadonlySet<string>): string | undefined => {
     if (!(op === "call" ? functions : methods).has(name)) return `the function ${name} isn't known here`;
     if (op === "rcall" && name === "matches") {
       const [, , [pattern]] = args as [string, Node, Node[]];
-      if (pattern?.op !== "value" || typeof pattern.args !== "string" || patternOf(pattern.args) === undefined)
+      if (pattern?.op !== "value" || typeof pattern.args !== "string" || compilePattern(pattern.args) === undefined)
         return "a regular expression in it may mean something else here";
     }
     const [variable] = loops.has(name) ? (args as [string, Node, Node[]])[2] : [];
     if (variable?.op === "id") inner = new Set([...known, String(variable.args)]);
   }
   for (const child of childrenOf(node)) {
-    const found = doubt(child, inner);
+    const found = unsupportedIn(child, inner);
     if (found !== undefined) return found;
   }
   return undefined;
@@ -72,8 +72,8 @@ const childrenOf = ({ args }: Node): Node[] => [args].flat(3).filter(isNode);
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
 /** Whether an expression stays within a budget, whatever is in objects of some sizes. */
-export const budgetOf = (root: Node, most: number): ((sizes: readonly Measured[]) => boolean) => {
-  const cost = costOf(root);
+export const openBudget = (root: Node, most: number): ((sizes: readonly Measured[]) => boolean) => {
+  const cost = estimateCost(root);
   // For most objects it is enough to know that nothing in them is long.
   const rough = new Map<number, boolean>();
   return (sizes) => {
@@ -108,16 +108,16 @@ const together = (sizes: readonly Measured[]): Sizes => {
 type Cost = (sizes: Sizes) => number;
 
 /** At most what evaluating it costs by the API server's count, for objects of some sizes. */
-const costOf = (node: Node): Cost => {
+const estimateCost = (node: Node): Cost => {
   const { op, args } = node;
   if (op !== "rcall") {
     const own = op === "in" ? rangeOf((args as Node[])[1] ?? node) : undefined;
     const fixed = op === "list" || op === "map" ? 30 : own ? 1 : 2;
-    const inner = sumOf(childrenOf(node).map(costOf));
+    const inner = sumOf(childrenOf(node).map(estimateCost));
     return own ? (sizes) => fixed + own(sizes) + inner(sizes) : (sizes) => fixed + inner(sizes);
   }
   const [name, receiver, rest] = args as [string, Node, Node[]];
-  const [of, inner] = [costOf(receiver), sumOf(rest.map(costOf))];
+  const [of, inner] = [estimateCost(receiver), sumOf(rest.map(estimateCost))];
   if (loops.has(name)) {
     const range = rangeOf(receiver);
     return (sizes) => 2 + of(sizes) + (range(sizes) + 1) * (inner(sizes) + 12);

@@ -2,7 +2,7 @@
  * Regular expressions as RE2 has them, of which what conditions are made of: whether a text has a match somewhere. It is
  * found out in time that grows with the text alone, however the expression is made.
  */
-export const patternOf = (source: string): ((text: string) => boolean) | undefined => {
+export const compilePattern = (source: string): ((text: string) => boolean) | undefined => {
   try {
     const states: State[] = [];
     const parser: Parser = { source, at: 0, states, depth: 0 };
@@ -20,7 +20,7 @@ type State =
   | { kind: "accept" }
   | { kind: "split"; next: number[] }
   | { kind: "start" | "end"; next: number }
-  | { kind: "one"; takes: (character: number) => boolean; next: number };
+  | { kind: "one"; matchHook: (character: number) => boolean; next: number };
 
 /** Makes what comes before a state; its number. */
 type Part = (next: number) => number;
@@ -94,8 +94,8 @@ const atom = (parser: Parser): Part => {
   const { source, states } = parser;
   const character = String.fromCodePoint(source.codePointAt(parser.at) ?? 0);
   parser.at += character.length;
-  const one = (takes: (code: number) => boolean): Part => {
-    return (next) => add(states, { kind: "one", takes, next });
+  const one = (matchHook: (code: number) => boolean): Part => {
+    return (next) => add(states, { kind: "one", matchHook, next });
   };
   if (character === "(") {
     if (source[parser.at] === "?" && source.slice(parser.at, parser.at + 2) !== "?:")
@@ -204,7 +204,7 @@ const runs = (states: readonly State[], start: number, text: string): boolean =>
     active = [];
     for (const one of reached) {
       const state = states[one];
-      if (state?.kind === "one" && state.takes(code)) active.push(state.next);
+      if (state?.kind === "one" && state.matchHook(code)) active.push(state.next);
     }
   }
   return false;

@@ -26,11 +26,11 @@ let count = 0;
 const mostKnown = 256;
 
 /** A value as CEL has it; the object is not to be changed afterwards. */
-export const celValue = (value: unknown): unknown =>
+export const toCelValue = (value: unknown): unknown =>
   typeof value === "object" && value !== null ? of(value).value : (value ?? null);
 
 /** See there. */
-export const measured = (value: unknown): Measured =>
+export const measure = (value: unknown): Measured =>
   typeof value === "object" && value !== null ? of(value).measured : nothing;
 
 const of = (object: object): Known => known.get(object) ?? remembered(object, partsOf(object));
