@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Circumstances, decide, type Mode } from "./decide.ts";
+import { type Circumstances, type Decision, decide, type Mode } from "./decide.ts";
 import { list, unconnected, type World } from "./needs.ts";
 import { recorded } from "./recorded-answers.ts";
 import type { KubernetesObject, Outcome, Request } from "./review.ts";
@@ -45,135 +45,75 @@ const invalid = { code: 422, reason: "Invalid", message: "wrong", details: { kin
 const also = { warnings: ["w"], audit: { k: "v" } };
 const none = { warnings: [], audit: {} };
 
+const admitting = (outcome: Outcome): Decision => ({ outcome, refused: false, operations: 0 });
+
 describe("a decision", () => {
-  const table: [string, Mode, ReturnType<typeof rule>, "mutate" | "validate", Outcome, boolean, number][] = [
-    ["to admit, enforced, admits", "enforce", validating(undefined), "validate", { allowed: true, ...none }, false, 0],
-    [
-      "to admit with words passes them on",
-      "enforce",
-      validating(also),
-      "validate",
-      { allowed: true, ...also },
-      false,
-      0,
-    ],
-    [
-      "to refuse, enforced, refuses",
-      "enforce",
-      validating("no"),
-      "validate",
-      { allowed: false, status, ...none },
-      true,
-      0,
-    ],
+  const refusing = (outcome: Outcome): Decision => ({ outcome, refused: true, operations: 0 });
+  const changing = (outcome: Outcome): Decision => ({ outcome, refused: false, operations: 1 });
+  const admitted = { allowed: true, ...none };
+  const denied = { allowed: false, status, ...none };
+  const invalidAlso = { refuse: invalid, ...also };
+  const wouldDeny = { "would-deny": "no" };
+  const would = "judge would change: /metadata/labels/seen";
+  const validations: [string, Mode, Verdict, Decision][] = [
+    ["to admit, enforced, admits", "enforce", undefined, admitting(admitted)],
+    ["to admit with words passes them on", "enforce", also, admitting({ allowed: true, ...also })],
+    ["to refuse, enforced, refuses", "enforce", "no", refusing(denied)],
     [
       "to refuse by a Status passes it on",
       "enforce",
-      validating({ refuse: invalid, ...also }),
-      "validate",
-      { allowed: false, status: invalid, ...also },
-      true,
-      0,
+      invalidAlso,
+      refusing({ allowed: false, status: invalid, ...also }),
     ],
     [
       "to refuse by a sentence among other words is Forbidden",
       "enforce",
-      validating({ refuse: "no", ...also }),
-      "validate",
-      { allowed: false, status, ...also },
-      true,
-      0,
+      { refuse: "no", ...also },
+      refusing({ allowed: false, status, ...also }),
     ],
-    [
-      "to refuse, warned of, admits",
-      "warn",
-      validating("no"),
-      "validate",
-      { allowed: true, warnings: ["judge would deny: no"], audit: {} },
-      true,
-      0,
-    ],
+    ["to refuse, warned of, admits", "warn", "no", refusing({ ...admitted, warnings: ["judge would deny: no"] })],
     [
       "to refuse with words, warned of, passes them on",
       "warn",
-      validating({ refuse: invalid, ...also }),
-      "validate",
-      { allowed: true, warnings: ["judge would deny: wrong", "w"], audit: { k: "v" } },
-      true,
-      0,
+      invalidAlso,
+      refusing({ allowed: true, warnings: ["judge would deny: wrong", "w"], audit: { k: "v" } }),
     ],
-    [
-      "to refuse, audited, admits",
-      "audit",
-      validating("no"),
-      "validate",
-      { allowed: true, warnings: [], audit: { "would-deny": "no" } },
-      true,
-      0,
-    ],
+    ["to refuse, audited, admits", "audit", "no", refusing({ ...admitted, audit: wouldDeny })],
     [
       "to refuse with words, audited, passes them on",
       "audit",
-      validating({ refuse: invalid, ...also }),
-      "validate",
-      { allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } },
-      true,
-      0,
+      invalidAlso,
+      refusing({ allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } }),
     ],
-    ["to refuse, off, admits", "off", validating("no"), "validate", { allowed: true }, false, 0],
-    ["to change, enforced, changes", "enforce", mutating(), "mutate", { allowed: true, patch, ...none }, false, 1],
-    [
-      "to change with words passes them on",
-      "enforce",
-      mutating(also),
-      "mutate",
-      { allowed: true, patch, ...also },
-      false,
-      1,
-    ],
-    [
-      "to change, warned of, changes nothing",
-      "warn",
-      mutating(),
-      "mutate",
-      { allowed: true, warnings: ["judge would change: /metadata/labels/seen"], audit: {} },
-      false,
-      1,
-    ],
+    ["to refuse, off, admits", "off", "no", admitting({ allowed: true })],
+  ];
+  for (const [name, mode, verdict, decision] of validations)
+    it(name, () => assert.deepEqual(decide(validating(verdict), "validate", request(), circumstances(mode)), decision));
+
+  const mutations: [string, Mode, Verdict, Decision][] = [
+    ["to change, enforced, changes", "enforce", undefined, changing({ ...admitted, patch })],
+    ["to change with words passes them on", "enforce", also, changing({ allowed: true, patch, ...also })],
+    ["to change, warned of, changes nothing", "warn", undefined, changing({ ...admitted, warnings: [would] })],
     [
       "to change, audited, changes nothing",
       "audit",
-      mutating(),
-      "mutate",
-      { allowed: true, warnings: [], audit: { "would-change": "/metadata/labels/seen" } },
-      false,
-      1,
+      undefined,
+      changing({ ...admitted, audit: { "would-change": "/metadata/labels/seen" } }),
     ],
-    ["to change, off, changes nothing", "off", mutating(), "mutate", { allowed: true }, false, 0],
-    [
-      "to change and refuse refuses alone",
-      "enforce",
-      mutating("no"),
-      "mutate",
-      { allowed: false, status, ...none },
-      true,
-      0,
-    ],
+    ["to change, off, changes nothing", "off", undefined, admitting({ allowed: true })],
+    ["to change and refuse refuses alone", "enforce", "no", refusing(denied)],
     [
       "to change and refuse, warned of, warns of the refusal",
       "warn",
-      mutating("no"),
-      "mutate",
-      { allowed: true, warnings: ["judge would deny: no"], audit: {} },
-      true,
-      0,
+      "no",
+      refusing({ ...admitted, warnings: ["judge would deny: no"] }),
     ],
-    ["of a phase that a rule hasn't admits", "enforce", validating("no"), "mutate", { allowed: true }, false, 0],
   ];
-  for (const [name, mode, one, phase, outcome, refused, operations] of table)
-    it(name, () =>
-      assert.deepEqual(decide(one, phase, request(), circumstances(mode)), { outcome, refused, operations }),
-    );
+  for (const [name, mode, verdict, decision] of mutations)
+    it(name, () => assert.deepEqual(decide(mutating(verdict), "mutate", request(), circumstances(mode)), decision));
+
+  it("of a phase that a rule hasn't admits", () =>
+    assert.deepEqual(decide(validating("no"), "mutate", request(), circumstances()), admitting({ allowed: true })));
 
   for (const mode of ["enforce", "warn", "audit"] as const)
     it(`to refuse by an empty sentence refuses, in mode ${mode}`, () => {
@@ -191,11 +131,7 @@ describe("a decision", () => {
 
   it("to write what was there already is none", () => {
     const given = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
-    assert.deepEqual(decide(mutating(), "mutate", given, circumstances()), {
-      outcome: { allowed: true, ...none },
-      refused: false,
-      operations: 0,
-    });
+    assert.deepEqual(decide(mutating(), "mutate", given, circumstances()), admitting({ allowed: true, ...none }));
   });
 });
 
@@ -226,11 +162,8 @@ describe("a deletion", () => {
     assert.ok(!(decision instanceof Promise) && !decision.outcome.allowed);
   });
   it("that a rule would edit is admitted where the rule is off", () => {
-    assert.deepEqual(decide(mutating(), "mutate", deletion, circumstances("off")), {
-      outcome: { allowed: true },
-      refused: false,
-      operations: 0,
-    });
+    const decision = decide(mutating(), "mutate", deletion, circumstances("off"));
+    assert.deepEqual(decision, admitting({ allowed: true }));
   });
 });
 

@@ -21,39 +21,35 @@ const report: Report = {
   version: "7",
 };
 
+interface Directive {
+  Namespace: string;
+  Dimensions: string[][];
+  Metrics: { Name: string; Unit: string }[];
+}
+
 /** What CloudWatch makes of a line, by the specification of the embedded metric format. */
 const metricsOf = (text: string): Record<string, unknown>[] => {
   const { _aws, ...values } = JSON.parse(text);
   if (_aws === undefined) return [];
   assert.ok(Number.isSafeInteger(_aws.Timestamp) && _aws.CloudWatchMetrics.length > 0);
-  return _aws.CloudWatchMetrics.flatMap(
-    ({
-      Namespace,
-      Dimensions,
-      Metrics,
-    }: {
-      Namespace: string;
-      Dimensions: string[][];
-      Metrics: { Name: string; Unit: string }[];
-    }) => {
-      assert.match(Namespace, /^[\w./#:-]{1,256}$/);
-      for (const set of Dimensions) {
-        assert.ok(set.length > 0 && set.length <= 30);
-        for (const name of set)
-          assert.ok(
-            typeof values[name] === "string" && values[name] !== "" && values[name].length <= 1024,
-            `dimension ${name} is ${values[name]}`,
-          );
-      }
-      for (const { Name, Unit } of Metrics) {
-        assert.ok(Number.isFinite(values[Name]), `metric ${Name} is ${values[Name]}`);
-        assert.ok(["Count", "Milliseconds"].includes(Unit));
-      }
-      return Dimensions.flatMap((set) =>
-        Metrics.map(({ Name }) => ({ [Name]: values[Name], by: set.map((name) => values[name]).join(" ") })),
-      );
-    },
-  );
+  return _aws.CloudWatchMetrics.flatMap(({ Namespace, Dimensions, Metrics }: Directive) => {
+    assert.match(Namespace, /^[\w./#:-]{1,256}$/);
+    for (const set of Dimensions) {
+      assert.ok(set.length > 0 && set.length <= 30);
+      for (const name of set)
+        assert.ok(
+          typeof values[name] === "string" && values[name] !== "" && values[name].length <= 1024,
+          `dimension ${name} is ${values[name]}`,
+        );
+    }
+    for (const { Name, Unit } of Metrics) {
+      assert.ok(Number.isFinite(values[Name]), `metric ${Name} is ${values[Name]}`);
+      assert.ok(["Count", "Milliseconds"].includes(Unit));
+    }
+    return Dimensions.flatMap((set) =>
+      Metrics.map(({ Name }) => ({ [Name]: values[Name], by: set.map((name) => values[name]).join(" ") })),
+    );
+  });
 };
 
 describe("a line", () => {
@@ -76,16 +72,8 @@ describe("a line", () => {
     );
   });
   it("counts nothing for who never showed a key", () => {
-    assert.deepEqual(
-      metricsOf(
-        line(
-          { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 },
-          "prod",
-          5,
-        ),
-      ),
-      [],
-    );
+    const stranger = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
+    assert.deepEqual(metricsOf(line(stranger, "prod", 5)), []);
   });
 
   const verdicts: [Partial<Report>, string][] = [

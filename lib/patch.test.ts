@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { frozen } from "./json.ts";
 import { applied, draft } from "./patch.ts";
 import type { Patch } from "./review.ts";
 
@@ -32,12 +33,6 @@ const apply = (document: unknown, patch: Patch): unknown => {
   return holder.root;
 };
 
-const frozen = <T>(value: T): T => {
-  if (typeof value === "object" && value !== null)
-    for (const inner of Object.values(Object.freeze(value))) frozen(inner);
-  return value;
-};
-
 const edited = <T extends object>(original: T, edit: (value: any) => void): Patch => {
   const { value, changes } = draft(frozen(original));
   edit(value);
@@ -50,97 +45,54 @@ const pod = () => ({
 });
 
 describe("a draft", () => {
-  const edits: [string, (pod: any) => void, Patch][] = [
+  const add = (path: string, value: unknown): Patch => [{ op: "add", path, value }];
+  const replace = (path: string, value: unknown): Patch => [{ op: "replace", path, value }];
+  const remove = (path: string): Patch => [{ op: "remove", path }];
+  const edits: [string, (pod: any) => unknown, Patch][] = [
     ["says nothing where nothing was written", (p) => p.spec.containers.map((c: any) => c.ports?.length), []],
-    [
-      "says nothing where the same was written",
-      (p) => {
-        p.spec.nodeName = "n";
-        p.spec.containers[0].ports = [1, 2];
-      },
-      [],
-    ],
-    [
-      "replaces a leaf",
-      (p) => {
-        p.spec.nodeName = "m";
-      },
-      [{ op: "replace", path: "/spec/nodeName", value: "m" }],
-    ],
-    [
-      "removes a key",
-      (p) => {
-        delete p.spec.nodeName;
-      },
-      [{ op: "remove", path: "/spec/nodeName" }],
-    ],
-    [
-      "takes undefined for absent",
-      (p) => {
-        p.spec.nodeName = undefined;
-      },
-      [{ op: "remove", path: "/spec/nodeName" }],
-    ],
+    ["says nothing where the same text was written", (p) => Object.assign(p.spec, { nodeName: "n" }), []],
+    ["says nothing where the same list was written", (p) => Object.assign(p.spec.containers[0], { ports: [1, 2] }), []],
+    ["replaces a leaf", (p) => Object.assign(p.spec, { nodeName: "m" }), replace("/spec/nodeName", "m")],
+    ["removes a key", (p) => delete p.spec.nodeName, remove("/spec/nodeName")],
+    ["takes undefined for absent", (p) => Object.assign(p.spec, { nodeName: undefined }), remove("/spec/nodeName")],
     [
       "adds new parents whole",
       (p) => {
         p.status = { a: { b: 1 } };
         p.status.a.c = 2;
       },
-      [{ op: "add", path: "/status", value: { a: { b: 1, c: 2 } } }],
+      add("/status", { a: { b: 1, c: 2 } }),
     ],
     [
       "escapes ~ and / in keys",
-      (p) => {
-        p.metadata.labels["a/b"] = "x";
-        p.metadata.labels["c~d"] = "y";
-      },
-      [
-        { op: "replace", path: "/metadata/labels/a~1b", value: "x" },
-        { op: "replace", path: "/metadata/labels/c~0d", value: "y" },
-      ],
+      (p) => Object.assign(p.metadata.labels, { "a/b": "x", "c~d": "y" }),
+      [...replace("/metadata/labels/a~1b", "x"), ...replace("/metadata/labels/c~0d", "y")],
     ],
-    [
-      "appends",
-      (p) => {
-        p.spec.containers.push({ name: "d" });
-      },
-      [{ op: "add", path: "/spec/containers/3", value: { name: "d" } }],
-    ],
+    ["appends", (p) => p.spec.containers.push({ name: "d" }), add("/spec/containers/3", { name: "d" })],
     [
       "appends by a new list",
-      (p) => {
-        p.spec.containers = [...p.spec.containers, { name: "d" }];
-      },
-      [{ op: "add", path: "/spec/containers/3", value: { name: "d" } }],
+      (p) => Object.assign(p.spec, { containers: [...p.spec.containers, { name: "d" }] }),
+      add("/spec/containers/3", { name: "d" }),
     ],
     [
       "inserts in front with one operation",
-      (p) => {
-        p.spec.containers.unshift({ name: "z" });
-      },
-      [{ op: "add", path: "/spec/containers/0", value: { name: "z" } }],
+      (p) => p.spec.containers.unshift({ name: "z" }),
+      add("/spec/containers/0", { name: "z" }),
     ],
-    [
-      "cuts out of the middle with one operation",
-      (p) => {
-        p.spec.containers.splice(1, 1);
-      },
-      [{ op: "remove", path: "/spec/containers/1" }],
-    ],
+    ["cuts out of the middle with one operation", (p) => p.spec.containers.splice(1, 1), remove("/spec/containers/1")],
     [
       "filters with one operation",
-      (p) => {
-        p.spec.containers = p.spec.containers.filter((c: any) => c.name !== "a");
-      },
-      [{ op: "remove", path: "/spec/containers/0" }],
+      (p) => Object.assign(p.spec, { containers: p.spec.containers.filter((c: any) => c.name !== "a") }),
+      remove("/spec/containers/0"),
     ],
     [
       "edits an element in place",
-      (p) => {
-        for (const c of p.spec.containers) if (c.name === "b") c.image = "i";
-      },
-      [{ op: "add", path: "/spec/containers/1/image", value: "i" }],
+      (p) =>
+        Object.assign(
+          p.spec.containers.find((c: any) => c.name === "b"),
+          { image: "i" },
+        ),
+      add("/spec/containers/1/image", "i"),
     ],
     [
       "edits an element of a list that grew",
@@ -148,34 +100,22 @@ describe("a draft", () => {
         p.spec.containers[0].ports.push(3);
         p.spec.containers[2].name = "C";
       },
-      [
-        { op: "add", path: "/spec/containers/0/ports/2", value: 3 },
-        { op: "replace", path: "/spec/containers/2/name", value: "C" },
-      ],
+      [...add("/spec/containers/0/ports/2", 3), ...replace("/spec/containers/2/name", "C")],
     ],
     [
       "knows __proto__ as a key",
-      (p) => {
-        Object.defineProperty(p.metadata.labels, "__proto__", { value: "x" });
-      },
-      [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }],
+      (p) => Object.defineProperty(p.metadata.labels, "__proto__", { value: "x" }),
+      add("/metadata/labels/__proto__", "x"),
     ],
     [
       "empties a list",
-      (p) => {
-        p.spec.containers[0].ports.length = 0;
-      },
-      [
-        { op: "remove", path: "/spec/containers/0/ports/1" },
-        { op: "remove", path: "/spec/containers/0/ports/0" },
-      ],
+      (p) => Object.assign(p.spec.containers[0].ports, { length: 0 }),
+      [...remove("/spec/containers/0/ports/1"), ...remove("/spec/containers/0/ports/0")],
     ],
     [
       "turns a list into an object",
-      (p) => {
-        p.spec.containers[0].ports = { 0: 1 };
-      },
-      [{ op: "replace", path: "/spec/containers/0/ports", value: { 0: 1 } }],
+      (p) => Object.assign(p.spec.containers[0], { ports: { 0: 1 } }),
+      replace("/spec/containers/0/ports", { 0: 1 }),
     ],
   ];
   for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(edited(pod(), edit), patch));

@@ -1,3 +1,7 @@
+// The client package: policies and rules on what a program writes to Kubernetes, before it leaves. README.md is for its users.
+// A write goes through gate.ts (target.ts tells what it is about, body.ts reads it), write.ts and patches.ts (what would be
+// stored), chain.ts (asks the rules in order) and answers.ts (what the program is told). world.ts reads the cluster with the
+// program's own rights. Nothing else in lib imports this folder.
 import { isObject } from "../json.ts";
 import type { World } from "../needs.ts";
 import type { UserInfo } from "../review.ts";

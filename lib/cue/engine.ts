@@ -1,6 +1,6 @@
 import type { Worker } from "node:worker_threads";
 import { Failure } from "../failure.ts";
-import { place } from "./place.ts";
+import { type Place, place } from "./place.ts";
 
 /** What a thread is started with. */
 export interface Orders {
@@ -64,19 +64,8 @@ export const engine = (megabytes = 512): Engine => {
     const own: Thread = { isReady: false, isUsed: false };
     const over = (sentence: string) => lost(own, new Failure(500, sentence));
     place()
-      .then(({ worker: file, wasm, glue }) => {
-        if (thread !== own) return;
-        const workerData: Orders = { wasm, glue, megabytes, longest };
-        // Loaded where a script is evaluated, and not at every cold start.
-        const { Worker } = process.getBuiltinModule("node:worker_threads");
-        // Neither our environment nor our flags concern it.
-        const worker = new Worker(file, { workerData, env: {}, execArgv: [] });
-        own.worker = worker;
-        worker.on("message", (message: Message) => heard(own, message));
-        worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
-        worker.on("exit", () => over("CUE ended before it had a value"));
-        // After the listeners, which would undo it.
-        worker.unref();
+      .then((files) => {
+        if (thread === own) own.worker = startWorker(files, megabytes, (message) => heard(own, message), over);
       })
       .catch((error) => over(`CUE can't be started: ${error instanceof Error ? error.message : error}`));
     return own;
@@ -163,6 +152,25 @@ export const engine = (megabytes = 512): Engine => {
       thread ??= start();
     },
   };
+};
+
+const startWorker = (
+  { worker: file, wasm, glue }: Place,
+  megabytes: number,
+  heard: (message: Message) => void,
+  over: (sentence: string) => void,
+): Worker => {
+  const workerData: Orders = { wasm, glue, megabytes, longest };
+  // Loaded where a script is evaluated, and not at every cold start.
+  const { Worker } = process.getBuiltinModule("node:worker_threads");
+  // Neither our environment nor our flags concern it.
+  const worker = new Worker(file, { workerData, env: {}, execArgv: [] });
+  worker.on("message", heard);
+  worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
+  worker.on("exit", () => over("CUE ended before it had a value"));
+  // After the listeners, which would undo it.
+  worker.unref();
+  return worker;
 };
 
 const shared = engine();

@@ -235,25 +235,7 @@ describe("a redaction", () => {
   });
 
   it("takes no more steps than a text is long", () => {
-    const parts = [
-      "a",
-      "a.",
-      "a/",
-      "a-",
-      "1m",
-      "1h",
-      "1.",
-      "_",
-      "://",
-      "a:",
-      "bearer ",
-      "eyJ",
-      "password",
-      "secret =",
-      "<a>",
-      "<a>b",
-      "{{",
-    ];
+    const parts = "a a. a/ a- 1m 1h 1. _ :// a: eyJ password <a> <a>b {{".split(" ").concat("bearer ", "secret =");
     const redact = openRedaction();
     for (const part of parts) {
       const text = part.repeat(Math.floor(500_000 / part.length));
