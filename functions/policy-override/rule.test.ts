@@ -18,7 +18,12 @@ const policy = (name: string, ...overriders: object[]): Policy =>
     },
   }) as unknown as Policy;
 const label = (path: string) => ({ template: { type: "labels", operation: "add", path, value: { string: "x" } } });
-const secret = { from: "k8s", path: "data.x", k8s: { apiVersion: "v1", kind: "Secret", name: "s", namespace: "team" } };
+/** A policy that refers to a Secret, or to what is given instead. */
+const refersTo = (given: object = {}) => {
+  const k8s = { apiVersion: "v1", kind: "Secret", name: "s", namespace: "team", ...given };
+  const template = { type: "labels", operation: "add", path: "a", valueRef: { from: "k8s", path: "data.x", k8s } };
+  return policy("cap", { template });
+};
 const discovery = { v1: [{ resource: "secrets", kind: "Secret", namespaced: true }] };
 
 const change = async (settings: object, more: Partial<World> = {}, request = {}) => {
@@ -38,37 +43,17 @@ const failing: [name: string, settings: object, sentence: RegExp][] = [
   ],
   [
     "by a reference to a kind that isn't served",
-    {
-      policies: [
-        policy("cap", {
-          template: {
-            ...label("a").template,
-            value: undefined,
-            valueRef: { ...secret, k8s: { ...secret.k8s, kind: "Goose" } },
-          },
-        }),
-      ],
-    },
+    { policies: [refersTo({ kind: "Goose" })] },
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
     "by a reference to a kind that isn't served, also where its placeholders come to nothing",
-    {
-      policies: [
-        policy("cap", {
-          template: {
-            ...label("a").template,
-            value: undefined,
-            valueRef: { ...secret, k8s: { ...secret.k8s, kind: "Goose", name: "{{metadata.labels.goose}}" } },
-          },
-        }),
-      ],
-    },
+    { policies: [refersTo({ kind: "Goose", name: "{{metadata.labels.goose}}" })] },
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
     "by a reference to a Secret that no setting names",
-    { policies: [policy("cap", { template: { ...label("a").template, value: undefined, valueRef: secret } })] },
+    { policies: [refersTo()] },
     /Secrets are read only where the setting reads names them$/,
   ],
   [
@@ -92,10 +77,8 @@ describe("an override that fails", () => {
       ));
 
   it("is not for want of a Secret that a setting names", async () => {
-    const valueRef = {
-      policies: [policy("cap", { template: { ...label("a").template, value: undefined, valueRef: secret } })],
-    };
-    const { operations } = await change({ ...valueRef, reads: [{ group: "", resource: "secrets" }] });
+    const reads = [{ group: "", resource: "secrets" }];
+    const { operations } = await change({ policies: [refersTo()], reads });
     assert.equal(operations, 1);
   });
 

@@ -27,8 +27,8 @@ export const bookOf = (policies: readonly Policy[]): Book => {
   if (known !== undefined) return known;
   const readable = policies.filter(isMap) as Policy[];
   const book = {
-    overriding: shelved(readable.filter(isOverride), isInNamespace),
-    validating: shelved(readable.filter(isValidate), () => false),
+    overriding: shelved(readable.filter(isOverride)),
+    validating: shelved(readable.filter(isValidate)),
   };
   books.set(policies, book);
   return book;
@@ -42,11 +42,11 @@ const isOverride = (policy: Policy): policy is OverridePolicy =>
 const isValidate = (policy: Policy): policy is ValidatePolicy => policy.kind === "ClusterValidatePolicy";
 
 /** By name and then by namespace, those of the cluster before those of namespaces. */
-const shelved = <P extends Policy>(policies: P[], isLast: (policy: P) => boolean): Shelf<P> => {
+const shelved = <P extends Policy>(policies: P[]): Shelf<P> => {
   const part = ({ metadata }: P, key: "name" | "namespace") => textOf(isMap(metadata) ? metadata[key] : "");
   const sorted = policies.toSorted(
     (one, other) =>
-      Number(isLast(one)) - Number(isLast(other)) ||
+      Number(isInNamespace(one)) - Number(isInNamespace(other)) ||
       compareBytes(part(one, "name"), part(other, "name")) ||
       compareBytes(part(one, "namespace"), part(other, "namespace")),
   );
@@ -95,18 +95,12 @@ const kindOf = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) 
 const textOf = (value: unknown) => (typeof value === "string" ? value : "");
 
 /** The override policies that concern a request, in their order. */
-export const overriding = ({ overriding }: Book, subject: Subject): OverridePolicy[] =>
-  concerned(overriding, subject, isInScope);
+export const overriding = ({ overriding }: Book, subject: Subject): OverridePolicy[] => concerned(overriding, subject);
 
 /** The validate policies that concern a request, in their order. */
-export const validating = ({ validating }: Book, subject: Subject): ValidatePolicy[] =>
-  concerned(validating, subject, () => true);
+export const validating = ({ validating }: Book, subject: Subject): ValidatePolicy[] => concerned(validating, subject);
 
-const concerned = <P extends Policy>(
-  { byKey, ofAll }: Shelf<P>,
-  subject: Subject,
-  isInScope: (policy: P, subject: Subject) => boolean,
-): P[] => {
+const concerned = <P extends Policy>({ byKey, ofAll }: Shelf<P>, subject: Subject): P[] => {
   const { object } = subject;
   // Otherwise a policy could refuse what mends it.
   if (isPolicy(object)) return [];
@@ -131,7 +125,7 @@ const isPolicy = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }
  * A policy of a namespace has no say outside of it, but over an object that doesn't say yet where it will be, if a
  * selector names the namespace.
  */
-const isInScope = (policy: OverridePolicy, subject: Subject): boolean => {
+const isInScope = (policy: Policy, subject: Subject): boolean => {
   if (!isInNamespace(policy)) return true;
   const namespace = namespaceOf(subject);
   if (namespace === undefined) return false;

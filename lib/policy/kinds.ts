@@ -83,18 +83,22 @@ export interface OverrideTemplate {
   affinity?: Affinity;
 }
 
+/** What overriders of `origin` may be of. */
+export const originTypes = [
+  "annotations",
+  "labels",
+  "nodeSelector",
+  "hostNetwork",
+  "schedulerName",
+  "resourceRequirements",
+  "resourceOversell",
+  "affinity",
+  "tolerations",
+  "topologySpreadConstraints",
+] as const;
+
 export interface OriginOverrider {
-  type:
-    | "annotations"
-    | "labels"
-    | "nodeSelector"
-    | "hostNetwork"
-    | "schedulerName"
-    | "resourceRequirements"
-    | "resourceOversell"
-    | "affinity"
-    | "tolerations"
-    | "topologySpreadConstraints";
+  type: (typeof originTypes)[number];
   /** May be left out where `replace` is set, and where the type takes nothing but `replace`. */
   operation?: "add" | "replace" | "remove";
   replace?: boolean;

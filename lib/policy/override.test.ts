@@ -144,45 +144,40 @@ describe("override policies", () => {
     );
   });
 
-  const wrong: [why: string, spec: unknown, message: string][] = [
-    ["rules are no list", { overrideRules: {} }, "ClusterOverridePolicy p: spec.overrideRules must be a list of rules"],
-    ["overriders are a list", { overrideRules: [{ overriders: [] }] }, "overriders must be a map"],
-    ["a template is a text", { overrideRules: [{ overriders: { template: "x" } }] }, "template must be a map"],
+  const wrong: [why: string, overriders: unknown, message: string][] = [
+    ["overriders are a list", [], "overriders must be a map"],
+    ["a template is a text", { template: "x" }, "template must be a map"],
     [
       "a template has no type",
-      { overrideRules: [{ overriders: { template: { operation: "add" } } }] },
+      { template: { operation: "add" } },
       "template.type must be annotations, labels, resources, resourcesOversell, tolerations, affinity",
     ],
     [
       "a template has a type of a prototype",
-      { overrideRules: [{ overriders: { template: { operation: "add", type: "constructor" } } }] },
+      { template: { operation: "add", type: "constructor" } },
       "template.type must be annotations",
     ],
     [
       "a template has no operation",
-      { overrideRules: [{ overriders: { template: { type: "labels" } } }] },
+      { template: { type: "labels" } },
       "template.operation must be add, replace or remove",
     ],
     [
       "a template has no value",
-      { overrideRules: [{ overriders: { template: { type: "labels", operation: "add", path: "a" } } }] },
+      { template: { type: "labels", operation: "add", path: "a" } },
       "template needs value or valueRef",
     ],
-    ["a script is a map", { overrideRules: [{ overriders: { cue: {} } }] }, "cue must be a text"],
-    ["a patch is a map", { overrideRules: [{ overriders: { plaintext: {} } }] }, "plaintext must be a list"],
-    [
-      "an operation is null",
-      { overrideRules: [{ overriders: { plaintext: [null] } }] },
-      "an operation of a patch must be a map with op, path and value",
-    ],
-    ["origin is a text", { overrideRules: [{ overriders: { origin: "x" } }] }, "origin must be a list"],
-    [
-      "an origin is null",
-      { overrideRules: [{ overriders: { origin: [null] } }] },
-      "origin[0]: an overrider must be a map",
-    ],
+    ["a script is a map", { cue: {} }, "cue must be a text"],
+    ["a patch is a map", { plaintext: {} }, "plaintext must be a list"],
+    ["an operation is null", { plaintext: [null] }, "an operation of a patch must be a map with op, path and value"],
+    ["origin is a text", { origin: "x" }, "origin must be a list"],
+    ["an origin is null", { origin: [null] }, "origin[0]: an overrider must be a map"],
   ];
-  for (const [why, spec, message] of wrong)
+  const unlisted = "spec.overrideRules must be a list of rules";
+  for (const [why, spec, message] of [
+    ["rules are no list", { overrideRules: {} }, unlisted] as const,
+    ...wrong.map(([why, overriders, message]) => [why, { overrideRules: [{ overriders }] }, message] as const),
+  ])
     it(`names a policy whose ${why}`, async () => {
       const policies = [{ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec } as unknown as Policy];
       const result = apply({ policies, object: pod, operation: "CREATE" });

@@ -115,40 +115,22 @@ suite("validate policies", () => {
       [miss, { targetOperations: "CREATE" }],
       "ClusterValidatePolicy a, validateRules[1]: targetOperations must be a list of operations",
     ],
-    [
-      "a template of no type",
-      [{ template: {} }],
-      "ClusterValidatePolicy a, validateRules[0]: template.type must be condition, not undefined",
-    ],
-    [
-      "a template of another type",
-      [{ template: { type: "pab" } }],
-      'ClusterValidatePolicy a, validateRules[0]: template.type must be condition, not "pab"',
-    ],
-    [
-      "a template without a condition",
-      [{ template: { type: "condition" } }],
-      "ClusterValidatePolicy a, validateRules[0]: template.condition must be an object",
-    ],
-    [
-      "an unknown mode",
-      [rule({ affectMode: "deny" as never })],
-      'ClusterValidatePolicy a, validateRules[0]: affectMode must be reject or allow, not "deny"',
-    ],
-    [
-      "no data",
-      [rule({ dataRef: undefined as never })],
-      "ClusterValidatePolicy a, validateRules[0]: dataRef must say where the data stands",
-    ],
+    ["a template of no type", [{ template: {} }], "template.type must be condition, not undefined"],
+    ["a template of another type", [{ template: { type: "pab" } }], 'template.type must be condition, not "pab"'],
+    ["a template without a condition", [{ template: { type: "condition" } }], "template.condition must be an object"],
+    ["an unknown mode", [rule({ affectMode: "deny" as never })], 'affectMode must be reject or allow, not "deny"'],
+    ["no data", [rule({ dataRef: undefined as never })], "dataRef must say where the data stands"],
     [
       "nothing to compare with",
       [rule({ cond: "Equal" })],
-      "ClusterValidatePolicy a, validateRules[0]: value is missing, and valueRef too; one of them is to be compared with",
+      "value is missing, and valueRef too; one of them is to be compared with",
     ],
-    ["a script that is no text", [{ cue: {} }], "ClusterValidatePolicy a, validateRules[0]: cue must be a string"],
+    ["a script that is no text", [{ cue: {} }], "cue must be a string"],
   ];
-  for (const [name, rules, message] of odd)
+  for (const [name, rules, sentence] of odd)
     test(`fail in a sentence that names them with ${name}`, async () => {
+      const isWhole = sentence.startsWith("ClusterValidatePolicy");
+      const message = isWhole ? sentence : `ClusterValidatePolicy a, validateRules[0]: ${sentence}`;
       const given = { ...policy("a"), spec: { validateRules: rules } } as ValidatePolicy;
       await assert.rejects(judged([given]), { name: "Error", code: 500, message });
     });

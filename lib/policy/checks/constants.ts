@@ -1,5 +1,4 @@
 import type { Condition, Constant } from "../kinds.ts";
-import { isDecimal } from "./numbers.ts";
 import { reference } from "./references.ts";
 import {
   type Across,
@@ -16,6 +15,11 @@ import {
   truth,
   whole,
 } from "./shape.ts";
+
+const decimalPattern = /^[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?$/;
+
+/** Whether a text is a decimal number. */
+export const isDecimal = (text: string): boolean => decimalPattern.test(text);
 
 const decimal: Check = textThat((value) =>
   isDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,

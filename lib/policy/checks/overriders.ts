@@ -1,6 +1,5 @@
-import type { OriginOverrider, OverrideTemplate } from "../kinds.ts";
-import { constant, settled } from "./constants.ts";
-import { factor, fractionFault } from "./numbers.ts";
+import { type OriginOverrider, type OverrideTemplate, originTypes } from "../kinds.ts";
+import { constant, isDecimal, settled } from "./constants.ts";
 import {
   affinity,
   affinityLists,
@@ -40,6 +39,17 @@ export const plaintext: Check = listOf(
     value: anything,
   }),
 );
+
+/** A factor of any size. */
+const factor: Check = textThat((value) =>
+  isDecimal(value) && !(Number(value) < 0) ? undefined : `must be a decimal number such as "0.5", not ${shown(value)}`,
+);
+
+/** What is wrong with a factor that makes less of something. */
+const fractionFault = (value: string): string | undefined =>
+  isDecimal(value) && Number(value) > 0 && Number(value) < 1
+    ? undefined
+    : `must be a decimal number between 0 and 1, such as "0.5", not ${shown(value)}`;
 
 type Blame = Parameters<Across<OverrideTemplate>>[1];
 
@@ -102,20 +112,7 @@ export const onlyReplacing: ReadonlySet<OriginOverrider["type"]> = new Set([
 ]);
 
 const originFields: Record<keyof OriginOverrider, Check> = {
-  type: required(
-    oneOf(
-      "annotations",
-      "labels",
-      "nodeSelector",
-      "hostNetwork",
-      "schedulerName",
-      "resourceRequirements",
-      "resourceOversell",
-      "affinity",
-      "tolerations",
-      "topologySpreadConstraints",
-    ),
-  ),
+  type: required(oneOf(...originTypes)),
   operation,
   replace: truth,
   containerCount: count,

@@ -1,12 +1,19 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { isMap } from "../../json.ts";
 import { keyFaults, valueFaults } from "../../objects/label.ts";
+import { parseQuantity } from "../../objects/quantity.ts";
 import { goQuoted } from "../../objects/quoted.ts";
-import { quantities } from "./numbers.ts";
 import { labelSelector } from "./selectors.ts";
-import { atLeast, blame, type Check, listOf, required, shown, text, texts, textThat, whole } from "./shape.ts";
+import { atLeast, blame, type Check, listOf, mapOf, required, shown, text, texts, textThat, whole } from "./shape.ts";
 
-export const resources: Check = atLeast({ requests: quantities, limits: quantities });
+const quantity: Check = (value, at, faults) => {
+  if (Number.isInteger(value)) return;
+  textThat((given) =>
+    parseQuantity(given) === undefined ? `must be a quantity such as 500m or 1Gi, not ${shown(given)}` : undefined,
+  )(value, at, faults);
+};
+
+export const resources: Check = atLeast({ requests: mapOf(quantity), limits: mapOf(quantity) });
 
 export const tolerations: Check = listOf(
   atLeast<Toleration>({ key: text, operator: text, value: text, effect: text, tolerationSeconds: whole }),
