@@ -1,6 +1,5 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeStep } from "#lib/json.ts";
-import { settled } from "#lib/policy/checks/constants.ts";
 import { onlyReplacing } from "#lib/policy/checks/overriders.ts";
 import type {
   Condition,
@@ -15,6 +14,7 @@ import type {
 } from "#lib/policy/kinds.ts";
 import { sold } from "#lib/policy/overriders/origins.ts";
 import { factors } from "#lib/policy/overriders/resources.ts";
+import { settled } from "#lib/policy/values/constants.ts";
 
 /** What a policy without faults does, rule by rule, in plain sentences. */
 export const wordsOf = (policy: Policy): string[] => {

@@ -1,5 +1,4 @@
 import { isMap, lookUp } from "../json.ts";
-import { keyFaults, valueFaults } from "../objects/label.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject } from "../review.ts";
 
@@ -56,7 +55,7 @@ const requirements = (selector: unknown): Requirement[] | undefined => {
   const listed = listedIn(selector, "matchLabels", "key", "values");
   return listed?.every(
     ({ key, operator, values }) =>
-      keyFaults(key).length === 0 &&
+      isLabelKey(key) &&
       values.every(isLabelValue) &&
       (operator === "In" || operator === "NotIn"
         ? values.length > 0
@@ -94,7 +93,17 @@ const holds = ({ operator, values }: Requirement, exists: boolean, value: unknow
   return isAboutPresence(operator) && (operator === "Exists") === exists;
 };
 
-const isLabelValue = (value: unknown): boolean => typeof value === "string" && valueFaults(value).length === 0;
+// As objects/label.ts has them, whose sentences would make every bundle larger.
+const namePart = /^[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
+const prefixPart = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+
+const isLabelKey = (key: string): boolean => {
+  const [name = "", prefix, ...more] = key.split("/", 3).reverse();
+  if (more.length > 0 || !namePart.test(name)) return false;
+  return prefix === undefined || (prefix.length <= 253 && prefix.split(".").every((part) => prefixPart.test(part)));
+};
+
+const isLabelValue = (value: unknown): boolean => typeof value === "string" && (value === "" || namePart.test(value));
 
 /** The file loader's `values` is what the cluster calls `value`. */
 const fieldsMatch = (selector: unknown, object: KubernetesObject): boolean =>

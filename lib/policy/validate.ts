@@ -5,8 +5,8 @@ import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./
 import { resolve } from "./references/references.ts";
 import { verdictOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
-import { compares, isHit } from "./values/conditions.ts";
-import { constantOf } from "./values/constants.ts";
+import { isHit } from "./values/conditions.ts";
+import { compares, constantOf } from "./values/constants.ts";
 import { shown } from "./values/texts.ts";
 
 /** What validate policies say to a request. */

@@ -1,4 +1,5 @@
 import type { Condition, Constant } from "../kinds.ts";
+import { compares, settled } from "../values/constants.ts";
 import { reference } from "./references.ts";
 import {
   type Across,
@@ -37,30 +38,9 @@ export const constant: Check = fields<Constant>({
   stringMap: textMap,
 });
 
-const order = [
-  "string",
-  "integer",
-  "float",
-  "boolean",
-  "stringSlice",
-  "integerSlice",
-  "floatSlice",
-  "stringMap",
-] as const;
-
-/** Which field of a constant counts: the first that is set, where an empty list or map is not. */
-export const settled = (constant: Constant | undefined): keyof Constant | undefined =>
-  order.find((field) => {
-    const value = constant?.[field];
-    return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
-  });
-
 const orders = ["Gt", "Gte", "Lt", "Lte"];
 const memberships = ["In", "NotIn"];
 const existences = ["Exist", "NotExist"];
-
-/** Whether a condition only asks for existence, so that what it compares with is ignored. */
-export const asksExistence = ({ cond }: Condition): boolean => existences.includes(cond);
 
 /** A fraction, or a percentage of one: what a value is reckoned with. */
 const operandFault = ({ operation, operationWith }: NonNullable<Condition["valueProcess"]>): string | undefined => {
@@ -84,7 +64,7 @@ const valueProcess: Check = fields<NonNullable<Condition["valueProcess"]>>(
 
 const comparison: Across<Condition> = (condition, blame) => {
   const { cond, value, valueRef } = condition;
-  if (asksExistence(condition) || valueRef !== undefined) return;
+  if (!compares(condition) || valueRef !== undefined) return;
   const field = settled(value);
   const isList = field?.endsWith("Slice");
   if (field === undefined) blame("value", `is missing; ${cond} needs value or valueRef`);

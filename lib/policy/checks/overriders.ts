@@ -1,5 +1,6 @@
 import { type OriginOverrider, type OverrideTemplate, originTypes } from "../kinds.ts";
-import { constant, isDecimal, settled } from "./constants.ts";
+import { settled } from "../values/constants.ts";
+import { constant, isDecimal } from "./constants.ts";
 import {
   affinity,
   affinityLists,

@@ -1,5 +1,5 @@
 import type { OverrideTemplate, Policy, Reference } from "../kinds.ts";
-import { asksExistence, settled } from "./constants.ts";
+import { compares, settled } from "../values/constants.ts";
 
 /** Something in a policy, and the path of the field that holds it. */
 export interface Place<T> {
@@ -19,7 +19,7 @@ export const referencesIn = (policy: Policy): ReferencePlace[] => {
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
             const at = `spec.validateRules[${index}].template.condition.${field}`;
-            const isUsed = field === "dataRef" || (template !== undefined && !asksExistence(template.condition));
+            const isUsed = field === "dataRef" || (template !== undefined && compares(template.condition));
             return { at, what: template?.condition[field], isUsed };
           }),
         )

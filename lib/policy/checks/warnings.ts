@@ -7,7 +7,7 @@ import {
   type Selector,
   type ValidateRule,
 } from "../kinds.ts";
-import { asksExistence, settled } from "./constants.ts";
+import { compares, settled } from "../values/constants.ts";
 import { onlyReplacing } from "./overriders.ts";
 import { referencesIn } from "./places.ts";
 import { tolerationFaults } from "./pods.ts";
@@ -153,7 +153,7 @@ const ofValidateRule = (rule: ValidateRule, at: string): string[] => {
   const { condition } = rule.template;
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
-  const ignored = asksExistence(condition)
+  const ignored = !compares(condition)
     ? ["value", "valueRef", "valueProcess"]
     : /In$/.test(cond)
       ? ["valueProcess"]

@@ -16,9 +16,6 @@ export const isHit = (condition: Condition, data: Given, comparison: Given): boo
   return test(data.value, isProcessed ? processed(comparison.value, valueProcess) : comparison.value);
 };
 
-/** Whether what a condition says depends on a value beside the data. */
-export const compares = ({ cond }: Condition): boolean => cond !== "Exist" && cond !== "NotExist";
-
 type Test = (data: unknown, value: unknown) => boolean;
 
 const tests: Record<Exclude<Condition["cond"], "Exist" | "NotExist">, Test> = {

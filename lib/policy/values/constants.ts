@@ -1,5 +1,5 @@
 import { isMap } from "../../json.ts";
-import type { Constant } from "../kinds.ts";
+import type { Condition, Constant } from "../kinds.ts";
 import { type Decimal, parseDecimal } from "./decimals.ts";
 
 type Members = (value: unknown) => unknown[] | undefined;
@@ -24,6 +24,13 @@ const fields: Record<keyof Constant, [expected: string, members: Members, fits: 
   stringMap: ["a map of strings", map, isText],
 };
 
+/** Which field of a constant counts: the first that is set, where an empty list or map is not. */
+export const settled = (constant: Constant | undefined): keyof Constant | undefined =>
+  (Object.keys(fields) as (keyof Constant)[]).find((field) => {
+    const value = constant?.[field];
+    return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
+  });
+
 /** The value that a constant stands for, floats as the exact numbers they say; undefined where it has none. */
 export const constantOf = (constant: Constant | undefined): { value: unknown } | undefined => {
   const given: unknown = constant ?? {};
@@ -39,3 +46,6 @@ export const constantOf = (constant: Constant | undefined): { value: unknown } |
   }
   return undefined;
 };
+
+/** Whether what a condition says depends on a value beside the data. */
+export const compares = ({ cond }: Condition): boolean => cond !== "Exist" && cond !== "NotExist";
