@@ -1,35 +1,94 @@
-import { GetObjectCommand, NoSuchKey, paginateListObjectsV2, S3Client } from "@aws-sdk/client-s3";
+import { GetObjectCommand, paginateListObjectsV2, S3 } from "@aws-sdk/client-s3";
+import { hasName } from "./errors.ts";
 
-/** An object that may be a recording. */
-export interface Kept {
+/** An object as a listing has it. */
+export interface ListedObject {
   key: string;
   bytes: number;
   modified: Date;
 }
 
-/** What functions have recorded, in the bucket that their `record` setting names. */
-export interface Bucket {
-  /** In the order of their names, which is that of their times. */
-  list(prefix: string): AsyncIterable<Kept>;
-  /** Undefined where it is gone: a lifecycle rule goes on while somebody fetches. */
-  read(key: string): Promise<string | undefined>;
+/** An object that was read. */
+export interface StoredObject {
+  text: string;
+  /** Changes with every write, as long as the texts differ. */
+  etag: string;
+  /** By S3's clock. */
+  modified: Date;
+  /** Milliseconds since then, by the Date header of the same answer: this machine's clock has no part in it. */
+  age: number;
 }
 
-export const openBucket = (
-  bucket: string,
-  region: string | undefined,
-  client = new S3Client({ maxAttempts: 5, ...(region && { region }) }),
-): Bucket => ({
-  list: async function* (prefix) {
-    for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket: bucket, Prefix: prefix }))
+/** An object is only written where there is none of its key, or where it still has this ETag. */
+export type Condition = { IfNoneMatch: "*" } | { IfMatch: string };
+
+/** A bucket of S3: that of a stage's stack, or one into which functions record. */
+export interface Bucket {
+  /** In the order of the keys. */
+  list(prefix: string): AsyncIterable<ListedObject>;
+  /** Undefined where there is no such object. */
+  read(key: string): Promise<StoredObject | undefined>;
+  /** Writes JSON; returns false where the condition doesn't hold. */
+  write(key: string, text: string, condition?: Condition): Promise<boolean>;
+  /** Deletes the object with this ETag, and no other. */
+  remove(key: string, etag: string): Promise<void>;
+  /** Deletes all but one object. A bucket that is gone is empty. */
+  empty(keptKey: string): Promise<void>;
+}
+
+/** Opens S3 in a region, or in the one that the environment names. */
+export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
+
+/** Opens a bucket by its name. */
+export const openBucket = (Bucket: string, client = openS3()): Bucket => ({
+  list: async function* (Prefix) {
+    for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket, Prefix }))
       for (const { Key = "", Size = 0, LastModified = new Date(0) } of Contents)
         yield { key: Key, bytes: Size, modified: LastModified };
   },
-  read: async (key) => {
-    const answer = await client.send(new GetObjectCommand({ Bucket: bucket, Key: key })).catch((error) => {
-      if (error instanceof NoSuchKey) return undefined;
+  read: (Key) => readObject(client, { Bucket, Key }),
+  write: async (Key, Body, condition) => {
+    try {
+      await client.putObject({ Bucket, Key, ...condition, Body, ContentType: "application/json" });
+      return true;
+    } catch (error) {
+      // The last means that another conditional write was under way.
+      if (hasName(error, "PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict")) return false;
       throw error;
-    });
-    return answer && ((await answer.Body?.transformToString()) ?? "");
+    }
+  },
+  remove: async (Key, IfMatch) => {
+    await client.deleteObject({ Bucket, Key, IfMatch });
+  },
+  empty: async (keptKey) => {
+    try {
+      for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket })) {
+        const Objects = Contents.filter(({ Key }) => Key !== keptKey).map(({ Key }) => ({ Key }));
+        if (Objects.length > 0) await client.deleteObjects({ Bucket, Delete: { Objects } });
+      }
+    } catch (error) {
+      if (!hasName(error, "NoSuchBucket")) throw error;
+    }
   },
 });
+
+const readObject = async (client: S3, place: { Bucket: string; Key: string }): Promise<StoredObject | undefined> => {
+  const command = new GetObjectCommand(place);
+  let date = "";
+  command.middlewareStack.add(
+    (next) => async (request) => {
+      const result = await next(request);
+      date = String(Object(Object(result.response).headers).date ?? "");
+      return result;
+    },
+    { step: "deserialize", name: "postern-date" },
+  );
+  try {
+    const { Body, ETag = "", LastModified: modified = new Date(Number.NaN) } = await client.send(command);
+    const text = (await Body?.transformToString()) ?? "";
+    return { text, etag: ETag, modified, age: Date.parse(date) - modified.getTime() };
+  } catch (error) {
+    if (hasName(error, "NoSuchKey")) return undefined;
+    throw error;
+  }
+};

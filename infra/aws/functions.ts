@@ -1,24 +1,13 @@
-import { createHash } from "node:crypto";
-import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import {
-  DeleteFunctionCommand,
   type FunctionConfiguration,
-  GetAliasCommand,
-  GetFunctionCommand,
-  InvokeCommand,
-  LambdaClient,
-  PublishVersionCommand,
+  Lambda,
   paginateListFunctions,
   paginateListVersionsByFunction,
-  UpdateAliasCommand,
-  UpdateFunctionCodeCommand,
-  UpdateFunctionConfigurationCommand,
-  waitUntilFunctionActiveV2,
-  waitUntilFunctionUpdatedV2,
-  waitUntilPublishedVersionActive,
 } from "@aws-sdk/client-lambda";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { hasName } from "./errors.ts";
+import { downloadCode, openUpdates, type Substance } from "./function-updates.ts";
 
 /** Where a function's alias `live` points. */
 export interface Live {
@@ -27,15 +16,6 @@ export interface Live {
   weights: Record<string, number>;
   /** What must still be so when it is moved. */
   revision: string | undefined;
-}
-
-/** What makes a version, besides the stack's: it never changes once it is published. */
-export interface Substance {
-  /** SHA-256 of the zip, base64. */
-  codeSha256: string;
-  environment: Record<string, string>;
-  memorySize: number;
-  timeout: number;
 }
 
 /** A published version. */
@@ -92,81 +72,18 @@ export interface Functions {
 const alias = "live";
 
 /** As osls names them, with what serverless.yml calls the service. An update is waited for at most so many seconds. */
-export const openFunctions = (
-  stage: string,
-  client = new LambdaClient({ maxAttempts: 5 }),
-  patience = 60,
-): Functions => {
+export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 5 }), patience = 60): Functions => {
   const prefix = `postern-${stage}-`;
   const nameOf = (rule: string) => `${prefix}${rule}`;
 
   /** The code and configuration of a version, or those that the next one will have. */
   const read = async (rule: string, version?: string) => {
-    const found = await client.send(new GetFunctionCommand({ FunctionName: nameOf(rule), Qualifier: version }));
+    const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
   };
-  const waiting = { client, maxWaitTime: patience, minDelay: 0.3, maxDelay: 3 };
-  const settled = async (rule: string): Promise<FunctionConfiguration> => {
-    await waitUntilFunctionActiveV2(waiting, { FunctionName: nameOf(rule) });
-    await waitUntilFunctionUpdatedV2(waiting, { FunctionName: nameOf(rule) });
-    return (await read(rule)).configuration;
-  };
-  /** Nobody else's change may come between: the next step would publish it, or undo it. */
-  const ours = async (rule: string, isOurs: (latest: FunctionConfiguration) => boolean) => {
-    const latest = await settled(rule);
-    if (isOurs(latest)) return latest;
-    throw new Complaint(`somebody else changes ${rule} at the same time; look at it again with postern status`, 1);
-  };
-  /** An update that is under way is waited for; a revision that is not the latest any more is somebody else's doing. */
-  const changed = async (rule: string, change: () => Promise<unknown>) => {
-    for (let attempt = 1; ; attempt++)
-      try {
-        await change();
-        return;
-      } catch (error) {
-        if (isCalled(error, "PreconditionFailedException"))
-          throw new Complaint(
-            `somebody else changes ${rule} at the same time; look at it again with postern status`,
-            1,
-          );
-        if (isCalled(error, "CodeStorageExceededException"))
-          throw new Complaint(`this account has no room for more code in Lambda; delete old versions of ${rule}`, 1);
-        if (!isCalled(error, "ResourceConflictException") || attempt === 5) throw error;
-        await wait(200 * 2 ** attempt);
-      }
-  };
-  const upload = async (rule: string, zip: Uint8Array, { RevisionId, Architectures }: FunctionConfiguration) => {
-    const code = { FunctionName: nameOf(rule), ZipFile: zip, RevisionId, Architectures };
-    await changed(rule, async () => {
-      // Once for whether it would be let, so that nothing is done by halves.
-      await client.send(new UpdateFunctionCodeCommand({ ...code, DryRun: true }));
-      await client.send(new UpdateFunctionCodeCommand({ ...code, Publish: false }));
-    });
-    const sha256 = createHash("sha256").update(zip).digest("base64");
-    return ours(rule, ({ CodeSha256 }) => CodeSha256 === sha256);
-  };
-  const surround = async (
-    rule: string,
-    { environment, ...sizing }: Pick<Substance, "environment"> & Partial<Substance>,
-    { RevisionId }: FunctionConfiguration,
-  ) => {
-    const { memorySize: MemorySize, timeout: Timeout } = sizing;
-    const change = { FunctionName: nameOf(rule), Environment: { Variables: environment }, MemorySize, Timeout };
-    await changed(rule, () => client.send(new UpdateFunctionConfigurationCommand({ ...change, RevisionId })));
-    return ours(rule, ({ Environment }) => isDeepStrictEqual({ ...Environment?.Variables }, environment));
-  };
-  const published = async (rule: string, { CodeSha256, RevisionId }: FunctionConfiguration, description: string) => {
-    const request = { FunctionName: nameOf(rule), CodeSha256, RevisionId, Description: description };
-    let version = "";
-    await changed(rule, async () => {
-      version = String((await client.send(new PublishVersionCommand(request))).Version);
-    });
-    await waitUntilPublishedVersionActive(waiting, { FunctionName: nameOf(rule), Qualifier: version });
-    return version;
-  };
-
+  const updatesOf = (rule: string) => openUpdates(client, rule, nameOf(rule), patience);
   const missing = (rule: string) => (error: unknown) => {
-    if (!isCalled(error, "ResourceNotFoundException")) throw error;
+    if (!hasName(error, "ResourceNotFoundException")) throw error;
     throw nobody(rule);
   };
   const nobody = (rule: string) => new Complaint(`stage ${stage} has no function for ${rule}, or none that is live`, 1);
@@ -186,7 +103,7 @@ export const openFunctions = (
 
     live: async (rule) => {
       const { FunctionVersion, RoutingConfig, RevisionId } = await client
-        .send(new GetAliasCommand({ FunctionName: nameOf(rule), Name: alias }))
+        .getAlias({ FunctionName: nameOf(rule), Name: alias })
         .catch(missing(rule));
       const weights = RoutingConfig?.AdditionalVersionWeights ?? {};
       return { version: String(FunctionVersion), weights, revision: RevisionId };
@@ -210,7 +127,7 @@ export const openFunctions = (
 
     invoke: async (rule, version, event) => {
       const call = { FunctionName: nameOf(rule), Qualifier: version, Payload: JSON.stringify(event) };
-      const answer = await client.send(new InvokeCommand({ ...call, LogType: "Tail" }));
+      const answer = await client.invoke({ ...call, LogType: "Tail" });
       const { Payload, FunctionError, LogResult = "", ExecutedVersion } = answer;
       const payload: unknown = JSON.parse(Buffer.from(Payload ?? []).toString() || "null");
       const strayed = /^\d+$/.test(version) && ExecutedVersion !== undefined && ExecutedVersion !== version;
@@ -225,50 +142,48 @@ export const openFunctions = (
     move: async (rule, version, { revision }, weights = {}) => {
       const target = { FunctionVersion: version, RoutingConfig: { AdditionalVersionWeights: weights } };
       await client
-        .send(new UpdateAliasCommand({ FunctionName: nameOf(rule), Name: alias, ...target, RevisionId: revision }))
+        .updateAlias({ FunctionName: nameOf(rule), Name: alias, ...target, RevisionId: revision })
         .catch((error: unknown) => {
-          if (!isCalled(error, "PreconditionFailedException")) throw error;
+          if (!hasName(error, "PreconditionFailedException")) throw error;
           throw new Complaint(`somebody else has just moved ${rule}; look at it again with postern status`, 1);
         });
     },
 
     publish: async (rule, wanted) => {
-      let latest = await settled(rule);
-      if (latest.CodeSha256 !== wanted.codeSha256) latest = await upload(rule, wanted.zip, latest);
-      if (!isAsWanted(substanceOf(latest), wanted)) latest = await surround(rule, wanted, latest);
-      return published(rule, latest, wanted.description);
+      const updates = updatesOf(rule);
+      let latest = await updates.awaitUpdate();
+      if (latest.CodeSha256 !== wanted.codeSha256) latest = await updates.upload(wanted.zip, latest);
+      if (!isAsWanted(substanceOf(latest), wanted)) latest = await updates.configure(wanted, latest);
+      return updates.publish(latest, wanted.description);
     },
 
     prune: async (rule, version) => {
-      await client
-        .send(new DeleteFunctionCommand({ FunctionName: nameOf(rule), Qualifier: version }))
-        .catch((error: unknown) => {
-          // Gone already, or somebody points at it after all.
-          const isNoMatter = ["ResourceNotFoundException", "ResourceConflictException"].some((name) =>
-            isCalled(error, name),
-          );
-          if (!isNoMatter) throw error;
-        });
+      await client.deleteFunction({ FunctionName: nameOf(rule), Qualifier: version }).catch((error: unknown) => {
+        // Gone already, or somebody points at it after all.
+        if (!hasName(error, "ResourceNotFoundException", "ResourceConflictException")) throw error;
+      });
     },
 
     unpublished: async (rule) => (await read(rule)).configuration.Environment?.Variables ?? {},
 
     restore: async (rule, version) => {
+      const { upload, configure } = updatesOf(rule);
       const [{ configuration }, source] = [await read(rule), await read(rule, version.version)];
-      const code = await downloaded(source.location);
-      await surround(rule, version, await upload(rule, code, configuration));
+      const code = await downloadCode(source.location);
+      await configure(version, await upload(code, configuration));
     },
 
     republish: async (rule, from, { code, environment, description }) => {
+      const { awaitUpdate, upload, configure, publish } = updatesOf(rule);
       const before = await read(rule);
-      const held = await downloaded(before.location);
-      const rewritten = code(await downloaded((await read(rule, from.version)).location));
+      const held = await downloadCode(before.location);
+      const rewritten = code(await downloadCode((await read(rule, from.version)).location));
       const usual = { environment: before.configuration.Environment?.Variables ?? {} };
-      const latest = await upload(rule, rewritten, await surround(rule, { environment }, before.configuration));
+      const latest = await upload(rewritten, await configure({ environment }, before.configuration));
       try {
-        return await published(rule, latest, description);
+        return await publish(latest, description);
       } finally {
-        await surround(rule, usual, await upload(rule, held, await settled(rule)));
+        await configure(usual, await upload(held, await awaitUpdate()));
       }
     },
   };
@@ -294,13 +209,3 @@ const versionOf = (configuration: FunctionConfiguration): Version => ({
   description: configuration.Description ?? "",
   modified: new Date(configuration.LastModified ?? 0),
 });
-
-const downloaded = async (location: string): Promise<Uint8Array> => {
-  const response = await fetch(location).catch((error) => {
-    throw new Complaint(`Lambda doesn't hand out the code that is there: ${sentenceOf(error)}`, 3);
-  });
-  if (!response.ok) throw new Complaint(`Lambda doesn't hand out the code that is there: ${response.status}`, 3);
-  return new Uint8Array(await response.arrayBuffer());
-};
-
-const isCalled = (error: unknown, name: string) => error instanceof Error && error.name === name;

@@ -1,4 +1,4 @@
-import { CloudWatchClient, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
+import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
 
 /** One number that CloudWatch can tell of a span of time. */
 export interface Question {
@@ -18,7 +18,7 @@ const minute = 60_000;
 /** As many as one call takes. */
 const most = 500;
 
-export const openMetrics = (client = new CloudWatchClient({ maxAttempts: 5 })): Metrics => ({
+export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): Metrics => ({
   ask: async (questions, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
     const names = Object.keys(questions) as (keyof typeof questions)[];

@@ -1,4 +1,5 @@
-import { DeleteParameterCommand, GetParameterCommand, PutParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
+import { SSM } from "@aws-sdk/client-ssm";
+import { unless } from "./errors.ts";
 
 /** What a stage keeps in SSM: small texts, some of them secret. */
 export interface Parameters {
@@ -10,20 +11,14 @@ export interface Parameters {
 }
 
 /** Each is encrypted: what is no secret today may be one tomorrow. */
-export const openParameters = (stage: string, client = new SSMClient({ maxAttempts: 5 })): Parameters => {
+export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): Parameters => {
   const nameOf = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>
-    client.send(new PutParameterCommand({ Name: nameOf(name), Value, Type: "SecureString", Overwrite }));
-  const unless =
-    <T>(name: string, value: T) =>
-    (error: unknown) => {
-      if (error instanceof Error && error.name === name) return value;
-      throw error;
-    };
+    client.putParameter({ Name: nameOf(name), Value, Type: "SecureString", Overwrite });
   return {
     read: (name) =>
       client
-        .send(new GetParameterCommand({ Name: nameOf(name), WithDecryption: true }))
+        .getParameter({ Name: nameOf(name), WithDecryption: true })
         .then(({ Parameter }) => Parameter?.Value)
         .catch(unless("ParameterNotFound", undefined)),
     create: (name, value) =>
@@ -32,8 +27,6 @@ export const openParameters = (stage: string, client = new SSMClient({ maxAttemp
         .catch(unless("ParameterAlreadyExists", false)),
     write: async (name, value) => void (await put(name, value, true)),
     remove: async (name) =>
-      void (await client
-        .send(new DeleteParameterCommand({ Name: nameOf(name) }))
-        .catch(unless("ParameterNotFound", undefined))),
+      void (await client.deleteParameter({ Name: nameOf(name) }).catch(unless("ParameterNotFound", undefined))),
   };
 };

@@ -6,12 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import {
-  CloudFormationClient,
-  CreateStackCommand,
-  DeleteStackCommand,
-  DescribeStackResourceCommand,
-  DescribeStacksCommand,
-  GetTemplateCommand,
+  CloudFormation,
   paginateListStackResources,
   waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
@@ -59,10 +54,10 @@ const endWithUs = `data:text/javascript,${encodeURIComponent(
 const run = promisify(execFile);
 
 /** Runs osls until the signal ends it, and has what it complains of be a sentence. */
-const oslsDoes = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
+const runOsls = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
   const words = ["--import", endWithUs, osls, verb, "--stage", stage, ...more];
   // It looks for a region in the environment alone, and would take another than everything here where a profile names it.
-  const AWS_REGION = await new CloudFormationClient().config.region();
+  const AWS_REGION = await new CloudFormation().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
   const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
   await run(process.execPath, words, options).catch((error) => {
@@ -77,7 +72,7 @@ const oslsDoes = async (verb: string, stage: string, more: string[] = [], signal
 
 /** Has osls write the stack's templates, out of serverless.yml and dist/; answers the one that it would deploy. */
 export const packageStack = async (stage: string): Promise<Template> => {
-  await oslsDoes("package", stage);
+  await runOsls("package", stage);
   return JSON.parse(await readFile(join(packaged, "cloudformation-template-update-stack.json"), "utf8"));
 };
 
@@ -89,26 +84,21 @@ export const repackage = async (template: Template): Promise<void> => {
   await writeFile(file, JSON.stringify(state));
 };
 
-export const openStack = (
-  stage: string,
-  client = new CloudFormationClient({ maxAttempts: 5 }),
-  guard?: Guard,
-): Stack => {
+export const openStack = (stage: string, client = new CloudFormation({ maxAttempts: 5 }), guard?: Guard): Stack => {
   const StackName = `postern-${stage}`;
   const unlessMissing = (error: Error) => {
     if (/does not exist/.test(error.message)) return undefined;
     throw error;
   };
-  const described = async () =>
-    (await client.send(new DescribeStacksCommand({ StackName })).catch(unlessMissing))?.Stacks?.[0];
+  const described = async () => (await client.describeStacks({ StackName }).catch(unlessMissing))?.Stacks?.[0];
   const bucket = async () => {
     const wanted = { StackName, LogicalResourceId: bucketId };
-    const found = await client.send(new DescribeStackResourceCommand(wanted)).catch(unlessMissing);
+    const found = await client.describeStackResource(wanted).catch(unlessMissing);
     return found?.StackResourceDetail?.PhysicalResourceId;
   };
   return {
     template: async () => {
-      const found = await client.send(new GetTemplateCommand({ StackName })).catch(unlessMissing);
+      const found = await client.getTemplate({ StackName }).catch(unlessMissing);
       const template: Template | undefined = found?.TemplateBody && JSON.parse(found.TemplateBody);
       const isBegun = Object.keys(template?.Resources ?? {}).some((id) => !id.startsWith(bucketId));
       return isBegun ? template : undefined;
@@ -122,13 +112,13 @@ export const openStack = (
     makeBucket: async () => {
       const TemplateBody = await readFile(coreTemplate, "utf8");
       const Tags = [{ Key: "STAGE", Value: stage }];
-      await client.send(new CreateStackCommand({ StackName, TemplateBody, Tags })).catch((error) => {
+      await client.createStack({ StackName, TemplateBody, Tags }).catch((error) => {
         if (error.name !== "AlreadyExistsException") throw error;
       });
       await waitUntilStackCreateComplete({ client, maxWaitTime: 600, minDelay: 1, maxDelay: 5 }, { StackName }).catch(
         async () => {
           const { StackStatus, StackStatusReason } = (await described()) ?? {};
-          mustBeChangeable(stage, StackStatus);
+          requireChangeableStack(stage, StackStatus);
           throw new Complaint(`the stack ${StackName} is ${StackStatus ?? "gone"}: ${StackStatusReason ?? ""}`, 3);
         },
       );
@@ -143,10 +133,10 @@ export const openStack = (
     // That something differs is known: what it would find out by itself is whether its own artefacts do.
     deploy: async () => {
       await guard?.check();
-      await oslsDoes("deploy", stage, ["--package", packaged, "--force"], guard?.signal);
+      await runOsls("deploy", stage, ["--package", packaged, "--force"], guard?.signal);
     },
     remove: async () => {
-      await client.send(new DeleteStackCommand({ StackName }));
+      await client.deleteStack({ StackName });
       await waitUntilStackDeleteComplete({ client, maxWaitTime: 1800, minDelay: 1, maxDelay: 10 }, { StackName }).catch(
         (error) => {
           throw new Complaint(`the stack ${StackName} is not gone: ${error.message}`, 3);
@@ -157,7 +147,7 @@ export const openStack = (
 };
 
 /** A Complaint with what would help, where CloudFormation would take no change. */
-export const mustBeChangeable = (stage: string, status = ""): void => {
+export const requireChangeableStack = (stage: string, status = ""): void => {
   const stack = `the stack postern-${stage} is ${status}`;
   if (/^(CREATE_FAILED|ROLLBACK_COMPLETE|ROLLBACK_FAILED|DELETE_FAILED|REVIEW_IN_PROGRESS)$/.test(status))
     throw new Complaint(

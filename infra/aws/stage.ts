@@ -1,16 +1,15 @@
-import { CloudFormationClient } from "@aws-sdk/client-cloudformation";
-import { LambdaClient } from "@aws-sdk/client-lambda";
-import { S3Client } from "@aws-sdk/client-s3";
-import { SSMClient } from "@aws-sdk/client-ssm";
+import { CloudFormation } from "@aws-sdk/client-cloudformation";
+import { Lambda } from "@aws-sdk/client-lambda";
+import { SSM } from "@aws-sdk/client-ssm";
 import type { Identity } from "#lib/cluster/signature.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { type Bucket, openBucket, openS3 } from "./bucket.ts";
 import { type Functions, openFunctions } from "./functions.ts";
 import { type Guard, guardClient } from "./guard.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { openParameters, type Parameters } from "./parameters.ts";
 import { openStack, type Stack } from "./stack.ts";
-import { emptyBucket, openRecords, type Records } from "./stage-records.ts";
 
 /** All that a stage is made of in AWS. */
 export interface Stage {
@@ -19,10 +18,8 @@ export interface Stage {
   parameters: Parameters;
   stack: Stack;
   metrics: Metrics;
-  /** Undefined as long as there is no stack. */
-  records(): Promise<Records | undefined>;
-  /** Deletes all that the stack's bucket holds but the lock. */
-  emptyBucket(): Promise<void>;
+  /** The stack's bucket; undefined as long as there is no stack. */
+  bucket(): Promise<Bucket | undefined>;
   /** Asked before every call that changes something. */
   guard: Guard;
   /** Who we are, for clusters that take an AWS identity. */
@@ -31,23 +28,19 @@ export interface Stage {
 
 export const openStage = (name: string): Stage => {
   const guard: Guard = { check: async () => {} };
-  const lambda = guardClient(new LambdaClient({ maxAttempts: 5 }), guard);
-  const s3 = guardClient(new S3Client({ maxAttempts: 5 }), guard);
-  const ssm = guardClient(new SSMClient({ maxAttempts: 5 }), guard);
-  const stack = openStack(name, guardClient(new CloudFormationClient({ maxAttempts: 5 }), guard), guard);
+  const lambda = guardClient(new Lambda({ maxAttempts: 5 }), guard);
+  const s3 = guardClient(openS3(), guard);
+  const ssm = guardClient(new SSM({ maxAttempts: 5 }), guard);
+  const stack = openStack(name, guardClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
   return {
     name,
     functions: openFunctions(name, lambda),
     parameters: openParameters(name, ssm),
     stack,
     metrics: openMetrics(),
-    records: async () => {
+    bucket: async () => {
       const bucket = await stack.bucket();
-      return bucket === undefined ? undefined : openRecords(bucket, s3);
-    },
-    emptyBucket: async () => {
-      const bucket = await stack.bucket();
-      if (bucket !== undefined) await emptyBucket(bucket, s3);
+      return bucket === undefined ? undefined : openBucket(bucket, s3);
     },
     guard,
     identity: async () => {

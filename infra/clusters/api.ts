@@ -84,13 +84,80 @@ const page = 250;
 const breath = 500;
 
 export const openApi = (cluster: string, way: Way): ClusterApi => {
-  const { server, ca, cert, key } = way;
+  const { server } = way;
+  const send = openSender(cluster, way);
+
+  const refuse = ({ status, body }: Answer, what: string) => {
+    const { message } = Object(parseJson(body));
+    const why = discreet(sentenceOf(typeof message === "string" ? message : body.slice(0, 200)));
+    if (status === 401)
+      return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
+    const remedy = status === 403 ? remedyFor(why) : "";
+    return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
+  };
+  const readObject = (answer: Answer, what: string): Manifest => {
+    const content = parseJson(answer.body);
+    if (answer.status < 300 && isManifest(content)) return content;
+    throw refuse(answer, what);
+  };
+
+  return {
+    ...{ cluster, server },
+    get: async (ref) => {
+      const answer = await send("GET", pathOf(ref));
+      return isNobody(answer) ? undefined : readObject(answer, `to show the ${called(ref)}`);
+    },
+    list: async (kind) => {
+      const { root, resource } = places[kind];
+      const found: Manifest[] = [];
+      const readPage = async (query: URLSearchParams) => {
+        const answer = await send("GET", `${root}/${resource}?${query}`);
+        const list = parseJson(answer.body);
+        if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
+          throw refuse(answer, `to list every ${kind}`);
+        return list;
+      };
+      for await (const { items = [], apiVersion } of pagesOf(readPage, () => page))
+        found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isManifest));
+      return found;
+    },
+    read: async (path) => {
+      const answer = await send("GET", path);
+      if (answer.status === 404) return undefined;
+      const content = parseJson(answer.body);
+      if (answer.status >= 300 || content === undefined) throw refuse(answer, `to show ${path}`);
+      return content;
+    },
+    apply: async (object, { dryRun = false } = {}) => {
+      const query = new URLSearchParams({ fieldManager: manager, force: "true", ...(dryRun && { dryRun: "All" }) });
+      const ref = refOf(object);
+      const answer = await send("PATCH", `${pathOf(ref)}?${query}`, object, "application/apply-patch+yaml");
+      return readObject(answer, `the ${called(ref)}`);
+    },
+    replace: async (object, { dryRun = false } = {}) => {
+      const query = new URLSearchParams({ fieldManager: manager, ...(dryRun && { dryRun: "All" }) });
+      const ref = refOf(object);
+      const answer = await send("PUT", `${pathOf(ref)}?${query}`, object);
+      return answer.status === 409 || isNobody(answer) ? undefined : readObject(answer, `the ${called(ref)}`);
+    },
+    remove: async (ref) => {
+      const answer = await send("DELETE", `${pathOf(ref)}?propagationPolicy=Background`);
+      if (isNobody(answer)) return false;
+      if (answer.status >= 300) throw refuse(answer, `to remove the ${called(ref)}`);
+      return true;
+    },
+  };
+};
+
+type Send = (method: string, path: string, body?: object, contentType?: string) => Promise<Answer>;
+
+/** Opens connections to an API server; a request that never arrived, or a read that may succeed now, is sent once more. */
+const openSender = (cluster: string, { server, ca, cert, key, token: readToken, guard }: Way): Send => {
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 8, ...trust });
-
-  const send = async (method: string, path: string, body?: object, contentType = "application/json") => {
+  return async (method, path, body, contentType = "application/json") => {
     for (let attempt = 1; ; attempt++) {
-      const token = await way.token();
+      const token = await readToken();
       const headers = {
         accept: "application/json",
         "user-agent": "postern",
@@ -99,7 +166,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
       };
       const connection = attempt === 1 ? { agent } : { agent: false, ...trust };
       const options = { method, headers, ...connection };
-      if (method !== "GET" && !path.includes("dryRun=All")) await way.guard?.check();
+      if (method !== "GET" && !path.includes("dryRun=All")) await guard?.check();
       const text = body && JSON.stringify(body);
       const answer = await exchange(`${server}${path}`, options, text, Date.now() + patience).catch(unanswered);
       if (attempt === 1 && mayHelpAgain(answer, method === "GET")) {
@@ -112,68 +179,6 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
         : "";
       throw new Complaint(`cluster ${cluster} can't be reached at ${server}: ${sentenceOf(answer)}${remedy}`, 3);
     }
-  };
-
-  const refused = ({ status, body }: Answer, what: string) => {
-    const { message } = Object(parseJson(body));
-    const why = discreet(sentenceOf(typeof message === "string" ? message : body.slice(0, 200)));
-    if (status === 401)
-      return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
-    const remedy = status === 403 ? remedyFor(why) : "";
-    return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
-  };
-
-  const objectIn = (answer: Answer, what: string): Manifest => {
-    const content = parseJson(answer.body);
-    if (answer.status < 300 && isManifest(content)) return content;
-    throw refused(answer, what);
-  };
-
-  return {
-    ...{ cluster, server },
-    get: async (ref) => {
-      const answer = await send("GET", pathOf(ref));
-      return isNobody(answer) ? undefined : objectIn(answer, `to show the ${called(ref)}`);
-    },
-    list: async (kind) => {
-      const { root, resource } = places[kind];
-      const found: Manifest[] = [];
-      const readPage = async (query: URLSearchParams) => {
-        const answer = await send("GET", `${root}/${resource}?${query}`);
-        const list = parseJson(answer.body);
-        if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
-          throw refused(answer, `to list every ${kind}`);
-        return list;
-      };
-      for await (const { items = [], apiVersion } of pagesOf(readPage, () => page))
-        found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isManifest));
-      return found;
-    },
-    read: async (path) => {
-      const answer = await send("GET", path);
-      if (answer.status === 404) return undefined;
-      const content = parseJson(answer.body);
-      if (answer.status >= 300 || content === undefined) throw refused(answer, `to show ${path}`);
-      return content;
-    },
-    apply: async (object, { dryRun = false } = {}) => {
-      const query = new URLSearchParams({ fieldManager: manager, force: "true", ...(dryRun && { dryRun: "All" }) });
-      const ref = refOf(object);
-      const answer = await send("PATCH", `${pathOf(ref)}?${query}`, object, "application/apply-patch+yaml");
-      return objectIn(answer, `the ${called(ref)}`);
-    },
-    replace: async (object, { dryRun = false } = {}) => {
-      const query = new URLSearchParams({ fieldManager: manager, ...(dryRun && { dryRun: "All" }) });
-      const ref = refOf(object);
-      const answer = await send("PUT", `${pathOf(ref)}?${query}`, object);
-      return answer.status === 409 || isNobody(answer) ? undefined : objectIn(answer, `the ${called(ref)}`);
-    },
-    remove: async (ref) => {
-      const answer = await send("DELETE", `${pathOf(ref)}?propagationPolicy=Background`);
-      if (isNobody(answer)) return false;
-      if (answer.status >= 300) throw refused(answer, `to remove the ${called(ref)}`);
-      return true;
-    },
   };
 };
 

@@ -15,7 +15,7 @@ export interface Difference {
 }
 
 /** Where what is there differs from what is wanted, both as the API server would have them. */
-export const differencesBetween = (live: Manifest, wanted: Manifest): Difference[] => {
+export const compareObjects = (live: Manifest, wanted: Manifest): Difference[] => {
   const whole = ofObject(wanted);
   const { webhooks: liveEntries, ...own } = fieldsOf(live);
   const { webhooks: wantedEntries, ...wantedOwn } = fieldsOf(wanted);
@@ -29,13 +29,13 @@ export const differencesBetween = (live: Manifest, wanted: Manifest): Difference
 };
 
 /** Where the objects that were wanted once differ from those that are wanted now. */
-export const differencesOfAll = (before: readonly Manifest[], wanted: readonly Manifest[]): Difference[] => {
+export const compareManifests = (before: readonly Manifest[], wanted: readonly Manifest[]): Difference[] => {
   const find = (all: readonly Manifest[], { kind, metadata: { name } }: Manifest) =>
     all.find((one) => one.kind === kind && one.metadata.name === name);
   return [
     ...wanted.flatMap((object) => {
       const old = find(before, object);
-      return old ? differencesBetween(old, object) : missing(object);
+      return old ? compareObjects(old, object) : missing(object);
     }),
     ...before.filter((object) => find(wanted, object) === undefined).flatMap(unwanted),
   ];

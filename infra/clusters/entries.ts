@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref, refOf } from "./api.ts";
-import { type Difference, differencesBetween, entriesIn, missing, unwanted } from "./drift.ts";
+import { compareObjects, type Difference, entriesIn, missing, unwanted } from "./drift.ts";
 import { discreet } from "./redaction.ts";
 
 /** What was done to an object of a cluster, and why. */
@@ -140,10 +140,10 @@ const plan = async (api: ClusterApi, wanted: Manifest): Promise<Plan> => {
     if (live === undefined) return { live, differences: missing(wanted), next: wanted, isAnother: false };
     const next = over(live, wanted);
     if (isAnother(live, wanted))
-      return { live, differences: differencesBetween(live, next), next: wanted, isAnother: true };
+      return { live, differences: compareObjects(live, next), next: wanted, isAnother: true };
     const expected = await api.replace(next, { dryRun: true });
     if (expected === undefined) continue;
-    return { live, differences: differencesBetween(live, expected), next, isAnother: false };
+    return { live, differences: compareObjects(live, expected), next, isAnother: false };
   }
   throw busy(api, wanted);
 };

@@ -11,7 +11,7 @@ import { askingRules } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
 import { roles } from "../webhooks/rights.ts";
 import { configurations } from "../webhooks/webhooks.ts";
-import { surveyBy, surveyed } from "./inspection.ts";
+import { inspectCluster, toInspected } from "./inspection.ts";
 
 // Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
 
@@ -109,8 +109,8 @@ describe("entries that follow from objects", () => {
     assert.ok(quiet && asking);
     assert.deepEqual(askingRules(catalogue, quiet), []);
     const never = () => assert.fail("nobody is asked");
-    assert.equal((await surveyed(catalogue, quiet, never)).cluster, quiet);
-    const { cluster: found, notes } = await surveyed(catalogue, asking, async () => cluster);
+    assert.equal((await inspectCluster(catalogue, quiet, never)).cluster, quiet);
+    const { cluster: found, notes } = await inspectCluster(catalogue, asking, async () => cluster);
     assert.deepEqual(rows(found), ["gulls", "geese"]);
     assert.deepEqual(rows(asking), ["gulls"]);
     assert.deepEqual(notes, ["follower: found geese"]);
@@ -139,7 +139,7 @@ describe("a survey by whoever deploys", () => {
     },
     "/apis/example.io/v1/wishes?limit=500&continue=b": { apiVersion: "example.io/v1", kind: "WishList", items: null },
   };
-  const { list, discover } = surveyBy({ read: async (path) => pages[path] });
+  const { list, discover } = toInspected({ read: async (path) => pages[path] });
 
   it("reads lists to their end", async () =>
     assert.deepEqual(await list({ ...group, resource: "wishes" }), [{ apiVersion: "example.io/v1", kind: "Wish" }]));

@@ -13,7 +13,7 @@ import { type Deployer, openCluster } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** The rules whose entries follow from what is in a cluster, too. */
-export const surveying = (catalogue: Listed[], cluster: Cluster): Listed[] =>
+export const findInspectingRules = (catalogue: Listed[], cluster: Cluster): Listed[] =>
   askingRules(catalogue, cluster).filter(({ rule }) => rule.survey !== undefined);
 
 /** A cluster as its entries are made from: with what its rules' surveys found there. */
@@ -24,12 +24,12 @@ export interface Found {
 }
 
 /** Has the rules of a cluster that survey it do so; whoever doesn't, leaves it alone. */
-export const surveyed = async (
+export const inspectCluster = async (
   catalogue: Listed[],
   cluster: Cluster,
   open: () => Promise<Surveyed>,
 ): Promise<Found> => {
-  const some = surveying(catalogue, cluster);
+  const some = findInspectingRules(catalogue, cluster);
   if (some.length === 0) return { cluster, notes: [] };
   const asked = await open();
   const rules = new Map(cluster.rules);
@@ -45,18 +45,18 @@ export const surveyed = async (
 };
 
 /** A cluster for surveys, by whoever has the right to look; or the manifests that stand in its place. */
-export const openSurvey = async (name: string, { connect }: Cluster, deployer: Deployer, file: string) => {
+export const openInspection = async (name: string, { connect }: Cluster, deployer: Deployer, file: string) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
     const { list } = writtenCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
     return { list };
   }
-  return surveyBy(await openCluster(name, connect, deployer));
+  return toInspected(await openCluster(name, connect, deployer));
 };
 
 const page = 500;
 
 /** What surveys ask, by the API of whoever deploys. */
-export const surveyBy = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed> => ({
+export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed> => ({
   list: async ({ group, version = "v1", resource }: Resource) => {
     const found: KubernetesObject[] = [];
     const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;

@@ -8,9 +8,12 @@ import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readConfig } from "../project/read.ts";
 import type { Watch } from "../rollout/canary.ts";
-import { deploy, planOf } from "../rollout/deploy.ts";
-import { doorIn as doorOf, type Plan, planAsData, planCosts, planInWords } from "../rollout/plan.ts";
+import { planCosts } from "../rollout/cost.ts";
+import { deploy, makePlan } from "../rollout/deploy.ts";
+import type { Plan } from "../rollout/plan.ts";
+import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
 import type { Job } from "../rollout/preparation.ts";
+import { readEndpointType } from "../rollout/stack-plan.ts";
 import { chosenClusters, doorIn } from "./shared/options.ts";
 
 export default {
@@ -69,13 +72,13 @@ export default {
       const show = async (plan: Plan) => {
         const costs = await planCosts(
           stage,
-          doorOf(plan.template),
+          readEndpointType(plan.template),
           plan.parts.map(({ part }) => part),
         );
-        print(asData ? `${JSON.stringify(planAsData(plan, costs), null, 2)}\n` : planInWords(plan, costs));
+        print(asData ? `${JSON.stringify(toPlanData(plan, costs), null, 2)}\n` : formatPlan(plan, costs));
       };
       if (options.flag("plan-only")) {
-        const plan = await planOf(job);
+        const plan = await makePlan(job);
         await show(plan);
         return plan.clusters.some(({ unknown }) => unknown !== undefined) ? 3 : 0;
       }

@@ -6,7 +6,7 @@ import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { address, clusterOptions, content, stageOption } from "../cli/options.ts";
 import { deployerIn } from "../clusters/access.ts";
-import { openSurvey, surveyed, surveying } from "../clusters/inspection.ts";
+import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
 import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
 import { askingRules, withoutConnect } from "../config/connections.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";
@@ -112,9 +112,9 @@ const asFound = async (
   file: string,
 ): Promise<Cluster> => {
   const open = async () =>
-    openSurvey(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity }, file);
-  const { cluster, notes } = await surveyed(catalogue, plain, open).catch((error: unknown) => {
-    const rules = surveying(catalogue, plain).map((one) => one.name);
+    openInspection(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity }, file);
+  const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
+    const rules = findInspectingRules(catalogue, plain).map((one) => one.name);
     const remedy = `entries of ${rules.join(", ")} follow from what is in the cluster; --kubeconfig FILE asks it as somebody else, and --offline leaves it out`;
     throw new Complaint(`${sentenceOf(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });
@@ -145,7 +145,10 @@ const baseOf = async (options: Options): Promise<(rule: string) => string> => {
 
 /** As the stage's stack says. */
 const servedBy = async (options: Options): Promise<(rule: string) => string> => {
-  const [{ inStage }, { doorOf }] = await Promise.all([import("../aws/stage.ts"), import("../rollout/targets.ts")]);
-  const { base } = await inStage(options, async (stage) => doorOf({ stage }, await stage.stack.outputs()));
+  const [{ inStage }, { toEndpoints }] = await Promise.all([
+    import("../aws/stage.ts"),
+    import("../rollout/targets.ts"),
+  ]);
+  const { base } = await inStage(options, async (stage) => toEndpoints({ stage }, await stage.stack.outputs()));
   return (rule) => address(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

@@ -47,7 +47,10 @@ type Given = Parameters<Command["run"]>[0]["options"];
 
 /** AWS's client is for those alone who fetch. */
 const fetched = async (from: string, folder: string, most: number, options: Given, say: (sentence: string) => void) => {
-  const [{ openBucket }, { passingOn }] = await Promise.all([import("../aws/bucket.ts"), import("../aws/stage.ts")]);
+  const [{ openBucket, openS3 }, { passingOn }] = await Promise.all([
+    import("../aws/bucket.ts"),
+    import("../aws/stage.ts"),
+  ]);
   const { bucket, prefix } = placeIn(from);
   const region = options.text("region");
   if (region !== undefined && !isRegion(region))
@@ -56,7 +59,7 @@ const fetched = async (from: string, folder: string, most: number, options: Give
   const since = new Date(age === undefined ? 0 : Date.now() - ageOf(age));
   await refuseUnlessEmpty(folder);
   const recordings = await openRecordings(folder, most, say);
-  const strange = await passingOn(() => fetchRecordings(openBucket(bucket, region), prefix, since, recordings));
+  const strange = await passingOn(() => fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings));
   print(`${await recordings.close()}\n`);
   if (strange > 0) say(`${strange} objects there are no recordings`);
 };

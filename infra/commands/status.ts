@@ -8,9 +8,9 @@ import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readConfig } from "../project/read.ts";
 import { type Standing, standingOf } from "../rollout/disarm.ts";
-import { type ClusterHealth, healthOf } from "../rollout/health.ts";
+import { type ClusterHealth, readHealth } from "../rollout/health.ts";
 import { type Release, releasedVersions } from "../rollout/releases.ts";
-import { releasesOf } from "../rollout/rollback.ts";
+import { readReleases } from "../rollout/rollback.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 
@@ -33,7 +33,7 @@ export default {
         return undefined;
       });
     return inStage(options, async (stage) => {
-      const releases = await releasesOf(stage, openProgress());
+      const releases = await readReleases(stage, openProgress());
       const all = releases?.all ?? [];
       const { standings, faults } = await standingsOf(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);
@@ -42,7 +42,7 @@ export default {
       const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
       const deployer = deployerIn(options, names);
       const found = await inParallel(3, names, async (name) =>
-        newest ? healthOf({ stage, file, deployer, ...read }, name, newest) : undefined,
+        newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((one) => one !== undefined);
       print(

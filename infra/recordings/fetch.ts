@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import type { Bucket, Kept } from "../aws/bucket.ts";
+import type { Bucket, ListedObject } from "../aws/bucket.ts";
 import { isName } from "../catalogue/names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isCluster } from "../config/validation.ts";
@@ -33,22 +33,24 @@ const together = 16;
 
 /** Fetches what is below a prefix and no older than `since`, in bounded memory; answers how many were no recordings. */
 export const fetchRecordings = async (
-  bucket: Bucket,
+  bucket: Pick<Bucket, "list" | "read">,
   prefix: string,
   since: Date,
   recordings: Recordings,
 ): Promise<number> => {
   let strange = 0;
-  const take = async (batch: Kept[]) => {
-    const texts = await Promise.all(batch.map(({ key }) => bucket.read(key)));
-    for (const text of texts) {
-      if (text === undefined) continue;
+  const take = async (batch: ListedObject[]) => {
+    const objects = await Promise.all(batch.map(({ key }) => bucket.read(key)));
+    for (const object of objects) {
+      // A lifecycle rule may have deleted it since it was listed.
+      if (object === undefined) continue;
+      const { text } = object;
       const origin = originOf(text);
       if (origin) await recordings.append(origin.cluster, origin.rule, text);
       else strange += 1;
     }
   };
-  let batch: Kept[] = [];
+  let batch: ListedObject[] = [];
   for await (const kept of bucket.list(prefix)) {
     if (kept.modified < since) continue;
     if (kept.bytes > longest || !kept.key.endsWith(".yaml")) {

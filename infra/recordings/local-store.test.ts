@@ -183,7 +183,7 @@ describe("recordings in a bucket", () => {
     "c.yaml": { text: good },
   };
   const read: string[] = [];
-  const bucket: Bucket = {
+  const bucket: Pick<Bucket, "list" | "read"> = {
     list: async function* (prefix) {
       for (const [key, { text, modified = at(2), bytes = text.length }] of Object.entries(objects))
         if (key.startsWith(prefix)) yield { key, modified, bytes };
@@ -191,7 +191,8 @@ describe("recordings in a bucket", () => {
     },
     read: async (key) => {
       read.push(key);
-      return objects[key]?.text;
+      const text = objects[key]?.text;
+      return text === undefined ? undefined : { text, etag: "", modified: at(2), age: 0 };
     },
   };
   const fetched = async (prefix: string, since = at(1)) => {

@@ -4,8 +4,8 @@ import { openReleases, type Release, releaseNamed } from "../rollout/releases.ts
 import { findPart, type Part, type Version } from "./sides.ts";
 
 /** A release of a stage, or what is live in it: each review is sent to AWS, to the function's own version. */
-export const openReleased = async ({ name, records, functions }: Stage, text: string): Promise<Version> => {
-  const { all } = await openReleases(records);
+export const openReleased = async ({ name, bucket, functions }: Stage, text: string): Promise<Version> => {
+  const { all } = await openReleases(bucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = text === "live";

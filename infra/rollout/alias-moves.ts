@@ -3,11 +3,10 @@ import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, inParallel } from "../cli/progress.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { ruleOf } from "../webhooks/webhooks.ts";
-import { type Outcome, tryOut } from "./canary.ts";
-import { webhooksIn, withKey } from "./entries.ts";
-import { atOnce, type Ground } from "./preparation.ts";
+import { type Outcome, runCanary } from "./canary.ts";
+import { listEntries, selectOnePerPhase, withKey } from "./entries.ts";
+import { atOnce, type Preparation } from "./preparation.ts";
 import type { Release } from "./releases.ts";
-import { onePerPhase } from "./targets.ts";
 
 /** A rule whose alias has to point elsewhere. */
 interface Move {
@@ -19,8 +18,8 @@ interface Move {
 }
 
 /** Points `live` at the versions, at once or after a trial. Answers what is live then, and which are not as wanted. */
-export const moveAll = async (ground: Ground, versions: Map<string, string>, told: Release["clusters"]) => {
-  const { job, plan, releases } = ground;
+export const moveAliases = async (prepared: Preparation, versions: Map<string, string>, told: Release["clusters"]) => {
+  const { job, plan, releases } = prepared;
   const { functions, metrics } = job.stage;
   const moves: Move[] = [];
   for (const { part, known } of plan.parts) {
@@ -34,7 +33,7 @@ export const moveAll = async (ground: Ground, versions: Map<string, string>, tol
   }
   const trials = job.canary ? moves.filter(({ from, to, wasReleased }) => wasReleased && from.version !== to) : [];
   const direct = moves.filter((move) => !trials.includes(move));
-  if (direct.length > 0) await moveAtOnce(ground, direct, told);
+  if (direct.length > 0) await moveAtOnce(prepared, direct, told);
   const live = new Map(versions);
   if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
 
@@ -46,7 +45,7 @@ export const moveAll = async (ground: Ground, versions: Map<string, string>, tol
   const asked = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
   let outcomes: Outcome[] = [];
   await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
-    outcomes = await tryOut(functions, metrics, asked, watch, tell);
+    outcomes = await runCanary(functions, metrics, asked, watch, tell);
     return `${outcomes.filter(({ is }) => is === "promoted").length} of ${asked.length} promoted`;
   });
   const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
@@ -63,8 +62,8 @@ export const moveAll = async (ground: Ground, versions: Map<string, string>, tol
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
-const moveAtOnce = async (ground: Ground, moves: Move[], told: Release["clusters"]) => {
-  const { job } = ground;
+const moveAtOnce = async (prepared: Preparation, moves: Move[], told: Release["clusters"]) => {
+  const { job } = prepared;
   const { functions } = job.stage;
   const moved: Move[] = [];
   await job.progress.step("aliases", async (tell) => {
@@ -74,15 +73,15 @@ const moveAtOnce = async (ground: Ground, moves: Move[], told: Release["clusters
       tell(moved.length, moves.length);
     }).catch(async (error) => {
       // All of them or none.
-      throw new Complaint(`${sentenceOf(error)}${await moveBack(ground, moved)}`, 1);
+      throw new Complaint(`${sentenceOf(error)}${await moveBack(prepared, moved)}`, 1);
     });
     return `${moves.length} moved`;
   });
-  await seeThem(ground, moves, told);
+  await requireAnswers(prepared, moves, told);
 };
 
 /** To where they were, each whatever becomes of the others; answers what could not be, as the end of a sentence. */
-const moveBack = async ({ job }: Ground, moves: Move[]): Promise<string> => {
+const moveBack = async ({ job }: Preparation, moves: Move[]): Promise<string> => {
   const { functions } = job.stage;
   const stuck: string[] = [];
   for (const { rule, from } of moves)
@@ -94,24 +93,24 @@ const moveBack = async ({ job }: Ground, moves: Move[]): Promise<string> => {
 };
 
 /** What was moved must be seen to answer over the addresses that clusters call; otherwise all of it is moved back. */
-const seeThem = async (ground: Ground, moves: Move[], told: Release["clusters"]) => {
-  const { job, keyring } = ground;
+const requireAnswers = async (prepared: Preparation, moves: Move[], told: Release["clusters"]) => {
+  const { job, keyring } = prepared;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
   const asked = Object.entries(told).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
-      : webhooksIn(withKey(manifests, keyring.current.segment(cluster, keyVersion))).filter((webhook) =>
+      : listEntries(withKey(manifests, keyring.current.segment(cluster, keyVersion))).filter((webhook) =>
           names.includes(ruleOf(webhook) ?? ""),
         ),
   );
   if (asked.length === 0) return;
   await job.progress.step("doors", async () => {
-    const sick = (await probeAll(onePerPhase(asked))).filter(({ ok }) => !ok);
+    const sick = (await probeAll(selectOnePerPhase(asked))).filter(({ ok }) => !ok);
     if (sick.length === 0) return `${counted(names.length, "rule")} seen to answer`;
     const sentences = sick.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(
-      `not every new version answers over its address${await moveBack(ground, back)}:\n${sentences}`,
+      `not every new version answers over its address${await moveBack(prepared, back)}:\n${sentences}`,
       1,
     );
   });

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import type { Functions, Live } from "../aws/functions.ts";
 import type { Metrics, Question } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { enough, faultOf, type Observed, type Trial, tryOut, type Watch } from "./canary.ts";
+import { enough, findFault, type Observed, runCanary, type Trial, type Watch } from "./canary.ts";
 
 const quiet: Observed = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
 const seen = (reviews: number, more: Partial<Observed> = {}): Observed => ({
@@ -97,7 +97,8 @@ describe("what speaks against a fresh version", () => {
       "it fails 50% of its reviews, and the version before 0%",
     ],
   ];
-  for (const [name, old, fresh, sentence] of table) it(`is ${name}`, () => assert.equal(faultOf(old, fresh), sentence));
+  for (const [name, old, fresh, sentence] of table)
+    it(`is ${name}`, () => assert.equal(findFault(old, fresh), sentence));
 
   const counts = fc
     .record({
@@ -121,25 +122,26 @@ describe("what speaks against a fresh version", () => {
 
   it("is nothing where the shares are the same, however many reviews each had", () => {
     const check = (one: Observed, old: number, fresh: number) =>
-      assert.equal(faultOf(times(one, old), times(one, fresh)), undefined);
+      assert.equal(findFault(times(one, old), times(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
   it("is nothing where it only fails less and answers sooner", () => {
     const check = (one: Observed, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
-      assert.equal(faultOf(one, better), undefined);
+      assert.equal(findFault(one, better), undefined);
     };
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
   // With a share of 1%, one trial in thirty of a rule that denies one in three hundred begins so.
-  it("is not one denial", () => assert.equal(faultOf(seen(1000, { denials: 3 }), seen(10, { denials: 1 })), undefined));
+  it("is not one denial", () =>
+    assert.equal(findFault(seen(1000, { denials: 3 }), seen(10, { denials: 1 })), undefined));
 
   it("is never what fewer than ten reviews were denied or fewer than three failed", () => {
     const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: Observed, [reviews, denied, errors, p99]: [number, number, number, number]) =>
-      assert.equal(faultOf(old, seen(reviews, { denials: Math.min(denied, reviews), errors, p99 })), undefined);
+      assert.equal(findFault(old, seen(reviews, { denials: Math.min(denied, reviews), errors, p99 })), undefined);
     fc.assert(fc.property(counts, few, check));
   });
 });
@@ -222,7 +224,7 @@ describe("a trial", () => {
   it("gives fresh versions their share, and all of it at the end", async () => {
     const { functions, moves, where } = aliasesOf([a, b]);
     const told: [number, number][] = [];
-    const outcomes = await tryOut(functions, metricsOf(well), [a, b], brief, (...far) => told.push(far));
+    const outcomes = await runCanary(functions, metricsOf(well), [a, b], brief, (...far) => told.push(far));
     assert.deepEqual(outcomes, [
       { trial: a, is: "promoted" },
       { trial: b, is: "promoted" },
@@ -251,7 +253,7 @@ describe("a trial", () => {
       const { functions, moves, where } = aliasesOf([a, b]);
       // An hour would be longer than anybody waits for this test.
       const patient = { share: 0.1, milliseconds: 3_600_000, every: 1 };
-      const outcomes = await tryOut(functions, metricsOf({ ...well, ...found }), [a, b], patient);
+      const outcomes = await runCanary(functions, metricsOf({ ...well, ...found }), [a, b], patient);
       assert.deepEqual(outcomes, [
         { trial: a, is: "taken back", why },
         { trial: b, is: "taken back", why: "it was to go live together with a" },
@@ -268,7 +270,7 @@ describe("a trial", () => {
   it("takes back undecided what had too few reviews in twice the time, and promotes the others", async () => {
     const { functions, moves, where } = aliasesOf([a, b]);
     const few = { ...well, "a:2": { reviews: enough - 1 } };
-    const outcomes = await tryOut(functions, metricsOf(few), [a, b], brief);
+    const outcomes = await runCanary(functions, metricsOf(few), [a, b], brief);
     assert.deepEqual(outcomes, [
       { trial: b, is: "promoted" },
       { trial: a, is: "undecided", why: "it had 49 reviews, and 50 are needed" },
@@ -289,14 +291,14 @@ describe("a trial", () => {
     const metrics = metricsOf(known, () => {
       if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2) known["a:2"] = { reviews: enough };
     });
-    assert.deepEqual(await tryOut(functions, metrics, [a], brief), [{ trial: a, is: "promoted" }]);
+    assert.deepEqual(await runCanary(functions, metrics, [a], brief), [{ trial: a, is: "promoted" }]);
     assert.deepEqual(where(), ["2"]);
   });
 
   it("begins with none that is not where it is said to be", async () => {
     const { functions, elsewhere, where } = aliasesOf([a, b]);
     elsewhere("a-b", "9");
-    const outcomes = await tryOut(functions, metricsOf(well), [a, b], brief);
+    const outcomes = await runCanary(functions, metricsOf(well), [a, b], brief);
     const why = "it could not be watched: somebody else has just moved a-b; look at it again with postern status";
     assert.deepEqual(outcomes, [
       { trial: a, is: "taken back", why },
@@ -308,7 +310,7 @@ describe("a trial", () => {
   it("leaves alone what somebody else moves meanwhile, whatever comes of it", async () => {
     for (const found of [well, { ...well, "a-b:7": { crashes: 5 } }, busy]) {
       const { functions, elsewhere, where } = aliasesOf([a, b]);
-      await tryOut(
+      await runCanary(
         functions,
         metricsOf(found, () => elsewhere("a", "9")),
         [a, b],
@@ -321,7 +323,7 @@ describe("a trial", () => {
 
   it("leaves alone a trial that somebody else has begun meanwhile", async () => {
     const { functions, elsewhere, where } = aliasesOf([a]);
-    await tryOut(
+    await runCanary(
       functions,
       metricsOf(well, () => void elsewhere("a", "1", { 9: 0.5 })),
       [a],
@@ -333,7 +335,7 @@ describe("a trial", () => {
   // The release would say that it is live, while another version is.
   it("doesn't say that it promoted what somebody else has moved", async () => {
     const { functions, elsewhere, where } = aliasesOf([a]);
-    const outcomes = await tryOut(
+    const outcomes = await runCanary(
       functions,
       metricsOf(well, () => elsewhere("a", "9")),
       [a],
@@ -351,7 +353,7 @@ describe("a trial", () => {
       await functions.move(rule, version, before, weights);
     };
     const crashing = metricsOf({ ...well, "a-b:7": { crashes: 5 } });
-    await tryOut({ ...functions, move }, crashing, [a, b], brief).catch(() => {});
+    await runCanary({ ...functions, move }, crashing, [a, b], brief).catch(() => {});
     assert.equal(where()[1], "4");
   });
 
@@ -361,7 +363,7 @@ describe("a trial", () => {
       throw new Error("Rate exceeded");
     });
     const why = "it could not be watched: Rate exceeded";
-    assert.deepEqual(await tryOut(functions, metrics, [a, b], brief), [
+    assert.deepEqual(await runCanary(functions, metrics, [a, b], brief), [
       { trial: a, is: "taken back", why },
       { trial: b, is: "taken back", why },
     ]);
@@ -378,7 +380,7 @@ describe("a trial", () => {
       });
       if (asked === 0) stop.abort();
       const patient = { share: 0.1, milliseconds: 3_600_000, every: 1, signal: stop.signal };
-      const outcomes = await tryOut(functions, metrics, [a, b], patient);
+      const outcomes = await runCanary(functions, metrics, [a, b], patient);
       const why = "somebody stopped it";
       assert.deepEqual(outcomes, [
         { trial: a, is: "taken back", why },
@@ -390,7 +392,7 @@ describe("a trial", () => {
 
   it("of nothing asks nothing", async () => {
     const { functions } = aliasesOf([]);
-    assert.deepEqual(await tryOut(functions, metricsOf({}, assert.fail), [], brief), []);
+    assert.deepEqual(await runCanary(functions, metricsOf({}, assert.fail), [], brief), []);
   });
 
   it("leaves every alias at one version alone, whatever happens", async () => {
@@ -408,7 +410,7 @@ describe("a trial", () => {
         if (next === "somebody moves it") moved.push(Boolean(elsewhere("a", "9")));
       });
       const watch = { share: 0.5, milliseconds: 3, every: 1, signal: stop.signal };
-      const outcomes = await tryOut(functions, metrics, [a, b], watch);
+      const outcomes = await runCanary(functions, metrics, [a, b], watch);
       assert.deepEqual(outcomes.map(({ trial }) => trial.rule).sort(), ["a", "a-b"]);
       for (const [index, trial] of [a, b].entries()) {
         const is = outcomes.find((outcome) => outcome.trial === trial)?.is;

@@ -47,7 +47,7 @@ export const enough = 50;
  * does is taken back at once, and all the others with it: they were to go live together. At the end of the time those with
  * enough reviews are promoted. The others get as much time again, and are then taken back undecided: silence proves nothing.
  */
-export const tryOut = async (
+export const runCanary = async (
   functions: Functions,
   metrics: Metrics,
   trials: Trial[],
@@ -80,7 +80,7 @@ export const tryOut = async (
       const observed = await observe(functions, metrics, [...open.values()], start);
       const bad = new Map(
         observed.flatMap(({ trial, old, fresh }) => {
-          const why = faultOf(old, fresh);
+          const why = findFault(old, fresh);
           return why === undefined ? [] : [[trial.rule, why] as const];
         }),
       );
@@ -155,7 +155,7 @@ const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], 
 };
 
 /** What speaks against a fresh version, in a sentence; nothing where nothing does, or too little is known. */
-export const faultOf = (old: Observed, fresh: Observed): string | undefined => {
+export const findFault = (old: Observed, fresh: Observed): string | undefined => {
   const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
   if (fresh.errors >= 3 && now > 2 * before + 0.01)
     return `it fails ${percent(now)} of its reviews, and the version before ${percent(before)}`;

@@ -1,3 +1,6 @@
+import type { Stage } from "../aws/stage.ts";
+import type { Part } from "./package.ts";
+
 /** What a rule's reviews cost, from what is known of it. */
 export interface Use {
   door: "http" | "url";
@@ -32,4 +35,43 @@ export const costOfMillion = ({ door, memoryMegabytes, milliseconds, asks }: Use
     price.compute * gigabytes * (milliseconds / 1000 + coldShare * start) +
     price.logs
   );
+};
+
+/** What a month of each rule costs, by what it had to do in the last one. */
+export interface Cost {
+  rule: string;
+  /** Dollars. */
+  million: number;
+  reviews: number;
+  month: number;
+}
+
+const days = 30;
+
+export const planCosts = async (
+  { functions, metrics }: Pick<Stage, "functions" | "metrics">,
+  door: "http" | "url",
+  parts: Part[],
+  now = new Date(),
+): Promise<Cost[]> => {
+  const about = (name: string, metric: string) => ({
+    ...{ namespace: "AWS/Lambda" as const, metric, stat: "Sum" as const },
+    dimensions: { FunctionName: functions.nameOf(name) },
+  });
+  const questions = Object.fromEntries(
+    parts.flatMap(({ name }) => [
+      [`${name}/calls`, about(name, "Invocations")],
+      [`${name}/time`, about(name, "Duration")],
+    ]),
+  );
+  const since = new Date(now.getTime() - days * 24 * 3_600_000);
+  // What is only an estimate must not keep anybody from deploying.
+  const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
+  return parts.map(({ name, asks, wanted }) => {
+    const reviews = answers[`${name}/calls`] ?? 0;
+    const usual = asks ? 30 : 5;
+    const milliseconds = reviews > 0 ? (answers[`${name}/time`] ?? 0) / reviews : usual;
+    const million = costOfMillion({ door, memoryMegabytes: wanted.memorySize, milliseconds, asks });
+    return { rule: name, million, reviews, month: (million * reviews) / 1e6 };
+  });
 };

@@ -1,25 +1,26 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { during, mustBeChangeable, repackage } from "../aws/stack.ts";
+import { during, repackage, requireChangeableStack } from "../aws/stack.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, inParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/entries.ts";
-import { moveAll } from "./alias-moves.ts";
-import { configurationName, webhooksIn, withKey } from "./entries.ts";
+import { moveAliases } from "./alias-moves.ts";
+import { updateCluster } from "./cluster-update.ts";
+import { configurationName, listEntries, withKey } from "./entries.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { type Lock, lockStage, ourName } from "./lock.ts";
-import { type Orphan, orphansIn, withoutOrphans } from "./orphans.ts";
+import { findOrphans, type Orphan, withoutOrphans } from "./orphans.ts";
 import { pack } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
-import { atOnce, type Ground, type Job, prepare } from "./preparation.ts";
-import { type Release, toldIn } from "./releases.ts";
-import { accessTo, tellCluster } from "./targets.ts";
-import { publishAndProve } from "./versions.ts";
+import { atOnce, type Job, type Preparation, prepare } from "./preparation.ts";
+import { listReleasedClusters, type Release } from "./releases.ts";
+import { openTarget } from "./targets.ts";
+import { publishVersions } from "./versions.ts";
 
 /** So many versions of each rule are kept that were live before. */
 const keptVersions = 4;
 
 /** Returns what would be deployed. It neither reads the key that signs URLs nor asks clusters for their entries. */
-export const planOf = async (job: Job): Promise<Plan> => {
+export const makePlan = async (job: Job): Promise<Plan> => {
   const { plan } = await prepare(job, undefined);
   return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [howCompared] : [])] };
 };
@@ -31,9 +32,9 @@ const howCompared =
 export const deploy = async (job: Job, show: (plan: Plan) => Promise<void>, build = pack): Promise<string> => {
   await makeBucket(job);
   return lockStage(job.stage, "postern deploy", async (lock) => {
-    const ground = await prepare(job, await openKeyring(job.stage.parameters), build);
-    await show(ground.plan);
-    return isIdle(ground.plan) ? settle(ground) : rollOut(ground, lock);
+    const prepared = await prepare(job, await openKeyring(job.stage.parameters), build);
+    await show(prepared.plan);
+    return isIdle(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock);
   });
 };
 
@@ -48,42 +49,42 @@ const makeBucket = async ({ stage: { stack }, progress }: Job) => {
 };
 
 /** Nothing is left to do, perhaps but to say so in the record. */
-const settle = async ({ job, releases }: Ground): Promise<string> => {
+const completeRelease = async ({ job, releases }: Preparation): Promise<string> => {
   const [newest] = releases.all;
   if (newest && !newest.complete && isForAll(job)) await releases.save({ ...newest, complete: true });
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
 /** From what is proven by itself to what clusters rely on; whatever goes wrong leaves what comes after it as it was. */
-export const rollOut = async (ground: Ground, lock: Lock): Promise<string> => {
-  const { job, plan, releases } = ground;
+export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string> => {
+  const { job, plan, releases } = prepared;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
-  const orphans = orphansOf(ground);
+  const orphans = findAllOrphans(prepared);
   const goOn = async () => {
     if (job.signal?.aborted) throw new Complaint("stopped; run it again, and it goes on", 1);
     await lock.check();
   };
-  await deployStack(ground);
+  await deployStack(prepared);
   await goOn();
-  const versions = await publishAndProve(ground);
+  const versions = await publishVersions(prepared);
   await goOn();
   // As it is now: nothing is moved that could not be written down.
-  const draft = { ...releaseOf(ground, new Map()), rules: releases.all[0]?.rules ?? {} };
+  const draft = { ...releaseOf(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
-  await takeOut(ground, draft, orphans);
-  const { live, stuck } = await moveAll(ground, versions, draft.clusters);
-  const release = { ...releaseOf(ground, live), id: draft.id, clusters: draft.clusters };
+  await deleteOrphans(prepared, draft, orphans);
+  const { live, stuck } = await moveAliases(prepared, versions, draft.clusters);
+  const release = { ...releaseOf(prepared, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
   if (stuck.length > 0)
     throw new Complaint(
       `clusters keep their entries, for not every new version stood its trial: ${stuck.join(", ")}`,
       1,
     );
-  await tellClusters(ground, release, goOn);
+  await updateClusters(prepared, release, goOn);
   const wasOpen = releases.all[0]?.complete === false;
   await releases.save({ ...release, complete: isForAll(job) || !wasOpen });
-  await prune(ground, release);
+  await prune(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
 };
@@ -92,19 +93,19 @@ export const rollOut = async (ground: Ground, lock: Lock): Promise<string> => {
 const isForAll = ({ config, clusters }: Job) => [...config.clusters.keys()].every((name) => clusters.includes(name));
 
 /** What clusters call by now and the versions to come won't answer, by cluster; or a Complaint, where it can't be mended. */
-const orphansOf = ({ job, plan, releases }: Ground): Map<string, Orphan[]> => {
+const findAllOrphans = ({ job, plan, releases }: Preparation): Map<string, Orphan[]> => {
   const found = new Map<string, Orphan[]>();
   const served = new Map(
     plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
   );
-  for (const [name, told] of toldIn(releases.all[0])) {
-    if (webhooksIn(told.manifests).length === 0 || job.forgotten?.includes(name)) continue;
+  for (const [name, told] of listReleasedClusters(releases.all[0])) {
+    if (listEntries(told.manifests).length === 0 || job.forgotten?.includes(name)) continue;
     if (!job.config.clusters.has(name))
       throw new Complaint(
         `cluster ${name} was told of these rules, and postern.yaml has it no more: with it there, postern destroy --configs-only --cluster ${name} frees it; --forget ${name}, if it is gone`,
         1,
       );
-    const orphans = orphansIn(name, told, served);
+    const orphans = findOrphans(name, told, served);
     const [first] = orphans;
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, which as it would be ${first.why}`;
@@ -117,13 +118,17 @@ const orphansOf = ({ job, plan, releases }: Ground): Map<string, Orphan[]> => {
 };
 
 /** Clusters lose the entries that would get no answer, before anything moves. */
-const takeOut = async ({ job, releases, keyring }: Ground, release: Release, orphans: Map<string, Orphan[]>) => {
+const deleteOrphans = async (
+  { job, releases, keyring }: Preparation,
+  release: Release,
+  orphans: Map<string, Orphan[]>,
+) => {
   for (const [name, some] of orphans) {
     const told = release.clusters[name];
     if (told === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: entries that end`, async () => {
       const manifests = withoutOrphans(told.manifests, some);
-      const api = await accessTo(job, name);
+      const api = await openTarget(job, name);
       await applyAll(api, withKey(manifests, keyring.current.segment(name, told.keyVersion)), configurationName);
       const signer = keyring.current.publicKey;
       release.clusters = { ...release.clusters, [name]: { ...told, signer, manifests } };
@@ -137,12 +142,12 @@ const takeOut = async ({ job, releases, keyring }: Ground, release: Release, orp
 /** How long API servers may take to notice that they shall not call any more. */
 const noticing = 1000;
 
-const deployStack = async ({ job, plan }: Ground) => {
+const deployStack = async ({ job, plan }: Preparation) => {
   const { added, changed, removed, isNew } = plan.stack;
   const total = added.length + changed.length + removed.length;
   if (!isNew && total === 0) return;
   const { stack } = job.stage;
-  mustBeChangeable(plan.stage, await stack.status());
+  requireChangeableStack(plan.stage, await stack.status());
   await job.progress.step("stack", async (tell) => {
     await repackage(plan.template);
     const start = new Date();
@@ -152,7 +157,7 @@ const deployStack = async ({ job, plan }: Ground) => {
 };
 
 /** The release, as far as it has come: a new one, or the one that was begun. */
-const releaseOf = ({ job, plan, releases, keyring }: Ground, live: Map<string, string>): Release => {
+const releaseOf = ({ job, plan, releases, keyring }: Preparation, live: Map<string, string>): Release => {
   const [newest] = releases.all;
   const rules = plan.parts.map(({ part: { name, logic, share, listed } }) => {
     const version = live.get(name) ?? "";
@@ -175,14 +180,18 @@ const releaseOf = ({ job, plan, releases, keyring }: Ground, live: Map<string, s
 };
 
 /** The clusters get their entries, some at a time; the first that isn't well stops it. */
-const tellClusters = async ({ job, plan, releases, keyring }: Ground, release: Release, goOn: () => Promise<void>) => {
+const updateClusters = async (
+  { job, plan, releases, keyring }: Preparation,
+  release: Release,
+  goOn: () => Promise<void>,
+) => {
   if (keyring === undefined) throw new Complaint(`stage ${plan.stage} has no keys`, 3);
   for (let first = 0; first < job.clusters.length; first += job.wave) {
     await goOn();
     const wave = job.clusters.slice(first, first + job.wave);
     await inParallel(wave.length, wave, async (name) => {
       const hardened = plan.clusters.find(({ cluster }) => cluster === name)?.hardened ?? [];
-      await tellCluster(job, name, release.clusters[name], hardened, keyring, async (told) => {
+      await updateCluster(job, name, release.clusters[name], hardened, keyring, async (told) => {
         release.clusters = { ...release.clusters, [name]: told };
         await releases.save(release);
       });
@@ -191,7 +200,7 @@ const tellClusters = async ({ job, plan, releases, keyring }: Ground, release: R
 };
 
 /** Versions that no release of late had go; never the first, which is the stack's, nor what is live, on trial or stood in for. */
-const prune = async ({ job, plan }: Ground, release: Release) => {
+const prune = async ({ job, plan }: Preparation, release: Release) => {
   const { functions } = job.stage;
   let pruned = 0;
   await inParallel(atOnce, plan.parts, async ({ part: { name } }) => {

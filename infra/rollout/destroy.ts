@@ -5,11 +5,11 @@ import { counted, type Progress } from "../cli/progress.ts";
 import { pointers, removeAll } from "../clusters/entries.ts";
 import { configurationName } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
-import { type Lock, lockStage } from "./lock.ts";
+import { type Lock, lockKey, lockStage } from "./lock.ts";
 import { openReleases } from "./releases.ts";
-import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
+import { openTarget, requireOwnStage, type Targets } from "./targets.ts";
 
-export interface Demolition extends Pick<Targets, "stage" | "config" | "file" | "deployer" | "progress"> {
+export interface Destruction extends Pick<Targets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** Only these clusters' configurations, and nothing in AWS. */
   configsOnly?: string[] | undefined;
   /** Clusters that are gone themselves: nobody can be asked. */
@@ -21,7 +21,7 @@ export interface Demolition extends Pick<Targets, "stage" | "config" | "file" | 
 }
 
 /** Takes away, in this order, what calls the functions and the functions; answers what became of it in a sentence. */
-export const destroy = async (demolition: Demolition): Promise<string> => {
+export const destroy = async (demolition: Destruction): Promise<string> => {
   const { stage, configsOnly, config, forgotten } = demolition;
   if (configsOnly) {
     await freeClusters(demolition, configsOnly);
@@ -29,7 +29,7 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
     return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "calls" : "call"} no rule of ours any more`;
   }
   const act = async (lock: Lock) => {
-    const { all } = await openReleases(stage.records);
+    const { all } = await openReleases(stage.bucket);
     const isThere =
       all.length > 0 || (await stage.stack.status()) !== undefined || (await readKeyring(stage.parameters));
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
@@ -42,7 +42,7 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
       );
     const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
     await freeClusters(demolition, names);
-    await noneLeft(demolition, names);
+    await requireNoEntries(demolition, names);
     await wait(demolition.noticing ?? 10_000);
     await removeAws(stage, demolition.progress, lock);
     return `stage ${stage.name} is gone`;
@@ -54,9 +54,9 @@ export const destroy = async (demolition: Demolition): Promise<string> => {
 const patience = 10_000;
 
 /** What a cluster isn't told any more, no deployment has to look after. */
-const forget = async ({ stage, progress }: Demolition, names: string[]) => {
+const forget = async ({ stage, progress }: Destruction, names: string[]) => {
   const written = async () => {
-    const releases = await openReleases(stage.records);
+    const releases = await openReleases(stage.bucket);
     const [newest] = releases.all;
     if (newest === undefined || !names.some((name) => Object.hasOwn(newest.clusters, name))) return;
     const clusters = Object.fromEntries(Object.entries(newest.clusters).filter(([name]) => !names.includes(name)));
@@ -70,13 +70,13 @@ const forget = async ({ stage, progress }: Demolition, names: string[]) => {
   );
 };
 
-const freeClusters = async (demolition: Demolition, names: string[]) => {
+const freeClusters = async (demolition: Destruction, names: string[]) => {
   const failures: string[] = [];
   for (const name of names)
     await demolition.progress
       .step(`cluster ${name}`, async () => {
-        const api = await accessTo(demolition, name);
-        await mustBeOurs(api, demolition.stage);
+        const api = await openTarget(demolition, name);
+        await requireOwnStage(api, demolition.stage);
         const removed = await removeAll(api, configurationName);
         return removed.length === 0 ? "nothing was there" : `${counted(removed.length, "object")} removed`;
       })
@@ -86,14 +86,14 @@ const freeClusters = async (demolition: Demolition, names: string[]) => {
 };
 
 /** Whoever else registered these endpoints, by another name or by hand, would wait for what is gone. */
-const noneLeft = async (demolition: Demolition, names: string[]) => {
+const requireNoEntries = async (demolition: Destruction, names: string[]) => {
   const outputs = await demolition.stage.stack.outputs();
   const bases = [
     ...Object.entries(outputs).flatMap(([name, value]) => (name.endsWith("BaseUrl") ? [value] : [])),
     ...(demolition.url === undefined ? [] : [demolition.url]),
   ];
   for (const name of names) {
-    const left = await pointers(await accessTo(demolition, name), bases);
+    const left = await pointers(await openTarget(demolition, name), bases);
     if (left.length > 0)
       throw new Complaint(
         `cluster ${name} still points here: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; remove that first`,
@@ -108,7 +108,7 @@ const removeAws = async (stage: Stage, progress: Progress, lock: Lock) => {
   await parameters.remove("keys");
   if ((await stack.status()) === undefined) return;
   await progress.step("stack", async () => {
-    await stage.emptyBucket();
+    await (await stage.bucket())?.empty(lockKey);
     await lock.check();
     await lock.release();
     await stack.remove();

@@ -27,12 +27,12 @@ export interface Known extends Standing {
 }
 
 export const standingOf = async (functions: Functions, rule: string, released?: string[]): Promise<Standing> => {
-  const { live: _, versions: __, whole: ___, ...standing } = await known(functions, rule, released);
+  const { live: _, versions: __, whole: ___, ...standing } = await readStanding(functions, rule, released);
   return standing;
 };
 
 /** `released` are the versions that were live, the last one first; where nobody knows, any may have been. */
-export const known = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
+export const readStanding = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
   const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
   const current = find(live.version);
@@ -58,7 +58,7 @@ export const rollBack = async (
   to?: string,
   released?: string[],
 ): Promise<string> => {
-  const state = await known(functions, rule, released);
+  const state = await readStanding(functions, rule, released);
   const { live } = state;
   // What is only on trial has nothing to go back from.
   const isOnTrial = Object.keys(live.weights).length > 0;
@@ -92,7 +92,7 @@ export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, re
 
 /** Has a rule let everything by until then, whatever its own code does; answers the version that stands in for it. */
 export const disarm = async (functions: Functions, rule: string, until: Date): Promise<string> => {
-  const { live, versions, whole } = await known(functions, rule);
+  const { live, versions, whole } = await readStanding(functions, rule);
   await tidy(functions, rule, versions);
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, whole, {
@@ -110,14 +110,14 @@ export const disarm = async (functions: Functions, rule: string, until: Date): P
     },
     description: `Version ${whole.version}, disarmed until ${until.toISOString()}`,
   });
-  await seenToLetBy(functions, rule, version);
+  await requireLetBy(functions, rule, version);
   await functions.move(rule, version, live);
   return version;
 };
 
 /** Ends that at once; answers the version that is live now. */
 export const arm = async (functions: Functions, rule: string): Promise<string> => {
-  const { live, versions, whole, disarmed } = await known(functions, rule);
+  const { live, versions, whole, disarmed } = await readStanding(functions, rule);
   if (disarmed) await functions.move(rule, whole.version, live);
   await tidy(functions, rule, versions);
   return whole.version;
@@ -138,7 +138,7 @@ const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, descrip
 const listed = ({ environment }: Version, name: string) => (environment[name] ?? "").split(",").filter(Boolean);
 
 /** Nothing is pointed at that doesn't answer a review, or doesn't let it by. */
-const seenToLetBy = async (functions: Functions, rule: string, version: string) => {
+const requireLetBy = async (functions: Functions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: reviewOf([]) });
   if (Object(Object(payload).response).allowed === true) return;
   throw new Complaint(`version ${version}, which should stand in for ${rule}, doesn't: ${fault ?? "it refuses"}`, 3);

@@ -5,7 +5,7 @@ import { roles } from "../webhooks/rights.ts";
 import { configurations, ruleOf, type Webhook } from "../webhooks/webhooks.ts";
 
 /** Where a stage's rules are served. */
-export interface Door {
+export interface Endpoints {
   /** What a rule's URLs begin with. */
   base(rule: string): string;
   /** PEM, where the API server's own roots don't suffice. */
@@ -26,7 +26,7 @@ export const configurationName = "postern";
 export const manifestsOf = (
   catalogue: Listed[],
   [name, cluster]: [string, Cluster],
-  { base, ca, stage }: Door,
+  { base, ca, stage }: Endpoints,
   hardened: ReadonlySet<string>,
 ): Manifest[] =>
   [
@@ -62,22 +62,15 @@ export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {
 };
 
 /** The entries among manifests. */
-export const webhooksIn = (manifests: Manifest[]): Webhook[] =>
+export const listEntries = (manifests: Manifest[]): Webhook[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
 /** The rules and groups that manifests have entries for. */
-export const rulesNamedIn = (manifests: Manifest[]): string[] => [
-  ...new Set(webhooksIn(manifests).flatMap((webhook) => ruleOf(webhook) ?? [])),
+export const listCalledRules = (manifests: Manifest[]): string[] => [
+  ...new Set(listEntries(manifests).flatMap((webhook) => ruleOf(webhook) ?? [])),
 ];
 
-/** The rules and groups of a cluster that would fail closed, were they hardened, and don't otherwise. */
-export const hardenable = (catalogue: Listed[], cluster: [string, Cluster], door: Door): string[] => {
-  const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
-  const policies = (hardened: string[]) =>
-    new Map(webhooksIn(manifestsOf(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));
-  const [before, after] = [policies([]), policies(names)];
-  const softened = [...after.values()].filter(
-    ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
-  );
-  return [...new Set(softened.flatMap((one) => ruleOf(one) ?? []))];
-};
+/** Of the many entries that some rules have, one for each cluster and phase. */
+export const selectOnePerPhase = (entries: Webhook[]): Webhook[] => [
+  ...new Map(entries.map((one) => [one.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), one])).values(),
+];

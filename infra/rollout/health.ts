@@ -1,12 +1,16 @@
+import { isDeepStrictEqual } from "node:util";
 import { doorkeeper } from "#lib/key.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/entries.ts";
+import { findInspectingRules } from "../clusters/inspection.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { configurationName, webhooksIn, withKey } from "./entries.ts";
+import { entriesOf } from "../webhooks/entry.ts";
+import { ruleOf, type Webhook } from "../webhooks/webhooks.ts";
+import { configurationName, listEntries, selectOnePerPhase, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
-import { accessTo, onePerPhase, outgrownIn, type Targets } from "./targets.ts";
+import { inspectTarget, openTarget, type Targets } from "./targets.ts";
 
 /** How a cluster and the endpoints that it calls do. */
 export interface ClusterHealth {
@@ -30,7 +34,7 @@ export interface ClusterHealth {
  * Asks each endpoint over its real address with the cluster's real key, and the cluster for what it was told. Without the
  * right to read the key, endpoints aren't asked, and the keys in the cluster's URLs are verified by the public key.
  */
-export const healthOf = async (
+export const readHealth = async (
   targets: Pick<Targets, "stage" | "file" | "deployer"> & Partial<Pick<Targets, "config" | "catalogue">>,
   name: string,
   release: Release,
@@ -38,7 +42,7 @@ export const healthOf = async (
   const told = release.clusters[name];
   if (told === undefined) return undefined;
   const health: ClusterHealth = {
-    ...{ cluster: name, at: told.at, entries: webhooksIn(told.manifests).length },
+    ...{ cluster: name, at: told.at, entries: listEntries(told.manifests).length },
     ...{ asked: 0, sick: [], slowest: 0, drift: [], unknown: [] },
   };
   const segment = await readSegment(targets, name, told).catch((error) => {
@@ -49,7 +53,7 @@ export const healthOf = async (
   });
   if (segment !== undefined) {
     // Each function once a phase: its variants are one code.
-    const probed = await probeAll(onePerPhase(webhooksIn(withKey(told.manifests, segment))));
+    const probed = await probeAll(selectOnePerPhase(listEntries(withKey(told.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
     health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
@@ -60,12 +64,14 @@ export const healthOf = async (
     return health;
   }
   try {
-    const api = await accessTo({ ...targets, config }, name);
+    const api = await openTarget({ ...targets, config }, name);
     const wanted = withKey(told.manifests, segment ?? (await findSegment(api, name, told)));
     const found = await drift(api, wanted, configurationName);
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
-    health.drift.push(...(await outgrownIn({ ...targets, config, catalogue }, name, webhooksIn(told.manifests))));
+    health.drift.push(
+      ...(await findStaleEntries({ ...targets, config, catalogue }, name, listEntries(told.manifests))),
+    );
   } catch (error) {
     health.unknown.push(sentenceOf(error));
   }
@@ -86,7 +92,30 @@ const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }
   const verify = doorkeeper(signer, () => [keyVersion]);
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
   const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: configurationName })));
-  const urls = webhooksIn(found.filter((one) => one !== undefined)).map(({ clientConfig }) => clientConfig.url);
+  const urls = listEntries(found.filter((one) => one !== undefined)).map(({ clientConfig }) => clientConfig.url);
   const segments = urls.flatMap((url) => String(url).split("/"));
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
+};
+
+/** Entries that follow from what is in a cluster, and were made when something else was in it; in sentences. */
+const findStaleEntries = async (
+  targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
+  name: string,
+  told: Webhook[],
+): Promise<string[]> => {
+  const { cluster } = await inspectTarget(targets, name);
+  return findInspectingRules(targets.catalogue, cluster).flatMap((listed) => {
+    const setup = cluster.rules.get(listed.name);
+    return listed.phases.flatMap((phase) => {
+      const match = setup ? entriesOf(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
+      const known = told.filter((one) => ruleOf(one) === listed.name && one.clientConfig.url.includes(`/${phase}`));
+      const wanted = match.map((one) => ({ scope: "*", ...one }));
+      const isSame = isDeepStrictEqual(
+        known.flatMap(({ rules }) => rules),
+        wanted,
+      );
+      const what = `what is in the cluster asks for other ${phase} entries of ${listed.name} than it has`;
+      return isSame ? [] : [`${what}; postern deploy renews them`];
+    });
+  });
 };

@@ -1,10 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { hostname, userInfo } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
-import { type LockObject, openLockObject, type Stored } from "../aws/lock-object.ts";
-import { mustBeChangeable } from "../aws/stack.ts";
+import { type Bucket, openBucket, type StoredObject } from "../aws/bucket.ts";
+import { hasName } from "../aws/errors.ts";
+import { requireChangeableStack } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
+
+/** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
+export const lockKey = "lock.json";
 
 /** What the lock's object says. */
 interface Claim {
@@ -61,7 +65,7 @@ export const lockStage = async <T>(
   const { guard } = stage;
   const taken = await takeStageLock(stage, what, overriding);
   if (taken === undefined && !optional) {
-    mustBeChangeable(stage.name, await stage.stack.status());
+    requireChangeableStack(stage.name, await stage.stack.status());
     throw new Complaint(`stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted`, 1);
   }
   const lock = taken ?? (await watchForBucket(stage));
@@ -84,9 +88,9 @@ const takeStageLock = async ({ stack }: Stage, what: string, overriding: boolean
   const bucket = await stack.bucket();
   if (bucket === undefined || (await stack.status()) === "DELETE_IN_PROGRESS") return undefined;
   try {
-    return await takeLock(openLockObject(bucket), what, overriding);
+    return await takeLock(openBucket(bucket), what, overriding);
   } catch (error) {
-    if (error instanceof Error && error.name === "NoSuchBucket") return undefined;
+    if (hasName(error, "NoSuchBucket")) return undefined;
     throw error;
   }
 };
@@ -106,21 +110,21 @@ const watchForBucket = async ({ name, stack }: Stage): Promise<Lock> => {
 };
 
 /** Takes the lock, and renews it until it is released. */
-export const takeLock = async (object: LockObject, what: string, overriding = false): Promise<Lock> => {
+export const takeLock = async (bucket: Bucket, what: string, overriding = false): Promise<Lock> => {
   const owner = randomUUID();
   let renewal = 0;
   const claim = () => JSON.stringify({ owner, by: ourName(), what, renewal: renewal++ } satisfies Claim);
-  const isOurs = (stored: Stored | undefined) => claimIn(stored).owner === owner;
+  const isOurs = (stored: StoredObject | undefined) => claimIn(stored).owner === owner;
 
   const take = async () => {
     for (let attempt = 1; attempt <= tries; attempt++) {
-      if (await object.write(claim())) return;
-      const other = await object.read();
+      if (await bucket.write(lockKey, claim(), { IfNoneMatch: "*" })) return;
+      const other = await bucket.read(lockKey);
       // The answer to our own write got lost, and it was sent again.
       if (isOurs(other)) return;
       if (other) {
         if (!overriding && !(other.age > term)) throw refusalOf(other);
-        if (await object.write(claim(), other.etag)) return;
+        if (await bucket.write(lockKey, claim(), { IfMatch: other.etag })) return;
       }
       await waitLonger(attempt);
     }
@@ -129,9 +133,9 @@ export const takeLock = async (object: LockObject, what: string, overriding = fa
   /** Throws where the lock is another's; renews one that is older than this. */
   const confirm = async (oldest: number) => {
     for (let attempt = 1; attempt <= tries; attempt++) {
-      const stored = await object.read();
+      const stored = await bucket.read(lockKey);
       if (!stored || !isOurs(stored)) throw lossOf(stored);
-      if (stored.age <= oldest || (await object.write(claim(), stored.etag))) return;
+      if (stored.age <= oldest || (await bucket.write(lockKey, claim(), { IfMatch: stored.etag }))) return;
       // It is being renewed by this command at the same time, or taken by another.
       await waitLonger(attempt);
     }
@@ -156,8 +160,8 @@ export const takeLock = async (object: LockObject, what: string, overriding = fa
       isReleased = true;
       clearInterval(timer);
       await renewing;
-      const last = await object.read().catch(() => undefined);
-      if (last && isOurs(last)) await object.remove(last.etag).catch(() => {});
+      const last = await bucket.read(lockKey).catch(() => undefined);
+      if (last && isOurs(last)) await bucket.remove(lockKey, last.etag).catch(() => {});
     },
   };
 };
@@ -166,7 +170,7 @@ export const takeLock = async (object: LockObject, what: string, overriding = fa
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
 /** What a lock says; of a text that isn't ours, only its age counts. */
-const claimIn = (stored: Stored | undefined): Claim => {
+const claimIn = (stored: StoredObject | undefined): Claim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");
     return { owner: String(owner), by: String(by), what: String(what), renewal: Number(renewal) };
@@ -175,17 +179,17 @@ const claimIn = (stored: Stored | undefined): Claim => {
   }
 };
 
-const nameOf = (stored: Stored) => {
+const nameOf = (stored: StoredObject) => {
   const { by, what } = claimIn(stored);
   return `${by} (${what})`;
 };
 
-const refusalOf = (stored: Stored): Complaint => {
+const refusalOf = (stored: StoredObject): Complaint => {
   const end = new Date(stored.modified.getTime() + term).toISOString();
   return new Complaint(`this stage is locked by ${nameOf(stored)}; unless that renews it, the lock ends at ${end}`, 1);
 };
 
-const lossOf = (stored: Stored | undefined): Complaint =>
+const lossOf = (stored: StoredObject | undefined): Complaint =>
   new Complaint(
     stored === undefined
       ? "this command has lost the lock of the stage, and changes nothing more; run it again"

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Manifest } from "../clusters/api.ts";
-import { type Orphan, orphansIn, type Served, withoutOrphans } from "./orphans.ts";
+import { findOrphans, type Orphan, type RuleAnswers, withoutOrphans } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): Manifest => ({
@@ -16,8 +16,12 @@ const toldOf = (manifests: Manifest[], keyVersion = 1): ReleasedCluster => ({
 });
 const both: Manifest[] = [role, configuration("Mutating", "a"), configuration("Validating", "a", "x.b", "y.b")];
 
-type Own = Partial<Served["share"]["clusters"][string]>;
-const served = (phases: Served["phases"], own: Own = {}, variants?: Served["share"]["variants"]): Served => ({
+type Own = Partial<RuleAnswers["share"]["clusters"][string]>;
+const served = (
+  phases: RuleAnswers["phases"],
+  own: Own = {},
+  variants?: RuleAnswers["share"]["variants"],
+): RuleAnswers => ({
   phases,
   share: {
     ...{ rule: "a", clusters: { shop: { keyVersions: [1], mode: "enforce", settings: {}, ...own } } },
@@ -27,7 +31,7 @@ const served = (phases: Served["phases"], own: Own = {}, variants?: Served["shar
 
 describe("entries that get no answer", () => {
   const usual = { x: {}, y: {} };
-  const table: [it: string, cluster: ReleasedCluster, served: Record<string, Served>, orphans: string[]][] = [
+  const table: [it: string, cluster: ReleasedCluster, served: Record<string, RuleAnswers>, orphans: string[]][] = [
     ["are none, where none are served yet", toldOf([]), { a: served([]) }, []],
     ["are none of rules that nothing is said of", toldOf(both), {}, []],
     [
@@ -95,7 +99,7 @@ describe("entries that get no answer", () => {
   ];
   for (const [sentence, cluster, versions, expected] of table)
     it(sentence, () => {
-      const found = orphansIn("shop", cluster, new Map(Object.entries(versions)));
+      const found = findOrphans("shop", cluster, new Map(Object.entries(versions)));
       assert.deepEqual(
         found.map(({ entry, phase, why, isKey }) => `${entry}/${phase} ${why}${isKey ? " (key)" : ""}`),
         expected,
@@ -104,7 +108,7 @@ describe("entries that get no answer", () => {
 
   for (const name of ["other", "constructor"])
     it(`are all of a cluster that isn't known: ${name}`, () => {
-      const found = orphansIn(name, toldOf([configuration("Mutating", "a")]), new Map([["a", served(["mutate"])]]));
+      const found = findOrphans(name, toldOf([configuration("Mutating", "a")]), new Map([["a", served(["mutate"])]]));
       const [entry, phase] = ["a", "mutate"] as const;
       assert.deepEqual(found, [{ entry, phase, why: `doesn't know cluster ${name}`, isKey: true }]);
     });

@@ -6,7 +6,7 @@ import type { Webhook } from "../webhooks/webhooks.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 /** What a version of a rule answers, as far as entries ask for it. */
-export interface Served {
+export interface RuleAnswers {
   phases: Phase[];
   share: Share;
 }
@@ -21,10 +21,10 @@ export interface Orphan {
 }
 
 /** The entries that a cluster was told of, and these versions would not answer. What they don't speak of stays as it is. */
-export const orphansIn = (
+export const findOrphans = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
-  served: ReadonlyMap<string, Served>,
+  served: ReadonlyMap<string, RuleAnswers>,
 ): Orphan[] =>
   entriesNamed(manifests).flatMap(({ rule, variant, phase }): Orphan[] => {
     const version = served.get(rule);

@@ -4,23 +4,14 @@ import { rule } from "#lib/rule.ts";
 import type { Metrics } from "../aws/metrics.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Manifest } from "../clusters/api.ts";
+import { type ClusterPlan, compareWithRecord } from "./cluster-plan.ts";
+import { type Cost, planCosts } from "./cost.ts";
 import type { Known } from "./disarm.ts";
 import type { Part } from "./package.ts";
-import {
-  type Cost,
-  isIdle,
-  type PartPlan,
-  type Plan,
-  planAsData,
-  planCosts,
-  planInWords,
-  planParts,
-  planRights,
-  planStack,
-  rulesToKeep,
-} from "./plan.ts";
+import { isIdle, type PartPlan, type Plan, planParts } from "./plan.ts";
+import { formatPlan, toPlanData } from "./plan-report.ts";
 import type { Release } from "./releases.ts";
-import { type ClusterPlan, compareWithRecord } from "./targets.ts";
+import { planRights, planStack, rulesToKeep } from "./stack-plan.ts";
 
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const made = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
@@ -471,11 +462,11 @@ describe("a plan", () => {
   ];
 
   it("is read by people", () => {
-    assert.equal(planInWords(busy, costs), inWords);
+    assert.equal(formatPlan(busy, costs), inWords);
   });
 
   it("says so where nothing is to be done", () => {
-    const [before, after] = planInWords(idle, []).split("\ncost, roughly\n");
+    const [before, after] = formatPlan(idle, []).split("\ncost, roughly\n");
     assert.equal(
       before,
       `stage test
@@ -495,13 +486,13 @@ cluster local
 
   it("of a new stage has no list of all it is made of", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
-    assert.match(planInWords({ ...idle, stack }, []), /^stack\n {2}is new: 3 resources\n\nrules$/m);
+    assert.match(formatPlan({ ...idle, stack }, []), /^stack\n {2}is new: 3 resources\n\nrules$/m);
   });
 
   it("is read by programs", () => {
     const [one, other] = [busy.parts[0], busy.parts[1]];
     assert.ok(one && other);
-    const data = JSON.parse(JSON.stringify(planAsData(busy, costs)));
+    const data = JSON.parse(JSON.stringify(toPlanData(busy, costs)));
     assert.deepEqual(data, {
       ...{ stage: "prod", idle: false, stack: busy.stack, kept: ["old-rule"], rights: busy.rights, costs },
       rules: [
@@ -514,7 +505,7 @@ cluster local
       clusters: busy.clusters,
       notes: busy.notes,
     });
-    assert.deepEqual(Reflect.get(planAsData(idle, []), "idle"), true);
+    assert.deepEqual(Reflect.get(toPlanData(idle, []), "idle"), true);
   });
 });
 

@@ -1,13 +1,15 @@
-import { mustBeChangeable } from "../aws/stack.ts";
+import { requireChangeableStack } from "../aws/stack.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { inParallel } from "../cli/progress.ts";
 import type { Watch } from "./canary.ts";
-import { known } from "./disarm.ts";
+import { planCluster } from "./cluster-plan.ts";
+import { readStanding } from "./disarm.ts";
 import type { Keyring } from "./keyring.ts";
-import { pack, rulesIn } from "./package.ts";
-import { type Plan, planParts, planRights, planStack, standings } from "./plan.ts";
+import { pack } from "./package.ts";
+import { type Plan, planParts, standings } from "./plan.ts";
 import { openReleases, type Release, type Releases } from "./releases.ts";
-import { planCluster, type Targets, withAddresses } from "./targets.ts";
+import { planRights, planStack, rulesIn } from "./stack-plan.ts";
+import { resolveAddresses, type Targets } from "./targets.ts";
 
 /** What is to be deployed, where to, and how carefully. */
 export interface Job extends Targets {
@@ -25,7 +27,7 @@ export interface Job extends Targets {
 export const atOnce = 5;
 
 /** What a roll-out rests on. */
-export interface Ground {
+export interface Preparation {
   job: Job;
   releases: Releases;
   keyring: Keyring | undefined;
@@ -36,11 +38,11 @@ export interface Ground {
  * Builds, and compares with what is there. Without a keyring, public keys come from the newest release, and clusters are
  * compared with what that release says of them: a plan needs neither the key that signs URLs nor a right in a cluster.
  */
-export const prepare = async (job: Job, keyring: Keyring | undefined, build = pack): Promise<Ground> => {
+export const prepare = async (job: Job, keyring: Keyring | undefined, build = pack): Promise<Preparation> => {
   const { stage, catalogue, file } = job;
-  const config = await withAddresses(job);
+  const config = await resolveAddresses(job);
   const [releases, deployed, outputs] = await Promise.all([
-    openReleases(stage.records),
+    openReleases(stage.bucket),
     stage.stack.template(),
     stage.stack.outputs(),
   ]);
@@ -49,7 +51,7 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
   const names = built.parts.map(({ name }) => name);
   const states = await standings(stage, names, releases.all);
   const missing = rulesIn(deployed, stage.name).find((rule) => names.includes(rule) && !states.has(rule));
-  if (missing !== undefined) mustBeChangeable(stage.name, await stage.stack.status());
+  if (missing !== undefined) requireChangeableStack(stage.name, await stage.stack.status());
   if (missing !== undefined)
     throw new Complaint(
       `the stack has a function for ${missing}, and Lambda doesn't: somebody deleted it; turn the rule off until a later release has taken it out of the stack`,
@@ -72,5 +74,5 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
 const readPublicKeys = async ({ stage: { functions } }: Job, newest: Release | undefined): Promise<string> => {
   if (newest?.keys) return newest.keys.accepted;
   const [rule] = await functions.rules();
-  return rule === undefined ? "" : ((await known(functions, rule)).whole.environment.POSTERN_KEYS ?? "");
+  return rule === undefined ? "" : ((await readStanding(functions, rule)).whole.environment.POSTERN_KEYS ?? "");
 };

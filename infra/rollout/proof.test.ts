@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { prove } from "./proof.ts";
+import { runCases } from "./proof.ts";
 
 describe("a version without CUE", () => {
   it("is not asked the cases that come to a script", async () => {
@@ -9,8 +9,8 @@ describe("a version without CUE", () => {
     assert.ok(listed);
     const functions = { invoke: async () => ({ payload: {}, log: "", fault: undefined }) };
     const [able, unable] = [
-      await prove(functions, listed, "1"),
-      await prove(functions, listed, "1", { scripts: false }),
+      await runCases(functions, listed, "1"),
+      await runCases(functions, listed, "1", { scripts: false }),
     ];
     assert.equal(able.cases - unable.cases, 2);
   });

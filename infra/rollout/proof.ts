@@ -18,7 +18,7 @@ const told = 3;
  * of a version without CUE, because no settings want it, those that do without.
  * Answers what differs, in sentences: none where the version may be pointed at.
  */
-export const prove = async (
+export const runCases = async (
   functions: Pick<Functions, "invoke">,
   listed: Listed,
   version: string,
@@ -71,7 +71,7 @@ export interface Couple {
   validator: string;
 }
 
-export const couplesIn = (served: Listed[]): Couple[] =>
+export const findCouples = (served: Listed[]): Couple[] =>
   served.flatMap((one) =>
     (one.members ?? [one])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
@@ -90,7 +90,7 @@ type Pair = Record<"mutator" | "validator", string>;
  * What either version's mutator writes of a case, the other's validator must take as the one beside it does. Answers what
  * it doesn't, in sentences.
  */
-export const proveTogether = async (
+export const checkCompatibility = async (
   functions: Pick<Functions, "invoke">,
   { rule, mutator, validator }: Couple,
   old: Pair,

@@ -1,6 +1,7 @@
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Records } from "../aws/stage-records.ts";
+import type { Bucket } from "../aws/bucket.ts";
+import { unless } from "../aws/errors.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Manifest } from "../clusters/api.ts";
 import type { PublicKeys } from "./keyring.ts";
@@ -59,33 +60,38 @@ export interface Releases {
 /** How many are looked at; nobody goes back further. */
 const remembered = 10;
 
-const nameOf = (id: number) => String(id).padStart(6, "0");
+const folder = "releases/";
+const keyOf = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 
 /** What was released in a stage; nothing yet, where there is no bucket. */
-export const openReleases = async (open: () => Promise<Records | undefined>): Promise<Releases> => {
-  const records = await open();
+export const openReleases = async (open: () => Promise<Bucket | undefined>): Promise<Releases> => {
+  const bucket = await open();
   // Where somebody took the bucket away, nothing is known any more.
-  const names = (await records?.names().catch(unless("NoSuchBucket"))) ?? [];
-  const all = await Promise.all(names.slice(-remembered).map((name) => records?.read(name)));
-  const known = new Set(names);
+  const keys = bucket ? await listKeys(bucket).catch(unless("NoSuchBucket", [])) : [];
+  const all = await Promise.all(keys.slice(-remembered).map((key) => bucket?.read(key)));
+  const known = new Set(keys);
   return {
     // Nobody else writes there.
-    all: (all as Release[]).sort((one, other) => other.id - one.id),
+    all: all.flatMap((one): Release[] => (one ? [JSON.parse(one.text)] : [])).sort((one, other) => other.id - one.id),
     save: async (release) => {
       const place = await open();
       if (place === undefined) throw new Complaint("this stage has no bucket to write its release to", 3);
-      const name = nameOf(release.id);
-      if (known.has(name)) await place.write(name, release);
-      else if (!(await place.create(name, release)))
-        throw new Complaint(`somebody else has just made release r${release.id}`, 1);
-      known.add(name);
+      const key = keyOf(release.id);
+      const isWritten = await place.write(
+        key,
+        JSON.stringify(release),
+        known.has(key) ? undefined : { IfNoneMatch: "*" },
+      );
+      if (!isWritten) throw new Complaint(`somebody else has just made release r${release.id}`, 1);
+      known.add(key);
     },
   };
 };
 
-const unless = (name: string) => (error: Error) => {
-  if (error.name === name) return undefined;
-  throw error;
+const listKeys = async (bucket: Bucket): Promise<string[]> => {
+  const keys: string[] = [];
+  for await (const { key } of bucket.list(folder)) keys.push(key);
+  return keys.sort();
 };
 
 /** `r12`, as people write it. */
@@ -104,25 +110,25 @@ export const releasedVersions = (all: Release[], rule: string): string[] => {
     const one = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
     return one ? [one.version, ...one.earlier] : [];
   });
-  const bad = withdrawnIn(all);
+  const bad = findWithdrawn(all);
   const isBad = (version: string) => bad.has(`${rule}@${version}`);
   return [...new Set([...found.filter((one) => !isBad(one)), ...found])];
 };
 
 /** What was rolled back from, unless it is live again. */
-export const withdrawnIn = (all: Release[]): Set<string> => {
+export const findWithdrawn = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
 };
 
 /** What clusters were told, by their names. */
-export const toldIn = (release: Release | undefined): [string, ReleasedCluster][] =>
+export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>
   Object.entries(release?.clusters ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
 
 /** The release to go back to: what was live before the newest, or before what it is like, and was not rolled back from. */
 export const releaseBefore = (all: Release[]): Release => {
   const newest = originOf(all, all[0]);
-  const bad = withdrawnIn(all);
+  const bad = findWithdrawn(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
   const earlier = all.find((one) => newest !== undefined && one.id < newest.id && isGood(one));

@@ -4,12 +4,13 @@ import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, inParallel, type Progress } from "../cli/progress.ts";
 import { applyAll } from "../clusters/entries.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { checkReturn, type Known, known, rollBack } from "./disarm.ts";
-import { configurationName, rulesNamedIn, webhooksIn, withKey } from "./entries.ts";
+import { checkReturn, type Known, readStanding, rollBack } from "./disarm.ts";
+import { configurationName, listCalledRules, listEntries, withKey } from "./entries.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockStage, ourName } from "./lock.ts";
-import { orphansIn } from "./orphans.ts";
+import { findOrphans } from "./orphans.ts";
 import {
+  listReleasedClusters,
   openReleases,
   type Release,
   type ReleasedRule,
@@ -17,15 +18,14 @@ import {
   releaseBefore,
   releasedVersions,
   releaseNamed,
-  toldIn,
 } from "./releases.ts";
-import { accessTo, mustBeOurs, type Targets } from "./targets.ts";
+import { openTarget, requireOwnStage, type Targets } from "./targets.ts";
 
 const atOnce = 5;
 
 /** What was released; undefined where that can't be read, for none of this may depend on it. */
-export const releasesOf = async ({ records }: Stage, progress: Progress): Promise<Releases | undefined> =>
-  openReleases(records).catch((error) => {
+export const readReleases = async ({ bucket }: Stage, progress: Progress): Promise<Releases | undefined> =>
+  openReleases(bucket).catch((error) => {
     progress.say(`what was released can't be read: ${sentenceOf(error)}`);
     return undefined;
   });
@@ -37,7 +37,7 @@ export const rollBackOne = async (
   to: string | undefined,
   progress: Progress,
 ): Promise<string> => {
-  const releases = await releasesOf(stage, progress);
+  const releases = await readReleases(stage, progress);
   const all = releases?.all ?? [];
   const [newest] = all;
   const isRelease = to !== undefined && /^r\d+$/.test(to);
@@ -45,10 +45,10 @@ export const rollBackOne = async (
     throw new Complaint(`--to takes a release or a version, for instance r7 or 12, not "${to}"`);
   const named = isRelease ? versionIn(releaseNamed(all, to), rule) : to;
   const released = all.length === 0 ? undefined : releasedVersions(all, rule);
-  const { previous, weights, version: live } = await known(stage.functions, rule, released);
+  const { previous, weights, version: live } = await readStanding(stage.functions, rule, released);
   const wanted = named ?? (Object.keys(weights).length > 0 ? live : previous);
   const found = wanted === undefined ? undefined : releasedAs(all, rule, wanted);
-  if (newest && found) mustBeServed(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
+  if (newest && found) requireNoOrphans(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
   const version = await rollBack(stage.functions, rule, wanted, released);
   const last = newest?.rules[rule];
   if (releases && newest && last && found && last.version !== version) {
@@ -70,9 +70,9 @@ const releasedAs = (all: Release[], rule: string, version: string): ReleasedRule
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
 /** No entry may be left without an answer. */
-const mustBeServed = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
-  for (const [name, told] of toldIn(newest)) {
-    const [orphan] = orphansIn(name, told, rules);
+const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
+  for (const [name, told] of listReleasedClusters(newest)) {
+    const [orphan] = findOrphans(name, told, rules);
     if (orphan)
       throw new Complaint(
         `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all takes that entry out first, and postern disarm lets everything by`,
@@ -88,13 +88,13 @@ export const rollBackAll = async (targets: Omit<Targets, "harden">, to: string |
 
 const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> => {
   const { stage, progress } = targets;
-  const releases = await openReleases(stage.records);
+  const releases = await openReleases(stage.bucket);
   const [newest] = releases.all;
   if (newest === undefined) throw new Complaint("nothing was released yet", 1);
   const there = await stage.functions.rules();
   const faults: string[] = [];
   const found = await inParallel(atOnce, there, (rule) =>
-    known(stage.functions, rule).catch((error) => {
+    readStanding(stage.functions, rule).catch((error) => {
       // One that is broken keeps no other from going back.
       faults.push(sentenceOf(error));
       return undefined;
@@ -113,14 +113,16 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   // All of them or none.
   for (const state of states) checkReturn(state, versionIn(target, state.rule));
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
-    rulesNamedIn(manifests).filter((rule) => !there.includes(rule)),
+    listCalledRules(manifests).filter((rule) => !there.includes(rule)),
   );
   if (lost[0] !== undefined)
     throw new Complaint(`release r${target.id} has entries for ${lost[0]}, whose function is gone; deploy instead`, 1);
   const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
-  const early = toldIn(newest).flatMap(([name, told]) => (orphansIn(name, told, served).length > 0 ? [name] : []));
+  const early = listReleasedClusters(newest).flatMap(([name, told]) =>
+    findOrphans(name, told, served).length > 0 ? [name] : [],
+  );
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)
     throw new Complaint(
@@ -191,11 +193,11 @@ const tell = async (
         const keyring = await readKeyring(stage.parameters);
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
         const wanted = withKey(then.manifests, keyring.current.segment(name, now.keyVersion));
-        const api = await accessTo(targets, name);
-        await mustBeOurs(api, stage);
+        const api = await openTarget(targets, name);
+        await requireOwnStage(api, stage);
         // What it calls already is the release's business; what is added must answer.
-        const there = new Set(webhooksIn(now.manifests).map((one) => one.name));
-        const added = webhooksIn(wanted).filter((one) => !there.has(one.name));
+        const there = new Set(listEntries(now.manifests).map((one) => one.name));
+        const added = listEntries(wanted).filter((one) => !there.has(one.name));
         const sick = (await probeAll(added)).filter(({ ok }) => !ok);
         if (sick.length > 0) throw new Complaint(sick.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyAll(api, wanted, configurationName);

@@ -7,9 +7,9 @@ import { readConfig } from "../project/read.ts";
 import { rollOut } from "./deploy.ts";
 import { type Keyring, narrowKeyring, openKeyring, turnKeyring, widenKeyring } from "./keyring.ts";
 import { type Lock, lockStage } from "./lock.ts";
-import { isUnchanged } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
 import { type Job, prepare } from "./preparation.ts";
+import { isUnchanged } from "./stack-plan.ts";
 
 /** When an old key goes. */
 export interface Retirement {
@@ -25,7 +25,7 @@ export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await openKeyring(parameters);
-    if (keyring.signers.length === 1) await mustBeLive(job, keyring);
+    if (keyring.signers.length === 1) await requireLive(job, keyring);
     if (keyring.current === keyring.signers[0]) {
       keyring = await widenKeyring(parameters);
       job.progress.say("functions learn to accept a second key");
@@ -39,7 +39,7 @@ export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
     const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
     );
-    await seenUnused(job, keys, retirement);
+    await awaitUnused(job, keys, retirement);
     keyring = await narrowKeyring(parameters);
     job.progress.say("functions forget the first key");
     await again(job, keyring, lock);
@@ -52,7 +52,7 @@ export const rotateCluster = (job: Job, name: string, retirement: Retirement): P
     const keyring = await openKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;
-    if (versions.length === 1) await mustBeLive(job, keyring);
+    if (versions.length === 1) await requireLive(job, keyring);
     const having = async (keyVersion: number | number[]): Promise<Job> => {
       await writeKeyVersion(job.file, name, keyVersion);
       return { ...job, config: await readConfig(job.file, job.catalogue) };
@@ -60,14 +60,14 @@ export const rotateCluster = (job: Job, name: string, retirement: Retirement): P
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is [${old}, ${fresh}]`);
     await again(await having([old, fresh]), keyring, lock);
     const keys = keyring.signers.map(({ publicKey }) => ({ cluster: name, key: `${publicKey.slice(0, 8)}.${old}` }));
-    await seenUnused(job, keys, retirement);
+    await awaitUnused(job, keys, retirement);
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
     await again(await having(fresh), keyring, lock);
     return `the key of ${name} is replaced; commit postern.yaml`;
   });
 
 /** A rotation changes keys and nothing else: what is on its way in the working tree is deployed by itself. */
-const strangeIn = ({ stack, parts }: Plan): string | undefined => {
+const findOtherChanges = ({ stack, parts }: Plan): string | undefined => {
   const part = parts.find(
     ({ changes, settings }) =>
       changes.some((one) => !["keys", "settings"].includes(one)) ||
@@ -77,7 +77,7 @@ const strangeIn = ({ stack, parts }: Plan): string | undefined => {
   return isUnchanged(stack) ? undefined : "what the working tree has of the stack";
 };
 
-const mustBeLive = async (job: Job, keyring: Keyring) => {
+const requireLive = async (job: Job, keyring: Keyring) => {
   const { plan } = await prepare(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
   if (disarmed)
@@ -85,20 +85,21 @@ const mustBeLive = async (job: Job, keyring: Keyring) => {
   if (isIdle(plan)) return;
   const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
-  const what = strangeIn(plan) ?? (cluster === undefined ? "what the working tree has" : `what ${cluster} shall have`);
+  const what =
+    findOtherChanges(plan) ?? (cluster === undefined ? "what the working tree has" : `what ${cluster} shall have`);
   throw new Complaint(unknown ?? `${what} is not live yet; run postern deploy first`, 1);
 };
 
 const again = async (job: Job, keyring: Keyring, lock: Lock) => {
   await lock.check();
-  const ground = await prepare(job, keyring);
-  const strange = strangeIn(ground.plan);
+  const prepared = await prepare(job, keyring);
+  const strange = findOtherChanges(prepared.plan);
   if (strange !== undefined) throw new Complaint(`${strange} is not live yet; run postern deploy, then go on`, 1);
-  if (!isIdle(ground.plan)) await rollOut(ground, lock);
+  if (!isIdle(prepared.plan)) await rollOut(prepared, lock);
 };
 
 /** Until no review has come with a key for a while, as CloudWatch tells it. */
-const seenUnused = async (
+const awaitUnused = async (
   { stage: { metrics }, progress }: Job,
   keys: { cluster: string; key: string }[],
   { unused, patience, every = 30_000 }: Retirement,
@@ -107,7 +108,7 @@ const seenUnused = async (
   await progress.step("the old key", async (tell) => {
     for (;;) {
       const now = Date.now();
-      const users = await usersOf(metrics, keys, new Date(now - unused), new Date(now));
+      const users = await findUsers(metrics, keys, new Date(now - unused), new Date(now));
       tell(Math.min(now - start, unused) / 1000, unused / 1000);
       if (now - start >= unused && users.length === 0) return "is unused";
       if (now - start >= patience)
@@ -120,7 +121,7 @@ const seenUnused = async (
   });
 };
 
-const usersOf = async (
+const findUsers = async (
   metrics: Metrics,
   keys: { cluster: string; key: string }[],
   from: Date,

@@ -2,12 +2,12 @@ import { isAsWanted } from "../aws/functions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { counted, inParallel } from "../cli/progress.ts";
 import type { PartPlan } from "./plan.ts";
-import { atOnce, type Ground } from "./preparation.ts";
-import { type Couple, couplesIn, prove, proveTogether } from "./proof.ts";
+import { atOnce, type Preparation } from "./preparation.ts";
+import { type Couple, checkCompatibility, findCouples, runCases } from "./proof.ts";
 import { releasedVersions } from "./releases.ts";
 
 /** Every rule that isn't as wanted gets a version that is, and that passes its cases. Answers the versions of all. */
-export const publishAndProve = async ({ job, plan, releases }: Ground): Promise<Map<string, string>> => {
+export const publishVersions = async ({ job, plan, releases }: Preparation): Promise<Map<string, string>> => {
   const { functions } = job.stage;
   const isOpen = ({ known, changes }: PartPlan) => known === undefined || changes.length > 0;
   const versions = new Map(
@@ -36,7 +36,7 @@ export const publishAndProve = async ({ job, plan, releases }: Ground): Promise<
     let [done, cases] = [0, 0];
     const found = await inParallel(atOnce, unproven, async ({ part }) => {
       const version = versions.get(part.name) ?? "";
-      const result = await prove(functions, part.listed, version, part);
+      const result = await runCases(functions, part.listed, version, part);
       cases += result.cases;
       tell(++done, unproven.length);
       return result.faults.map((fault) => `version ${version} of ${fault}`);
@@ -49,13 +49,13 @@ export const publishAndProve = async ({ job, plan, releases }: Ground): Promise<
       );
     return `${cases} passed, of ${counted(unproven.length, "rule")}`;
   });
-  await proveNeighbours({ job, plan, releases }, versions);
+  await requireCompatibility({ job, plan, releases }, versions);
   return versions;
 };
 
 /** While aliases move, the mutating half of a request may meet one version, and the validating half another. */
-const proveNeighbours = async (
-  { job, plan, releases }: Pick<Ground, "job" | "plan" | "releases">,
+const requireCompatibility = async (
+  { job, plan, releases }: Pick<Preparation, "job" | "plan" | "releases">,
   versions: Map<string, string>,
 ) => {
   const before = new Map(
@@ -64,7 +64,7 @@ const proveNeighbours = async (
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );
-  const couples = couplesIn(plan.parts.map(({ part }) => part.listed)).filter(
+  const couples = findCouples(plan.parts.map(({ part }) => part.listed)).filter(
     ({ mutator, validator }) =>
       [mutator, validator].every((name) => before.has(name)) &&
       [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
@@ -76,7 +76,7 @@ const proveNeighbours = async (
       validator: all.get(validator) ?? "",
     });
     const found = await inParallel(atOnce, couples, (couple) =>
-      proveTogether(job.stage.functions, couple, of(before, couple), of(versions, couple)),
+      checkCompatibility(job.stage.functions, couple, of(before, couple), of(versions, couple)),
     );
     const faults = found.flat();
     if (faults.length > 0)

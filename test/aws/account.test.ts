@@ -8,52 +8,19 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { CloudFormation, paginateListStackResources } from "@aws-sdk/client-cloudformation";
+import { CloudWatch } from "@aws-sdk/client-cloudwatch";
 import {
-  CloudFormationClient,
-  CreateStackCommand,
-  DeleteStackCommand,
-  DescribeStackEventsCommand,
-  DescribeStacksCommand,
-  GetTemplateCommand,
-  paginateListStackResources,
-  UpdateStackCommand,
-} from "@aws-sdk/client-cloudformation";
-import { CloudWatchClient, GetMetricDataCommand } from "@aws-sdk/client-cloudwatch";
-import {
-  AddPermissionCommand,
-  CreateAliasCommand,
-  CreateFunctionCommand,
-  DeleteAliasCommand,
-  DeleteFunctionCommand,
-  DeleteFunctionConcurrencyCommand,
-  GetAliasCommand,
-  GetFunctionCommand,
-  GetFunctionConfigurationCommand,
   GetPolicyCommand,
-  InvokeCommand,
-  LambdaClient,
-  ListAliasesCommand,
-  ListVersionsByFunctionCommand,
-  PublishVersionCommand,
-  PutFunctionConcurrencyCommand,
+  Lambda,
   paginateListFunctions,
   paginateListVersionsByFunction,
-  RemovePermissionCommand,
-  UpdateAliasCommand,
   UpdateFunctionCodeCommand,
-  UpdateFunctionConfigurationCommand,
   waitUntilFunctionActiveV2,
   waitUntilFunctionUpdatedV2,
 } from "@aws-sdk/client-lambda";
-import {
-  DeleteObjectCommand,
-  GetObjectCommand,
-  ListBucketsCommand,
-  ListObjectsV2Command,
-  PutObjectCommand,
-  S3Client,
-} from "@aws-sdk/client-s3";
-import { GetParameterCommand, PutParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
+import { S3 } from "@aws-sdk/client-s3";
+import { SSM } from "@aws-sdk/client-ssm";
 import { type Bundle, bundle } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
@@ -94,10 +61,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     Object.assign(account.lambda, { updating: 5, random: Math.random });
   });
 
-  const lambda = (caller = "somebody") => new LambdaClient({ ...account.as(caller), maxAttempts: 1 });
-  const formation = (caller = "somebody") => new CloudFormationClient({ ...account.as(caller), maxAttempts: 1 });
-  const s3 = () => new S3Client({ ...account.as("somebody"), maxAttempts: 1 });
-  const ssm = () => new SSMClient({ ...account.as("somebody"), maxAttempts: 1 });
+  const lambda = (caller = "somebody") => new Lambda({ ...account.as(caller), maxAttempts: 1 });
+  const formation = (caller = "somebody") => new CloudFormation({ ...account.as(caller), maxAttempts: 1 });
+  const s3 = () => new S3({ ...account.as("somebody"), maxAttempts: 1 });
+  const ssm = () => new SSM({ ...account.as("somebody"), maxAttempts: 1 });
   const called = (name: string) => (error: Error) =>
     error.name === name || assert.fail(`${error.name}: ${error.message}`);
   /** As an API server calls. */
@@ -128,7 +95,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   };
   const invoke = async (event: object = {}, Qualifier?: string) => {
     const request = { FunctionName, Qualifier, LogType: "Tail" as const, Payload: JSON.stringify(event) };
-    const answer = await lambda().send(new InvokeCommand(request));
+    const answer = await lambda().invoke(request);
     const payload: unknown = JSON.parse(answer.Payload?.transformToString() || "null");
     const log = Buffer.from(answer.LogResult ?? "", "base64").toString();
     return { payload, log, version: answer.ExecutedVersion, fault: answer.FunctionError };
@@ -138,17 +105,15 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
     const Metric = { Namespace, MetricName, Dimensions };
     const now = Date.now();
-    const client = new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 });
-    const { MetricDataResults = [] } = await client.send(
-      new GetMetricDataCommand({
-        ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
-        MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
-      }),
-    );
+    const client = new CloudWatch({ ...account.as("somebody"), maxAttempts: 1 });
+    const { MetricDataResults = [] } = await client.getMetricData({
+      ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
+      MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
+    });
     return (MetricDataResults[0]?.Values ?? []).reduce((sum, value) => sum + value, 0);
   };
-  const live = () => lambda().send(new GetAliasCommand(alias));
-  const latest = () => lambda().send(new GetFunctionConfigurationCommand(function_));
+  const live = () => lambda().getAlias(alias);
+  const latest = () => lambda().getFunctionConfiguration(function_);
   const updated = async () => {
     await waitUntilFunctionUpdatedV2({ client: lambda(), maxWaitTime: 5, minDelay: 0.01, maxDelay: 0.05 }, function_);
     return latest();
@@ -160,38 +125,37 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("are changed only by who has seen them as they are", async () => {
       const { RevisionId } = await latest();
       const change = { FunctionName, ZipFile: codeOf("three"), RevisionId };
-      await lambda().send(new UpdateFunctionCodeCommand(change));
+      await lambda().updateFunctionCode(change);
       await updated();
       const stale = [
-        () => lambda().send(new UpdateFunctionCodeCommand(change)),
-        () => lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, RevisionId, MemorySize: 512 })),
-        () => lambda().send(new PublishVersionCommand({ FunctionName, RevisionId })),
-        () => lambda().send(new UpdateAliasCommand({ ...alias, RevisionId, FunctionVersion: "2" })),
+        () => lambda().updateFunctionCode(change),
+        () => lambda().updateFunctionConfiguration({ FunctionName, RevisionId, MemorySize: 512 }),
+        () => lambda().publishVersion({ FunctionName, RevisionId }),
+        () => lambda().updateAlias({ ...alias, RevisionId, FunctionVersion: "2" }),
       ];
       for (const act of stale) await assert.rejects(act, called("PreconditionFailedException"));
-      const moved = await lambda().send(
-        new UpdateAliasCommand({ ...alias, RevisionId: (await live()).RevisionId, FunctionVersion: "2" }),
-      );
+      const moved = await lambda().updateAlias({
+        ...alias,
+        RevisionId: (await live()).RevisionId,
+        FunctionVersion: "2",
+      });
       assert.notEqual(moved.RevisionId, RevisionId);
       assert.equal(moved.FunctionVersion, "2");
     });
 
     it("are changed by one at a time", async () => {
       account.lambda.updating = 60_000;
-      await lambda().send(new UpdateFunctionCodeCommand({ FunctionName, ZipFile: codeOf("three") }));
+      await lambda().updateFunctionCode({ FunctionName, ZipFile: codeOf("three") });
       assert.equal((await latest()).LastUpdateStatus, "InProgress");
       const conflict = called("ResourceConflictException");
-      await assert.rejects(
-        lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, Timeout: 5 })),
-        conflict,
-      );
-      await assert.rejects(lambda().send(new PublishVersionCommand(function_)), conflict);
+      await assert.rejects(lambda().updateFunctionConfiguration({ FunctionName, Timeout: 5 }), conflict);
+      await assert.rejects(lambda().publishVersion(function_), conflict);
     });
 
     it("aren't changed by a dry run", async () => {
       const before = await latest();
       const dry = { FunctionName, ZipFile: codeOf("three"), DryRun: true };
-      const told = await lambda().send(new UpdateFunctionCodeCommand(dry));
+      const told = await lambda().updateFunctionCode(dry);
       assert.notEqual(told.CodeSha256, before.CodeSha256);
       assert.deepEqual((await latest()).CodeSha256, before.CodeSha256);
       const stale = new UpdateFunctionCodeCommand({ ...dry, RevisionId: "another" });
@@ -202,9 +166,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("take code from a bucket", async () => {
       await account.storage.make("artefacts");
-      await s3().send(new PutObjectCommand({ Bucket: "artefacts", Key: "a/rule.zip", Body: codeOf("three") }));
+      await s3().putObject({ Bucket: "artefacts", Key: "a/rule.zip", Body: codeOf("three") });
       const place = { FunctionName, S3Bucket: "artefacts" };
-      await lambda().send(new UpdateFunctionCodeCommand({ ...place, S3Key: "a/rule.zip" }));
+      await lambda().updateFunctionCode({ ...place, S3Key: "a/rule.zip" });
       await updated();
       assert.deepEqual((await invoke()).payload, { mark: "three", version: "$LATEST" });
       const none = new UpdateFunctionCodeCommand({ ...place, S3Key: "none.zip" });
@@ -212,7 +176,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("are published if the code is what the publisher thinks, and once", async () => {
-      const publish = (more: object = {}) => lambda().send(new PublishVersionCommand({ FunctionName, ...more }));
+      const publish = (more: object = {}) => lambda().publishVersion({ FunctionName, ...more });
       await assert.rejects(publish({ CodeSha256: "another" }), called("PreconditionFailedException"));
       assert.equal((await publish()).Version, "2");
       const changes = [
@@ -222,33 +186,34 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         { Environment: { Variables: { A: "b" } } },
       ];
       for (const [index, change] of changes.entries()) {
-        await lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, ...change }));
+        await lambda().updateFunctionConfiguration({ FunctionName, ...change });
         const { CodeSha256 } = await updated();
         const { Version } = await publish({ CodeSha256, Description: `change ${index}` });
         assert.equal(Version, String(index + 3), JSON.stringify(change));
         assert.equal((await publish({ Description: "another" })).Version, Version);
       }
-      const { MemorySize, Timeout, Description } = await lambda().send(
-        new GetFunctionConfigurationCommand({ FunctionName, Qualifier: "5" }),
-      );
+      const { MemorySize, Timeout, Description } = await lambda().getFunctionConfiguration({
+        FunctionName,
+        Qualifier: "5",
+      });
       assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
     });
 
     it("hand out the code that they had when they were asked", async () => {
-      const { Code } = await lambda().send(new GetFunctionCommand(function_));
-      await lambda().send(new UpdateFunctionCodeCommand({ FunctionName, ZipFile: codeOf("three") }));
+      const { Code } = await lambda().getFunction(function_);
+      await lambda().updateFunctionCode({ FunctionName, ZipFile: codeOf("three") });
       const response = await fetch(Code?.Location ?? "");
       assert.deepEqual(Buffer.from(await response.arrayBuffer()), codeOf("two"));
     });
 
     it("keep the versions that an alias points at, or tries", async () => {
-      const remove = (Qualifier: string) => lambda().send(new DeleteFunctionCommand({ FunctionName, Qualifier }));
+      const remove = (Qualifier: string) => lambda().deleteFunction({ FunctionName, Qualifier });
       await assert.rejects(remove("1"), called("ResourceConflictException"));
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.1 } };
-      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig }));
+      await lambda().updateAlias({ ...alias, RoutingConfig });
       await assert.rejects(remove("2"), called("ResourceConflictException"));
       await assert.rejects(remove("$LATEST"), called("InvalidParameterValueException"));
-      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig: { AdditionalVersionWeights: {} } }));
+      await lambda().updateAlias({ ...alias, RoutingConfig: { AdditionalVersionWeights: {} } });
       await remove("2");
       await assert.rejects(remove("2"), called("ResourceNotFoundException"));
       await assert.rejects(invoke({}, "2"), called("ResourceNotFoundException"));
@@ -257,18 +222,15 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("are made, and gone with all that is theirs", async () => {
       const made = { FunctionName: "other", Role: "arn:aws:iam::123456789012:role/a", Runtime: "nodejs24.x" as const };
       const create = () =>
-        lambda().send(new CreateFunctionCommand({ ...made, Handler: "index.handler", Code: { ZipFile: codeOf("a") } }));
+        lambda().createFunction({ ...made, Handler: "index.handler", Code: { ZipFile: codeOf("a") } });
       assert.equal((await create()).State, "Pending");
       await waitUntilFunctionActiveV2(
         { client: lambda(), maxWaitTime: 5, minDelay: 0.01, maxDelay: 0.05 },
         { FunctionName: "other" },
       );
       await assert.rejects(create(), called("ResourceConflictException"));
-      await lambda().send(new DeleteFunctionCommand({ FunctionName: "other" }));
-      await assert.rejects(
-        lambda().send(new GetFunctionCommand({ FunctionName: "other" })),
-        called("ResourceNotFoundException"),
-      );
+      await lambda().deleteFunction({ FunctionName: "other" });
+      await assert.rejects(lambda().getFunction({ FunctionName: "other" }), called("ResourceNotFoundException"));
     });
 
     it("are listed by pages, to the last", async () => {
@@ -283,7 +245,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         pages += 1;
       }
       assert.deepEqual([versions, pages], [["$LATEST", "1", "2", "3", "4", "5", "6"], 3]);
-      const first = await lambda().send(new ListVersionsByFunctionCommand(function_));
+      const first = await lambda().listVersionsByFunction(function_);
       assert.ok(first.NextMarker);
       const names: (string | undefined)[] = [];
       for await (const { Functions = [] } of paginateListFunctions({ client: lambda() }, {}))
@@ -301,21 +263,21 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         ...{ FunctionName, Qualifier: "live", StatementId: "gateway", Action: "lambda:InvokeFunction" },
         ...{ Principal: "apigateway.amazonaws.com", SourceArn: "arn:aws:execute-api:eu-west-1:123456789012:api/*" },
       };
-      await lambda().send(new AddPermissionCommand(permission));
-      await assert.rejects(lambda().send(new AddPermissionCommand(permission)), called("ResourceConflictException"));
+      await lambda().addPermission(permission);
+      await assert.rejects(lambda().addPermission(permission), called("ResourceConflictException"));
       const policy = new GetPolicyCommand({ FunctionName, Qualifier: "live" });
       const { Policy = "", RevisionId } = await lambda().send(policy);
       assert.equal(JSON.parse(Policy).Statement[0].Sid, "gateway");
       assert.ok(RevisionId);
-      await assert.rejects(lambda().send(new GetPolicyCommand(function_)), called("ResourceNotFoundException"));
-      await lambda().send(new RemovePermissionCommand({ FunctionName, Qualifier: "live", StatementId: "gateway" }));
+      await assert.rejects(lambda().getPolicy(function_), called("ResourceNotFoundException"));
+      await lambda().removePermission({ FunctionName, Qualifier: "live", StatementId: "gateway" });
       await assert.rejects(lambda().send(policy), called("ResourceNotFoundException"));
     });
   });
 
   describe("has aliases that", () => {
     beforeEach(twoVersions);
-    const move = (change: object) => lambda().send(new UpdateAliasCommand({ ...alias, ...change }));
+    const move = (change: object) => lambda().updateAlias({ ...alias, ...change });
 
     it("take published versions alone", async () => {
       const wrong: [object, string][] = [
@@ -357,18 +319,15 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("are made, listed and removed", async () => {
       const created = { FunctionName, Name: "next", FunctionVersion: "2" };
-      await lambda().send(new CreateAliasCommand(created));
-      await assert.rejects(lambda().send(new CreateAliasCommand(created)), called("ResourceConflictException"));
-      const { Aliases = [] } = await lambda().send(new ListAliasesCommand({ FunctionName, FunctionVersion: "2" }));
+      await lambda().createAlias(created);
+      await assert.rejects(lambda().createAlias(created), called("ResourceConflictException"));
+      const { Aliases = [] } = await lambda().listAliases({ FunctionName, FunctionVersion: "2" });
       assert.deepEqual(
         Aliases.map(({ Name }) => Name),
         ["next"],
       );
-      await lambda().send(new DeleteAliasCommand({ FunctionName, Name: "next" }));
-      await assert.rejects(
-        lambda().send(new GetAliasCommand({ FunctionName, Name: "next" })),
-        called("ResourceNotFoundException"),
-      );
+      await lambda().deleteAlias({ FunctionName, Name: "next" });
+      await assert.rejects(lambda().getAlias({ FunctionName, Name: "next" }), called("ResourceNotFoundException"));
     });
   });
 
@@ -399,7 +358,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("waits no longer than the function's time", async () => {
-      await lambda().send(new UpdateFunctionConfigurationCommand({ FunctionName, Timeout: 1 }));
+      await lambda().updateFunctionConfiguration({ FunctionName, Timeout: 1 });
       await updated();
       const { payload, fault } = await invoke({ waits: 60_000 });
       assert.equal(fault, "Unhandled");
@@ -417,9 +376,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("throttles what may not run", async () => {
       const reserved = { FunctionName, ReservedConcurrentExecutions: 0 };
-      await lambda().send(new PutFunctionConcurrencyCommand(reserved));
+      await lambda().putFunctionConcurrency(reserved);
       await assert.rejects(invoke({}, "live"), called("TooManyRequestsException"));
-      await lambda().send(new DeleteFunctionConcurrencyCommand(function_));
+      await lambda().deleteFunctionConcurrency(function_);
       assert.equal((await invoke({}, "live")).fault, undefined);
     });
   });
@@ -440,7 +399,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       ];
       const before = await counts();
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.5 } };
-      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig }));
+      await lambda().updateAlias({ ...alias, RoutingConfig });
       account.lambda.random = () => 0.9;
       await invoke({}, "live");
       account.lambda.random = () => 0.1;
@@ -492,15 +451,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("knows what it was about, and whose", async () => {
       await account.storage.make("heard");
       const bucket = { Bucket: "heard" };
-      await lambda("pipeline").send(new GetAliasCommand(alias));
+      await lambda("pipeline").getAlias(alias);
       await invoke({}, "live");
-      await s3().send(new PutObjectCommand({ ...bucket, Key: "a/b.json", Body: "{}" }));
-      await s3().send(new GetObjectCommand({ ...bucket, Key: "a/b.json" }));
-      await s3().send(new ListObjectsV2Command(bucket));
-      await ssm().send(
-        new PutParameterCommand({ Name: "/postern/a", Value: "b", Type: "SecureString", Overwrite: true }),
-      );
-      await formation().send(new DescribeStacksCommand({}));
+      await s3().putObject({ ...bucket, Key: "a/b.json", Body: "{}" });
+      await s3().getObject({ ...bucket, Key: "a/b.json" });
+      await s3().listObjectsV2(bucket);
+      await ssm().putParameter({ Name: "/postern/a", Value: "b", Type: "SecureString", Overwrite: true });
+      await formation().describeStacks({});
       assert.deepEqual(
         account.heard.map(({ service, action, name, caller }) => [service, action, name, caller].join(" ")),
         [
@@ -513,7 +470,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
           "cloudformation cloudformation:DescribeStacks  somebody",
         ],
       );
-      const { Parameter } = await ssm().send(new GetParameterCommand({ Name: "/postern/a", WithDecryption: true }));
+      const { Parameter } = await ssm().getParameter({ Name: "/postern/a", WithDecryption: true });
       assert.equal(Parameter?.Value, "b");
     });
 
@@ -522,9 +479,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await live();
       const denied: [() => Promise<unknown>, string][] = [
         [latest, "AccessDeniedException"],
-        [() => s3().send(new ListObjectsV2Command({ Bucket: "heard" })), "AccessDenied"],
-        [() => ssm().send(new GetParameterCommand({ Name: "/postern/a" })), "AccessDeniedException"],
-        [() => formation().send(new DescribeStacksCommand({})), "AccessDenied"],
+        [() => s3().listObjectsV2({ Bucket: "heard" }), "AccessDenied"],
+        [() => ssm().getParameter({ Name: "/postern/a" }), "AccessDeniedException"],
+        [() => formation().describeStacks({}), "AccessDenied"],
         [metricsAsked, "AccessDeniedException"],
       ];
       for (const [call, error] of denied)
@@ -535,15 +492,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         });
     });
     const metricsAsked = () =>
-      new CloudWatchClient({ ...account.as("somebody"), maxAttempts: 1 }).send(
-        new GetMetricDataCommand({ StartTime: new Date(0), EndTime: new Date(1), MetricDataQueries: [] }),
-      );
+      new CloudWatch({ ...account.as("somebody"), maxAttempts: 1 }).getMetricData({
+        StartTime: new Date(0),
+        EndTime: new Date(1),
+        MetricDataQueries: [],
+      });
 
     it("has S3 ask for the rights that it asks for beside a call's own", async () => {
       const place = { Bucket: "heard", Key: "none.json" };
       const [read, write] = [
-        () => s3().send(new GetObjectCommand(place)),
-        () => s3().send(new PutObjectCommand({ ...place, Body: "x", IfMatch: '"a"' })),
+        () => s3().getObject(place),
+        () => s3().putObject({ ...place, Body: "x", IfMatch: '"a"' }),
       ];
       for (const call of [read, write]) await assert.rejects(call, called("NoSuchKey"));
       // A caller that may list learns whether the object exists; one that may read may compare.
@@ -556,26 +515,26 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("has S3 make one of several conditional writes, and date it by a clock of its own", async () => {
       const place = { Bucket: "heard", Key: "one.json" };
       const put = (Body: string, condition: { IfMatch?: string | undefined; IfNoneMatch?: string }) =>
-        s3().send(new PutObjectCommand({ ...place, Body, ...condition }));
+        s3().putObject({ ...place, Body, ...condition });
       account.s3.ahead = 3_600_000;
       const first = await Promise.allSettled(["a", "b", "c"].map((body) => put(body, { IfNoneMatch: "*" })));
       assert.equal(first.filter(({ status }) => status === "fulfilled").length, 1);
       for (const one of first)
         if (one.status === "rejected")
           assert.match(one.reason.name, /^(PreconditionFailed|ConditionalRequestConflict)$/);
-      const { ETag, LastModified } = await s3().send(new GetObjectCommand(place));
+      const { ETag, LastModified } = await s3().getObject(place);
       assert.ok(Number(LastModified) > Date.now() + 3_000_000);
       await put("second", { IfMatch: ETag });
       await assert.rejects(put("third", { IfMatch: ETag }), called("PreconditionFailed"));
-      const remove = (IfMatch: string | undefined) => s3().send(new DeleteObjectCommand({ ...place, IfMatch }));
+      const remove = (IfMatch: string | undefined) => s3().deleteObject({ ...place, IfMatch });
       await assert.rejects(remove(ETag), called("PreconditionFailed"));
-      await remove((await s3().send(new GetObjectCommand(place))).ETag);
-      await assert.rejects(s3().send(new GetObjectCommand(place)), called("NoSuchKey"));
+      await remove((await s3().getObject(place)).ETag);
+      await assert.rejects(s3().getObject(place), called("NoSuchKey"));
       account.s3.ahead = 0;
     });
 
     it("breaks what it should, before it is done or after", async () => {
-      const move = () => lambda().send(new UpdateAliasCommand({ ...alias, FunctionVersion: "2" }));
+      const move = () => lambda().updateAlias({ ...alias, FunctionVersion: "2" });
       account.fault = (_, when) => (when === "before" ? { status: 429, error: "TooManyRequestsException" } : undefined);
       await assert.rejects(move(), called("TooManyRequestsException"));
       account.fault = (_, when) => (when === "before" ? "cut" : undefined);
@@ -587,12 +546,12 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.fault = undefined;
       assert.equal((await live()).FunctionVersion, "2");
       const put = (Value: string) =>
-        ssm().send(new PutParameterCommand({ Name: "/postern/cut", Value, Type: "String", Overwrite: true }));
+        ssm().putParameter({ Name: "/postern/cut", Value, Type: "String", Overwrite: true });
       await put("before");
       account.fault = ({ service }, when) => (service === "ssm" && when === "after" ? "cut" : undefined);
       await assert.rejects(put("after"));
       account.fault = undefined;
-      const { Parameter } = await ssm().send(new GetParameterCommand({ Name: "/postern/cut" }));
+      const { Parameter } = await ssm().getParameter({ Name: "/postern/cut" });
       assert.equal(Parameter?.Value, "after");
     });
   });
@@ -633,20 +592,20 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       Capabilities: ["CAPABILITY_IAM" as const],
     });
     const create = async (made: object) => {
-      await formation().send(new CreateStackCommand(bodyOf(made)));
+      await formation().createStack(bodyOf(made));
       return settled();
     };
     const update = async (made: object) => {
-      await formation().send(new UpdateStackCommand(bodyOf(made)));
+      await formation().updateStack(bodyOf(made));
       return settled();
     };
     const settled = async () => {
       await account.cloudformation.settled();
-      const { Stacks = [] } = await formation().send(new DescribeStacksCommand({ StackName }));
+      const { Stacks = [] } = await formation().describeStacks({ StackName });
       return Stacks[0];
     };
     const remove = async () => {
-      await formation().send(new DeleteStackCommand({ StackName }));
+      await formation().deleteStack({ StackName });
       await account.cloudformation.settled();
     };
     const actions = (caller: string) =>
@@ -658,7 +617,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         ["rule.zip", "one"],
         ["next.zip", "two"],
       ] as const)
-        await s3().send(new PutObjectCommand({ Bucket: "templates", Key, Body: codeOf(mark) }));
+        await s3().putObject({ Bucket: "templates", Key, Body: codeOf(mark) });
     });
     beforeEach(() => {
       account.cloudformation.stacks.clear();
@@ -675,18 +634,18 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         ...["CreateFunction", "GetFunctionConfiguration", "PublishVersion", "CreateAlias"],
       ]);
       assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
-      const { TemplateBody } = await formation().send(new GetTemplateCommand({ StackName }));
+      const { TemplateBody } = await formation().getTemplate({ StackName });
       assert.equal(TemplateBody, JSON.stringify(template()));
     });
 
     it("touch nothing that is as the template says: the alias is where it was moved to", async () => {
       await create(template());
       await assert.rejects(update(template()), /No updates are to be performed/);
-      await lambda().send(new UpdateFunctionCodeCommand({ FunctionName, ZipFile: codeOf("elsewhere") }));
+      await lambda().updateFunctionCode({ FunctionName, ZipFile: codeOf("elsewhere") });
       await updated();
-      await lambda().send(new PublishVersionCommand(function_));
+      await lambda().publishVersion(function_);
       const RoutingConfig = { AdditionalVersionWeights: { 1: 0.2 } };
-      await lambda().send(new UpdateAliasCommand({ ...alias, FunctionVersion: "2", RoutingConfig }));
+      await lambda().updateAlias({ ...alias, FunctionVersion: "2", RoutingConfig });
       account.heard.length = 0;
       assert.equal((await update(template({ code: "next.zip" })))?.StackStatus, "UPDATE_COMPLETE");
       assert.deepEqual(actions("cloudformation"), ["UpdateFunctionCode", "GetFunctionConfiguration"]);
@@ -705,7 +664,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       };
       await update(template({ code: "next.zip", more: { Second: second } }));
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.2 } };
-      await lambda().send(new UpdateAliasCommand({ ...alias, RoutingConfig }));
+      await lambda().updateAlias({ ...alias, RoutingConfig });
       const version = { "Fn::GetAtt": ["Second", "Version"] };
       await update(template({ code: "next.zip", version, more: { Second: second } }));
       const { FunctionVersion, RoutingConfig: left } = await live();
@@ -717,7 +676,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const more = { Second: { Type: "AWS::Lambda::Version", Properties: { FunctionName: { Ref: "Rule" } } } };
       const failed = await update(template({ memory: 128, more }));
       assert.equal(failed?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
-      const { StackEvents = [] } = await formation().send(new DescribeStackEventsCommand({ StackName }));
+      const { StackEvents = [] } = await formation().describeStackEvents({ StackName });
       const reason = StackEvents.find(({ ResourceStatus }) => ResourceStatus === "CREATE_FAILED")?.ResourceStatusReason;
       assert.match(String(reason), /A version for this Lambda function exists \( 1 \)/);
     });
@@ -762,16 +721,16 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const lost = { Type: "AWS::S3::Bucket", Properties: { BucketName: "lost-bucket" } };
       await create(template({ more: { Kept: kept, Lost: lost } }));
       assert.equal((await update(template({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
-      const { Contents, KeyCount } = await s3().send(new ListObjectsV2Command({ Bucket: "kept-bucket" }));
+      const { Contents, KeyCount } = await s3().listObjectsV2({ Bucket: "kept-bucket" });
       assert.deepEqual([Contents, KeyCount], [undefined, 0]);
-      await assert.rejects(s3().send(new ListObjectsV2Command({ Bucket: "lost-bucket" })), called("NoSuchBucket"));
+      await assert.rejects(s3().listObjectsV2({ Bucket: "lost-bucket" }), called("NoSuchBucket"));
     });
 
     it("aren't gone before their buckets are empty", async () => {
       await create(
         template({ more: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } } }),
       );
-      await s3().send(new PutObjectCommand({ Bucket: "full-bucket", Key: "a", Body: "b" }));
+      await s3().putObject({ Bucket: "full-bucket", Key: "a", Body: "b" });
       await remove();
       const stack = account.cloudformation.stack(StackName);
       assert.equal(stack?.status, "DELETE_FAILED");
@@ -798,11 +757,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       ];
       for (const [made, sentence] of wrong) await assert.rejects(create(made), sentence);
       const { Capabilities: _, ...without } = bodyOf(template());
-      await assert.rejects(
-        formation().send(new CreateStackCommand(without)),
-        called("InsufficientCapabilitiesException"),
-      );
-      await assert.rejects(formation().send(new DescribeStacksCommand({ StackName })), /does not exist/);
+      await assert.rejects(formation().createStack(without), called("InsufficientCapabilitiesException"));
+      await assert.rejects(formation().describeStacks({ StackName }), /does not exist/);
     });
 
     it("are listed by pages", async () => {
@@ -862,20 +818,20 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       Outputs: { BaseUrl: { Value: { "Fn::GetAtt": ["Api", "ApiEndpoint"] } } },
     });
     const create = async (StackName: string, made: object) => {
-      await formation().send(new CreateStackCommand({ StackName, TemplateBody: JSON.stringify(made) }));
+      await formation().createStack({ StackName, TemplateBody: JSON.stringify(made) });
       await account.cloudformation.settled();
       const stack = account.cloudformation.stack(StackName);
       assert.equal(stack?.status, "CREATE_COMPLETE", stack?.reason);
       return String(stack?.outputs.BaseUrl?.value);
     };
     const remove = async (StackName: string) => {
-      await formation().send(new DeleteStackCommand({ StackName }));
+      await formation().deleteStack({ StackName });
       await account.cloudformation.settled();
     };
     before(async () => {
       await account.storage.make("gateway");
       const Body = zip({ "index.cjs": Buffer.from(source) });
-      await s3().send(new PutObjectCommand({ Bucket: "gateway", Key: "rule.zip", Body }));
+      await s3().putObject({ Bucket: "gateway", Key: "rule.zip", Body });
     });
 
     it("hands on what a function says, and waits as long as the template has it", async () => {
@@ -1005,7 +961,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("with a URL for each function", async () => {
       await build("no");
       await deploy("deploy", "--param=door=url");
-      assert.equal(Object(await s3().send(new ListBucketsCommand({}))).Buckets.length, 1, "nothing is left of before");
+      assert.equal(Object(await s3().listBuckets({})).Buckets.length, 1, "nothing is left of before");
       const { AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl } = Object(outputs());
       const [deny, admit] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((one) => String(Object(one).value));
       assert.equal((await verdict(String(deny), "always-deny")).allowed, false);

@@ -8,7 +8,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { LambdaClient } from "@aws-sdk/client-lambda";
+import { Lambda } from "@aws-sdk/client-lambda";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
 import { shareOf } from "../../infra/bench/handlers.ts";
 import { bundle } from "../../infra/build/bundle.ts";
@@ -16,7 +16,7 @@ import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { signing } from "../../infra/parity/signing.ts";
 import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/disarm.ts";
-import { prove } from "../../infra/rollout/proof.ts";
+import { runCases } from "../../infra/rollout/proof.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
 import { runtimeClient } from "./tools.ts";
@@ -58,7 +58,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   const as = (accessKeyId: string): Functions => {
     const credentials = { accessKeyId, secretAccessKey: "secret" };
     const maxAttempts = accessKeyId === "somebody" ? 5 : 1;
-    const client = new LambdaClient({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
+    const client = new Lambda({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
     return openFunctions("test", client, 1);
   };
 
@@ -272,14 +272,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("are proven by their cases, with the end of the log of what fails", async () => {
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
-      assert.deepEqual((await prove(functions, listed, "1")).faults, []);
+      assert.deepEqual((await runCases(functions, listed, "1")).faults, []);
       const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
       for (const [code, sentence] of [
         [crashing, /^always-deny, ".*": it fails: .*it does not start/],
         [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
         [other, /it answers no review: {"other":true}/],
       ] as const) {
-        const { faults } = await prove(functions, listed, await functions.publish(rule, wanted(code)));
+        const { faults } = await runCases(functions, listed, await functions.publish(rule, wanted(code)));
         assert.match(faults[0] ?? "", sentence);
       }
     });

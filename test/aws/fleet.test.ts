@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { PutObjectCommand, S3Client } from "@aws-sdk/client-s3";
+import { S3 } from "@aws-sdk/client-s3";
 import type { Progress } from "../../infra/cli/progress.ts";
 import { probeAll } from "../../infra/clusters/probe.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -168,7 +168,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { openReleases } =
       await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
     const { job } = await jobOf({ rules: "{}" });
-    const { all } = await openReleases(job.stage.records);
+    const { all } = await openReleases(job.stage.bucket);
     assert.ok(all[0]);
     return all[0];
   };
@@ -414,7 +414,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     };
     const planned = async (said: Said, how: Partial<Job>) => {
       const { job } = await jobOf(said, how);
-      return (await (await load.deploy()).planOf(job)).clusters;
+      return (await (await load.deploy()).makePlan(job)).clusters;
     };
     const destroy = async (said: Said, more: object = {}) => {
       const { job } = await jobOf(said);
@@ -449,8 +449,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       };
       /** As a plan has them, without building it. */
       const notesOf = async () => {
-        const { planCluster } =
-          await checkout.load<typeof import("../../infra/rollout/targets.ts")>("infra/rollout/targets.ts");
+        const { planCluster } = await checkout.load<typeof import("../../infra/rollout/cluster-plan.ts")>(
+          "infra/rollout/cluster-plan.ts",
+        );
         const { job } = await jobOf(guarded, how);
         return (await planCluster(job, "east", await newest(), undefined, await job.stage.stack.outputs())).notes;
       };
@@ -744,7 +745,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const first = account.heard.length;
         const ending = deploy(other, { clusters: [] });
         const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
-        await new S3Client().send(new PutObjectCommand({ Bucket: await uploading.promise, Key: "lock.json", Body }));
+        await new S3().putObject({ Bucket: await uploading.promise, Key: "lock.json", Body });
         test.mock.timers.tick(20_000);
         const lost =
           /^this command has lost the lock of the stage to joe \(postern rollback --all\), and changes nothing/;

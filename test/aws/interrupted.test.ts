@@ -72,7 +72,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   /** By the role that deploys, as it is shipped. */
   let isAllowed: (heard: Heard) => boolean;
   const load = {
-    prove: () => checkout.load<typeof import("../../infra/rollout/proof.ts")>("infra/rollout/proof.ts"),
+    runCases: () => checkout.load<typeof import("../../infra/rollout/proof.ts")>("infra/rollout/proof.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
   };
   const treeOf = async (name: string, stamp: string, said: string, cases = casesOf(stamp)): Promise<Order> => {
@@ -88,7 +88,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     const found = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
     const entries = found.flatMap(({ code, body }) => (code === 200 ? Object(body).webhooks : []));
     if (entries.length === 0) return;
-    const [{ prove }, { probeAll }] = [await load.prove(), await load.probe()];
+    const [{ runCases }, { probeAll }] = [await load.runCases(), await load.probe()];
     const { functions } = await openStageAs(checkout.folder, "observer");
     const { version, weights } = await functions.live("stamp-notes");
     assert.deepEqual(weights, {}, when);
@@ -96,7 +96,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       trees.map(async (tree) => {
         const [listed] = (await jobOf(tree, "observer")).catalogue;
         assert.ok(listed);
-        return (await prove(functions, listed, version)).faults;
+        return (await runCases(functions, listed, version)).faults;
       }),
     );
     assert.ok(

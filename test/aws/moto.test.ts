@@ -5,13 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { CreateAliasCommand, GetFunctionCommand, LambdaClient } from "@aws-sdk/client-lambda";
-import { ListObjectsV2Command, S3Client } from "@aws-sdk/client-s3";
-import { GetParameterCommand, SSMClient } from "@aws-sdk/client-ssm";
+import { Lambda } from "@aws-sdk/client-lambda";
+import { openBucket } from "../../infra/aws/bucket.ts";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
-import { openParameters } from "../../infra/aws/parameters.ts";
 import type { Stack, Template } from "../../infra/aws/stack.ts";
-import { emptyBucket, openRecords, type Records } from "../../infra/aws/stage-records.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { signing } from "../../infra/parity/signing.ts";
@@ -57,7 +54,7 @@ describe("a stage on moto", await needs("moto"), () => {
     first = await deployed();
     for (const name of [rule, other]) {
       const alias = { FunctionName: functions.nameOf(name), Name: "live", FunctionVersion: "1" };
-      await new LambdaClient().send(new CreateAliasCommand(alias));
+      await new Lambda().createAlias(alias);
     }
   });
   after(async () => {
@@ -164,7 +161,7 @@ describe("a stage on moto", await needs("moto"), () => {
       const again = await deployed();
       const { codeSha256 } = wantedOf(again);
       assert.notEqual(codeSha256, wantedOf(first).codeSha256);
-      const { Configuration } = await new LambdaClient().send(new GetFunctionCommand({ FunctionName }));
+      const { Configuration } = await new Lambda().getFunction({ FunctionName });
       assert.equal(Configuration?.CodeSha256, codeSha256);
       assert.deepEqual(await hanging(), { version: "2", weights: { 4: 0.2 } });
       assert.equal(await functions.publish(rule, wantedOf(again)), "5");
@@ -181,70 +178,8 @@ describe("a stage on moto", await needs("moto"), () => {
     });
   });
 
-  describe("keeps parameters that", () => {
-    const parameters = openParameters(stage, new SSMClient());
-
-    it("are made once, written over and removed", async () => {
-      assert.equal(await parameters.read("one"), undefined);
-      assert.equal(await parameters.create("one", "first"), true);
-      assert.equal(await parameters.create("one", "second"), false);
-      assert.equal(await parameters.read("one"), "first");
-      await parameters.write("one", "third");
-      assert.equal(await parameters.read("one"), "third");
-      for (let time = 0; time < 2; time++) await parameters.remove("one");
-      assert.equal(await parameters.read("one"), undefined);
-      await parameters.write("one", "fourth");
-      assert.equal(await parameters.create("one", "fifth"), false);
-    });
-
-    it("are secret, and the stage's own", async () => {
-      await parameters.write("two", "a secret");
-      assert.equal(await openParameters("other").read("two"), undefined);
-      const { Parameter } = await new SSMClient().send(new GetParameterCommand({ Name: "/postern/moto/two" }));
-      assert.equal(Parameter?.Type, "SecureString");
-      assert.notEqual(Parameter?.Value, "a secret");
-    });
-
-    it("are made by one of two who do it at once", async () => {
-      const made = await Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
-      assert.equal(made.filter(Boolean).length, 1);
-      assert.equal(await parameters.read("raced"), ["a", "b", "c"][made.indexOf(true)]);
-    });
-  });
-
-  describe("keeps records that", () => {
-    let records: Records;
-    before(async () => {
-      records = openRecords(String(await stack.bucket()));
-    });
-
-    it("are none at first, whatever else is in the bucket", async () => {
-      assert.deepEqual(await records.names(), []);
-    });
-
-    it("are made once, written over and listed in their order", async () => {
-      const names = ["000010", "000002", "000001"];
-      for (const name of names) assert.equal(await records.create(name, { name }), true);
-      assert.equal(await records.create("000002", { name: "another" }), false);
-      assert.deepEqual(await records.names(), [...names].sort());
-      assert.deepEqual(await records.read("000002"), { name: "000002" });
-      await records.write("000002", { name: "changed", list: [1, null, "ü"] });
-      assert.deepEqual(await records.read("000002"), { name: "changed", list: [1, null, "ü"] });
-      await records.write("000011", {});
-      assert.equal(await records.create("000011", {}), false);
-    });
-
-    it("are more than a page", async () => {
-      const names = ["a", "b", "c", "d"].map((letter) => `many-${letter}`);
-      for (const name of names) await records.write(name, {});
-      const page = await new S3Client().send(new ListObjectsV2Command({ Bucket: String(await stack.bucket()) }));
-      assert.equal(page.KeyCount, 3);
-      assert.deepEqual((await records.names()).slice(-names.length), names);
-    });
-  });
-
   it("is gone when its bucket is empty", async () => {
-    await emptyBucket(String(await stack.bucket()));
+    await openBucket(String(await stack.bucket())).empty("lock.json");
     await stack.remove();
     assert.deepEqual([await stack.template(), await stack.outputs(), await stack.bucket()], [undefined, {}, undefined]);
     assert.deepEqual(await functions.rules(), []);

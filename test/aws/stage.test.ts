@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { S3Client } from "@aws-sdk/client-s3";
-import { SSMClient } from "@aws-sdk/client-ssm";
+import { S3 as S3Client } from "@aws-sdk/client-s3";
+import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
 import { doorkeeper } from "#lib/key.ts";
-import { type LockObject, openLockObject } from "../../infra/aws/lock-object.ts";
+import { type Bucket, openBucket } from "../../infra/aws/bucket.ts";
 import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
 import { openStage, passingOn } from "../../infra/aws/stage.ts";
-import { openRecords, type Records } from "../../infra/aws/stage-records.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { until } from "../../infra/parity/postern.ts";
-import { healthOf } from "../../infra/rollout/health.ts";
+import { readHealth } from "../../infra/rollout/health.ts";
 import {
   type Keyring,
   narrowKeyring,
@@ -19,7 +18,7 @@ import {
   turnKeyring,
   widenKeyring,
 } from "../../infra/rollout/keyring.ts";
-import { ourName, takeLock, term } from "../../infra/rollout/lock.ts";
+import { lockKey, ourName, takeLock, term } from "../../infra/rollout/lock.ts";
 import {
   openReleases,
   type Release,
@@ -42,23 +41,29 @@ describe("a stage's memory", await needs("moto"), () => {
   let stages = 0;
 
   before(async () => {
+    // Small pages, for lists that have several.
+    process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await startMoto("AWS_ENDPOINT_URL_SSM", "AWS_ENDPOINT_URL_S3");
   });
   after(() => moto?.stop());
   /** Nobody has deployed to this one before. */
-  const another = () => openParameters(`stage-${++stages}`, new SSMClient({ region, maxAttempts: 5 }));
+  const another = () => openParameters(`stage-${++stages}`, new SSM({ region, maxAttempts: 5 }));
   beforeEach(() => {
     parameters = another();
   });
+  let buckets = 0;
+  const newBucket = async (client: S3Client): Promise<Bucket> => {
+    const name = `bucket-${++buckets}`;
+    assert.equal(await openStorage(moto.url, region).make(name), undefined);
+    return openBucket(name, client);
+  };
 
   describe("has a lock that", () => {
     const by = process.env.POSTERN_BY;
     const ear: Ear = { heard: [], fault: undefined, allow: undefined };
     let s3: S3;
     let served: Awaited<ReturnType<typeof serve>>;
-    let object: LockObject;
-    let buckets = 0;
-
+    let bucket: Bucket;
     before(async () => {
       s3 = openS3(behind(moto.url, "s3"), ear);
       served = await serve(() => s3, ear);
@@ -67,9 +72,7 @@ describe("a stage's memory", await needs("moto"), () => {
     beforeEach(async () => {
       process.env.POSTERN_BY = "jane";
       s3.ahead = 0;
-      const bucket = `locked-${++buckets}`;
-      assert.equal(await openStorage(moto.url, region).make(bucket), undefined);
-      object = openLockObject(bucket, new S3Client({ region, endpoint: served.url, maxAttempts: 5 }));
+      bucket = await newBucket(new S3Client({ region, endpoint: served.url, maxAttempts: 5 }));
     });
     afterEach(() => {
       Object.assign(ear, { fault: undefined, allow: undefined });
@@ -77,14 +80,18 @@ describe("a stage's memory", await needs("moto"), () => {
       else process.env.POSTERN_BY = by;
     });
     const textOf = (owner: string) => JSON.stringify({ owner, by: "joe", what: "postern rotate", renewal: 0 });
+    const conditionNow = async () => {
+      const stored = await bucket.read(lockKey);
+      return stored ? { IfMatch: stored.etag } : { IfNoneMatch: "*" as const };
+    };
     /** Writes the lock as another command would. */
-    const hold = async (text: string) => assert.ok(await object.write(text, (await object.read())?.etag));
-    const held = async () => (await object.read())?.text;
+    const hold = async (text: string) => assert.ok(await bucket.write(lockKey, text, await conditionNow()));
+    const held = async () => (await bucket.read(lockKey))?.text;
     /** Lets so many milliseconds go by on S3's clock. */
     const pass = (milliseconds: number) => {
       s3.ahead += milliseconds;
     };
-    const take = (what = "postern deploy", overriding = false) => takeLock(object, what, overriding);
+    const take = (what = "postern deploy", overriding = false) => takeLock(bucket, what, overriding);
     const refusal = /^Error: this stage is locked by joe \(postern rotate\); unless that renews it, the lock ends at /;
 
     it("says who we are", () => {
@@ -96,7 +103,7 @@ describe("a stage's memory", await needs("moto"), () => {
     it("refuses the second of two, with the name of the first and the end of its lock by S3's clock", async () => {
       pass(3_600_000);
       const lock = await take();
-      const ends = new Date((await object.read())?.modified.getTime() ?? 0);
+      const ends = new Date((await bucket.read(lockKey))?.modified.getTime() ?? 0);
       ends.setSeconds(ends.getSeconds() + 180);
       await assert.rejects(take("postern rotate"), (error) => {
         assert.ok(error instanceof Complaint);
@@ -180,11 +187,11 @@ describe("a stage's memory", await needs("moto"), () => {
     it("is still ours where nobody took it over in time, whoever had looked at it", async () => {
       const lock = await take();
       pass(term + 60_000);
-      const seen = await object.read();
+      const seen = await bucket.read(lockKey);
       assert.ok(seen && seen.age > term);
       // This renews it, so that what another command saw is not there any more.
       await lock.check();
-      assert.equal(await object.write(textOf("late"), seen.etag), false);
+      assert.equal(await bucket.write(lockKey, textOf("late"), { IfMatch: seen.etag }), false);
       await lock.check();
       await lock.release();
     });
@@ -193,7 +200,7 @@ describe("a stage's memory", await needs("moto"), () => {
       const lock = await take();
       pass(term - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
-      assert.ok(Number((await object.read())?.age) < term / 2);
+      assert.ok(Number((await bucket.read(lockKey))?.age) < term / 2);
       await lock.release();
     });
 
@@ -221,7 +228,7 @@ describe("a stage's memory", await needs("moto"), () => {
       pass(60_000);
       test.mock.timers.tick(20_000);
       await until("the lock was not renewed", async () => (await held()) !== first);
-      assert.ok(Number((await object.read())?.age) < 60_000);
+      assert.ok(Number((await bucket.read(lockKey))?.age) < 60_000);
       assert.equal(lock.signal.aborted, false);
       await lock.release();
       assert.equal(await held(), undefined);
@@ -250,6 +257,25 @@ describe("a stage's memory", await needs("moto"), () => {
         asked.map(({ action }) => action),
         ["s3:PutObject", "s3:DeleteObject"],
       );
+    });
+  });
+
+  describe("has parameters that", () => {
+    it("are secret, and the stage's own", async () => {
+      await parameters.write("two", "a secret");
+      assert.equal(await another().read("two"), undefined);
+      const { Parameter } = await new SSM({ region }).getParameter({ Name: `/postern/stage-${stages - 1}/two` });
+      assert.equal(Parameter?.Type, "SecureString");
+      assert.notEqual(Parameter?.Value, "a secret");
+    });
+
+    it("are removed, once or twice, and made by one of several who do it at once", async () => {
+      const made = () => Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
+      const first = await made();
+      assert.deepEqual([first.filter(Boolean).length, (await made()).includes(true)], [1, false]);
+      assert.equal(await parameters.read("raced"), ["a", "b", "c"][first.indexOf(true)]);
+      for (let time = 0; time < 2; time++) await parameters.remove("raced");
+      assert.equal(await parameters.read("raced"), undefined);
     });
   });
 
@@ -347,7 +373,7 @@ describe("a stage's memory", await needs("moto"), () => {
       const told = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
       const stage = { ...openStage("test"), parameters };
       const release = releaseOf(1, { clusters: { shop: told } });
-      const healthNow = async () => (await healthOf({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
+      const healthNow = async () => (await readHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
       await parameters.remove("keys");
       const left = "its endpoints were not asked, for the key that signs URLs can't be read: ";
       const [gone = "", ...others] = (await healthNow()) ?? [];
@@ -364,14 +390,11 @@ describe("a stage's memory", await needs("moto"), () => {
   });
 
   describe("has releases that", () => {
-    let records: Records;
-    let buckets = 0;
+    let bucket: Bucket;
     beforeEach(async () => {
-      const bucket = `bucket-${++buckets}`;
-      assert.equal(await openStorage(moto.url, region).make(bucket), undefined);
-      records = openRecords(bucket, new S3Client({ region, maxAttempts: 5 }));
+      bucket = await newBucket(new S3Client({ region, maxAttempts: 5 }));
     });
-    const opened = () => openReleases(async () => records);
+    const opened = () => openReleases(async () => bucket);
 
     it("are none where there is no bucket yet, and can't be kept there", async () => {
       const none = await openReleases(async () => undefined);
@@ -380,9 +403,9 @@ describe("a stage's memory", await needs("moto"), () => {
     });
 
     it("are kept in the bucket that the stack has made meanwhile", async () => {
-      let place: Records | undefined;
+      let place: Bucket | undefined;
       const releases = await openReleases(async () => place);
-      place = records;
+      place = bucket;
       await releases.save(releaseOf(1));
       assert.deepEqual((await opened()).all, [releaseOf(1)]);
     });

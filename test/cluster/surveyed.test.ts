@@ -8,7 +8,7 @@ import { parse, stringify } from "yaml";
 import { worlds } from "#lib/cluster/live.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCluster } from "../../infra/clusters/access.ts";
-import { surveyBy, surveyed } from "../../infra/clusters/inspection.ts";
+import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { patient, register, servePostern } from "../../infra/parity/postern.ts";
@@ -71,8 +71,8 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const [local] = parseConfig(yaml, catalogue).clusters.values();
     assert.ok(local);
     const open = async () =>
-      surveyBy(await openCluster("local", undefined, { kubeconfig: join(folder, "kubeconfig") }));
-    return surveyed(catalogue, local, open);
+      toInspected(await openCluster("local", undefined, { kubeconfig: join(folder, "kubeconfig") }));
+    return inspectCluster(catalogue, local, open);
   };
   /** The entries of what was found, as those of the admission of policies are served. */
   const entries = async () => {

@@ -9,7 +9,7 @@ import { requireRules } from "../../catalogue/names.ts";
 import type { Broken, Listed } from "../../catalogue/registry.ts";
 import { asVariant } from "../../catalogue/variants.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { surveyed, surveying } from "../../clusters/inspection.ts";
+import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
 import type { Cluster, Config } from "../../config/config.ts";
 import { servedRules } from "../../project/functions.ts";
 import type { Handler } from "../../serve/gateway.ts";
@@ -81,10 +81,10 @@ export const openRules = async (
     const found = await answers.run(sentences, run);
     return { found, unsupported: sentences[0] };
   };
-  const asking = new Set(surveying(catalogue, cluster).map(({ name }) => name));
+  const asking = new Set(findInspectingRules(catalogue, cluster).map(({ name }) => name));
   const handlers = openHandlers(catalogue, [clusterName, cluster], world, (name) => void asking.add(name));
 
-  const asked = await surveyed(catalogue, cluster, async () => {
+  const asked = await inspectCluster(catalogue, cluster, async () => {
     const { list, discover } = world(surveyTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
   });

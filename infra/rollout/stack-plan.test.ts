@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Template } from "../aws/stack.ts";
-import { changeOf, isUnchanged, rightsIn, rulesIn, withKept } from "./package.ts";
+import { compareStacks, isUnchanged, keepRules, listRights, rulesIn } from "./stack-plan.ts";
 
 /** What the templates of such rules have: as osls and serverless.yml name it. */
 const ids: Record<string, string> = {
@@ -50,16 +50,16 @@ describe("a stack that would change", () => {
     });
 
   it("is new where there was none", () => {
-    const { isNew, added, changed, removed } = changeOf(undefined, templateOf(["a"]));
+    const { isNew, added, changed, removed } = compareStacks(undefined, templateOf(["a"]));
     assert.deepEqual([isNew, changed, removed], [true, [], []]);
     const own = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
     assert.deepEqual(added, ["HttpApi", ...own, "output BaseUrl", "output ARoleArn"]);
-    assert.equal(isUnchanged(changeOf(undefined, { Resources: {} })), false);
+    assert.equal(isUnchanged(compareStacks(undefined, { Resources: {} })), false);
   });
 
   it("is the same, whatever the order", () => {
     const turned = Object.fromEntries(Object.entries(before.Resources).reverse());
-    const change = changeOf(before, { ...before, Resources: turned });
+    const change = compareStacks(before, { ...before, Resources: turned });
     assert.deepEqual(change, { isNew: false, added: [], changed: [], removed: [] });
     assert.equal(isUnchanged(change), true);
   });
@@ -70,22 +70,22 @@ describe("a stack that would change", () => {
       ...{ MemorySize: 1024, Timeout: 30 },
     };
     for (const [name, value] of Object.entries(carried))
-      assert.equal(isUnchanged(changeOf(before, lambda({ [name]: value }))), true, name);
+      assert.equal(isUnchanged(compareStacks(before, lambda({ [name]: value }))), true, name);
     for (const [name, value] of Object.entries({ Runtime: "nodejs26.x", Role: "other", Handler: "other" }))
-      assert.deepEqual(changeOf(before, lambda({ [name]: value })).changed, ["ALambdaFunction"], name);
+      assert.deepEqual(compareStacks(before, lambda({ [name]: value })).changed, ["ALambdaFunction"], name);
   });
 
   it("has such fields of other resources, too", () => {
     const described = (Description: string) =>
       templateOf([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
-    assert.deepEqual(changeOf(described("a"), described("b")).changed, ["Alarm"]);
+    assert.deepEqual(compareStacks(described("a"), described("b")).changed, ["Alarm"]);
   });
 
   it("has what is added, changed and removed, resources and outputs", () => {
     const after = templateOf(["a-b", "ab"]);
     after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
     after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
-    const change = changeOf(before, after);
+    const change = compareStacks(before, after);
     assert.deepEqual(change, {
       isNew: false,
       added: ["AbLambdaFunction", "AbLogGroup", "AbRole", "AbAlias", "output AbRoleArn"],
@@ -118,7 +118,7 @@ describe("what is kept of rules that are off", () => {
   for (const rule of rules)
     it(`is all of ${rule}, and nothing of any other`, () => {
       const fresh = templateOf(rules.filter((one) => one !== rule));
-      const whole = withKept(fresh, old, [rule]);
+      const whole = keepRules(fresh, old, [rule]);
       assert.deepEqual(own(rule, whole), own(rule, old));
       for (const other of rules.filter((one) => one !== rule)) assert.deepEqual(own(other, whole), own(other, fresh));
       assert.deepEqual(whole.Resources.HttpApi, fresh.Resources.HttpApi);
@@ -128,13 +128,13 @@ describe("what is kept of rules that are off", () => {
 
   it("is nothing where nothing was there, or nothing is kept", () => {
     const fresh = templateOf(["a"]);
-    assert.deepEqual(withKept(fresh, undefined, ["a-b"]), fresh);
-    assert.deepEqual(withKept(fresh, old, []), fresh);
+    assert.deepEqual(keepRules(fresh, undefined, ["a-b"]), fresh);
+    assert.deepEqual(keepRules(fresh, old, []), fresh);
   });
 
   it("leaves the templates as they were", () => {
     const [fresh, copy] = [templateOf(["a"]), templateOf(["a"])];
-    withKept(fresh, old, ["a-b"]);
+    keepRules(fresh, old, ["a-b"]);
     assert.deepEqual([fresh, old], [copy, templateOf(rules, " as it was")]);
   });
 });
@@ -166,7 +166,7 @@ describe("the rights of a stack", () => {
     ["on several", { Action: "a:B", Resource: ["x", "y"] }, ['ARole: a:B on ["x","y"]']],
   ];
   for (const [name, statement, rights] of table)
-    it(`are ${name}`, () => assert.deepEqual(rightsIn({ Resources: { ARole: roleOf(statement) } }), rights));
+    it(`are ${name}`, () => assert.deepEqual(listRights({ Resources: { ARole: roleOf(statement) } }), rights));
 
   it("are those of every role, and there are none without roles", () => {
     const Resources = {
@@ -175,7 +175,7 @@ describe("the rights of a stack", () => {
       Plain: { Type: "AWS::IAM::Role" },
       Bucket: { Type: "AWS::S3::Bucket", Properties: { Policies: "none of a role" } },
     };
-    assert.deepEqual(rightsIn({ Resources }), ["ARole: a:A on *", "ARole: a:B on *", "BRole: b:A on *"]);
-    assert.deepEqual(rightsIn(undefined), []);
+    assert.deepEqual(listRights({ Resources }), ["ARole: a:A on *", "ARole: a:B on *", "BRole: b:A on *"]);
+    assert.deepEqual(listRights(undefined), []);
   });
 });

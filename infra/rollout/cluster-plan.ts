@@ -1,0 +1,80 @@
+import { Complaint } from "../cli/complaint.ts";
+import type { Manifest } from "../clusters/api.ts";
+import { compareManifests } from "../clusters/drift.ts";
+import { drift } from "../clusters/entries.ts";
+import { configurationName, listEntries, manifestsOf, withKey } from "./entries.ts";
+import { chooseHardened } from "./hardening.ts";
+import type { Keyring } from "./keyring.ts";
+import type { Release } from "./releases.ts";
+import { inspectTarget, keyVersionOf, openTarget, requireOwnStage, type Targets, toEndpoints } from "./targets.ts";
+
+/** What a cluster would be told. */
+export interface ClusterPlan {
+  cluster: string;
+  hardened: string[];
+  /** What differs from what is there, in sentences. */
+  differences: string[];
+  /** Why that can't be known. */
+  unknown?: string;
+  notes: string[];
+}
+
+/** What a cluster would be told, and what that changes there. */
+export const planCluster = async (
+  targets: Targets,
+  name: string,
+  newest: Release | undefined,
+  keyring: Keyring | undefined,
+  outputs: Record<string, string>,
+): Promise<ClusterPlan> => {
+  const found = await inspectTarget(targets, name).catch((error: unknown) => {
+    if (error instanceof Complaint) return error;
+    throw error;
+  });
+  if (found instanceof Complaint)
+    return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
+  const { cluster } = found;
+  const door = toEndpoints(targets, outputs);
+  const { hardened, notes: open } = await chooseHardened(targets, [name, cluster], newest, door, outputs);
+  const notes = [...found.notes, ...open];
+  const manifests = manifestsOf(targets.catalogue, [name, cluster], door, new Set(hardened));
+  const plan = { cluster: name, hardened, notes };
+  const keyVersion = keyVersionOf(cluster);
+  const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
+  const unlike = compareWithRecord(newest, name, { manifests, keyVersion, signer });
+  const isRecorded = unlike.length === 0;
+  if (targets.write !== undefined)
+    return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
+  if (keyring === undefined) {
+    const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
+    return { ...plan, differences: newest?.complete === false ? [...unlike, unfinished] : unlike };
+  }
+  try {
+    const api = await openTarget(targets, name);
+    await requireOwnStage(api, targets.stage);
+    const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
+    if (!isServed) return { ...plan, differences: listEntries(manifests).map((one) => `entry ${one.name} is missing`) };
+    const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
+    const found = (await drift(api, wanted, configurationName)).map(({ sentence }) => sentence);
+    if (found.length > 0 || isRecorded) return { ...plan, differences: found };
+    return { ...plan, differences: ["it is as it shall be, but the record doesn't say so yet"] };
+  } catch (error) {
+    if (!(error instanceof Complaint)) throw error;
+    return { ...plan, differences: [], unknown: error.message };
+  }
+};
+
+/** Compares what a cluster would be told with what the newest release says it was told; in sentences, none if alike. */
+export const compareWithRecord = (
+  newest: Release | undefined,
+  name: string,
+  wanted: { manifests: Manifest[]; keyVersion: number; signer: string | undefined },
+): string[] => {
+  const before = newest?.clusters[name];
+  const found = compareManifests(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
+  if (before === undefined) return found;
+  if (before.keyVersion !== wanted.keyVersion)
+    found.push(`its URLs get a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push("its URLs are to be signed with the stage's present key");
+  return found;
+};

@@ -1,0 +1,101 @@
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { Complaint } from "../cli/complaint.ts";
+import { counted } from "../cli/progress.ts";
+import type { Manifest } from "../clusters/api.ts";
+import { applyAll, applyRights, drift } from "../clusters/entries.ts";
+import { probeAll } from "../clusters/probe.ts";
+import { ruleOf, type Webhook } from "../webhooks/webhooks.ts";
+import { configurationName, listEntries, manifestsOf, selectOnePerPhase, withKey } from "./entries.ts";
+import type { Keyring } from "./keyring.ts";
+import type { ReleasedCluster } from "./releases.ts";
+import { inspectTarget, keyVersionOf, openTarget, requireOwnStage, type Targets, toEndpoints } from "./targets.ts";
+
+/** Tells a cluster: first who may read what, then, when every endpoint answers over its real address, the entries. */
+export const updateCluster = async (
+  targets: Targets,
+  name: string,
+  before: ReleasedCluster | undefined,
+  hardened: string[],
+  keyring: Keyring,
+  record: (told: ReleasedCluster) => Promise<void>,
+): Promise<void> => {
+  const { catalogue, progress, stage, write } = targets;
+  const { cluster } = await inspectTarget(targets, name);
+  const door = toEndpoints(targets, await stage.stack.outputs());
+  const manifests = manifestsOf(catalogue, [name, cluster], door, new Set(hardened));
+  const keyVersion = keyVersionOf(cluster);
+  const since = findFirstTimes(manifests, before?.since ?? {});
+  const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
+  const entries = listEntries(wanted);
+  const signer = keyring.current.publicKey;
+  const told = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
+  const probed = countProbes(before, entries);
+  const api = write === undefined ? await openTarget(targets, name) : undefined;
+  if (api) {
+    await requireOwnStage(api, stage);
+    await applyRights(api, wanted);
+  } else
+    await writeDown(
+      String(write),
+      `${name}.roles.yaml`,
+      manifests.filter(({ webhooks }) => webhooks === undefined),
+    );
+
+  await progress.step(`cluster ${name}: endpoints`, async () => {
+    const sick = (await probeAll(entries)).filter(({ ok }) => !ok);
+    if (sick.length > 0)
+      throw new Complaint(
+        `cluster ${name} keeps the entries it has, for not every endpoint answers:\n${sick.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
+        1,
+      );
+    return `${entries.length} answer`;
+  });
+  // Written down before it is done: whoever stops midway leaves a cluster that may have them.
+  await record({ ...told, probed });
+  await progress.step(`cluster ${name}: entries`, async () => {
+    if (api === undefined)
+      return writeDown(
+        String(write),
+        `${name}.entries.yaml`,
+        manifests.filter(({ webhooks }) => webhooks !== undefined),
+      );
+    const changes = await applyAll(api, wanted, configurationName);
+    const left = await drift(api, wanted, configurationName);
+    const sick = (await probeAll(selectOnePerPhase(entries))).filter(({ ok }) => !ok);
+    if (left.length + sick.length > 0)
+      throw new Complaint(
+        `cluster ${name} is not well, and those after it were left alone:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
+        1,
+      );
+    return changes.length === 0 ? "as they shall be" : `${counted(changes.length, "object")} changed`;
+  });
+};
+
+/** How many reviews we have sent to each rule ourselves: they show that it answers, not that it does so to users. */
+const countProbes = (before: ReleasedCluster | undefined, entries: Webhook[]): Record<string, number> => {
+  const probes: Record<string, number> = { ...before?.probed };
+  // Each entry once, and its rule twice more: after the entries, and when its alias moves.
+  for (const entry of entries) {
+    const rule = ruleOf(entry) ?? "";
+    probes[rule] = (probes[rule] ?? 0) + 3;
+  }
+  return probes;
+};
+
+const findFirstTimes = (manifests: Manifest[], before: Record<string, string>): Record<string, string> => {
+  const now = new Date().toISOString();
+  const rules = listEntries(manifests).flatMap((webhook) => ruleOf(webhook) ?? []);
+  return Object.fromEntries(rules.map((rule) => [rule, before[rule] ?? now]));
+};
+
+const writeDown = async (folder: string, name: string, manifests: Manifest[]): Promise<string> => {
+  await mkdir(folder, { recursive: true });
+  const file = join(folder, name);
+  // One that somebody applied before must not stay.
+  if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
+  const documents = manifests.map((one) => stringify(one, { lineWidth: 0, aliasDuplicateObjects: false }));
+  await writeFile(file, documents.join("---\n"));
+  return `written to ${file}`;
+};

@@ -1,0 +1,121 @@
+import type { Question } from "../aws/metrics.ts";
+import type { Stage } from "../aws/stage.ts";
+import { lossMetric, lossOutput, routeOf } from "../build/deployment.ts";
+import type { Listed } from "../catalogue/registry.ts";
+import type { Cluster } from "../config/config.ts";
+import { ruleOf } from "../webhooks/webhooks.ts";
+import { type Endpoints, listEntries, manifestsOf } from "./entries.ts";
+import type { Release, ReleasedCluster } from "./releases.ts";
+import type { Targets } from "./targets.ts";
+
+/** Which rules fail closed in a cluster: those that did before, and those that have now shown that they can. */
+export const chooseHardened = async (
+  targets: Pick<Targets, "stage" | "catalogue" | "harden">,
+  [name, cluster]: [string, Cluster],
+  newest: Release | undefined,
+  door: Endpoints,
+  outputs: Record<string, string>,
+): Promise<{ hardened: string[]; notes: string[] }> => {
+  const { stage, catalogue, harden } = targets;
+  const candidates = findHardenable(catalogue, [name, cluster], door);
+  if (harden === true) return { hardened: candidates, notes: [] };
+  const before = newest?.clusters[name];
+  const already = candidates.filter((rule) => before?.hardened.includes(rule));
+  if (harden === false) return { hardened: already, notes: [] };
+  const others = candidates.filter((rule) => !already.includes(rule));
+  // A stack of an older version of Postern doesn't count what its gateway loses.
+  const isUncounted = outputs.BaseUrl !== undefined && outputs[lossOutput] === undefined;
+  const reviews = await readReviews(stage, name, cluster, others, before);
+  const counts = others.map((rule) => {
+    const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
+    const reasons = isUncounted ? ["the stack doesn't count yet what its gateway loses", ...losses] : losses;
+    return { rule, clean: reasons.length > 0 ? 0 : count, reasons };
+  });
+  const ready = new Set(counts.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
+  const notes = counts
+    .filter(({ rule }) => !ready.has(rule))
+    .map(({ rule, clean, reasons }) => {
+      const why = reasons.length > 0 ? ` (${reasons.join(", ")})` : "";
+      return `${rule} fails open as yet: ${clean} of ${harden} reviews without a failure${why}`;
+    });
+  return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
+};
+
+const week = 7 * 24 * 3_600_000;
+
+/** Reviews of one rule. */
+interface Reviews {
+  /** How many clusters sent: those that we sent ourselves are left out. */
+  count: number;
+  /** What became of those that were lost, with numbers. */
+  losses: string[];
+}
+
+/**
+ * The reviews of a cluster since its entries are there, or in the last seven days. Functions count by cluster. What AWS
+ * counts in their place (crashes, timeouts, throttled calls, answers of the gateway) belongs to every cluster.
+ */
+const readReviews = async (
+  { metrics, functions, name: stageName }: Stage,
+  name: string,
+  cluster: Cluster,
+  rules: string[],
+  before: ReleasedCluster | undefined,
+): Promise<Map<string, Reviews>> => {
+  const there = rules.filter((rule) => before?.since[rule] !== undefined);
+  if (before === undefined || there.length === 0) return new Map();
+  const found = new Map<string, Reviews>();
+  // Those that have been there for as long are asked of together.
+  for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
+    const from = new Date(Math.max(Date.parse(since), Date.now() - week));
+    const questions: Record<string, Question> = {};
+    for (const rule of some) {
+      const mode = cluster.rules.get(rule)?.mode ?? "enforce";
+      for (const phase of ["mutate", "validate"]) {
+        const dimensions = { Rule: rule, Phase: phase, Cluster: name, Mode: mode };
+        questions[`${rule} reviews ${phase}`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
+        questions[`${rule} failed ${phase}`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
+      }
+      const ofLambda = (metric: string): Question => {
+        return { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: functions.nameOf(rule) }, stat: "Sum" };
+      };
+      questions[`${rule} crashed`] = ofLambda("Errors");
+      questions[`${rule} throttled`] = ofLambda("Throttles");
+      questions[`${rule} url`] = ofLambda("Url5xxCount");
+      // A request that is refused before its route is known has the route "-".
+      for (const Route of [routeOf(rule), "-"]) {
+        const dimensions = { Stage: stageName, Route };
+        questions[`${rule} gateway ${Route}`] = { ...lossMetric, dimensions, stat: "Sum" };
+      }
+    }
+    const sums: Record<string, number> = await metrics.ask(questions, from, new Date());
+    for (const rule of some) {
+      const sum = (what: string) =>
+        Object.entries(sums).reduce((all, [id, value]) => (id.startsWith(`${rule} ${what}`) ? all + value : all), 0);
+      const losses = causes.flatMap(([what, words]) => (sum(what) > 0 ? [`${sum(what)} ${words}`] : []));
+      found.set(rule, { count: Math.max(0, sum("reviews") - (before.probed?.[rule] ?? 0)), losses });
+    }
+  }
+  return found;
+};
+
+/** By which metrics reviews are known to be lost, and how that is told. */
+const causes = [
+  ["failed", "failed"],
+  ["crashed", "ended by a crash or a timeout"],
+  ["throttled", "throttled by Lambda"],
+  ["gateway", "answered 429 or 5xx by the gateway"],
+  ["url", "answered 5xx at the function's URL"],
+] as const;
+
+/** The rules and groups of a cluster that would fail closed, were they hardened, and don't otherwise. */
+const findHardenable = (catalogue: Listed[], cluster: [string, Cluster], door: Endpoints): string[] => {
+  const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
+  const policies = (hardened: string[]) =>
+    new Map(listEntries(manifestsOf(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));
+  const [before, after] = [policies([]), policies(names)];
+  const softened = [...after.values()].filter(
+    ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
+  );
+  return [...new Set(softened.flatMap((one) => ruleOf(one) ?? []))];
+};

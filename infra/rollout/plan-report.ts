@@ -1,0 +1,79 @@
+import { table } from "../cli/command.ts";
+import type { Cost } from "./cost.ts";
+import { isIdle, type Plan } from "./plan.ts";
+import { isUnchanged } from "./stack-plan.ts";
+
+/** A plan as people read it. */
+export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes }: Plan, costs: Cost[]): string => {
+  const lines: string[] = [`stage ${stage}`, "", "stack"];
+  if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
+  else if (isUnchanged(stack)) lines.push("  stays as it is");
+  else
+    for (const [sign, ids] of [
+      ["+", stack.added] as const,
+      ["~", stack.changed] as const,
+      ["-", stack.removed] as const,
+    ])
+      for (const id of ids) lines.push(`  ${sign} ${id}`);
+  lines.push("", "rules");
+  const changing = parts.filter(({ changes }) => changes.length > 0);
+  for (const { part, known: state, changes, settings } of changing) {
+    const live = state ? ` (live: version ${state.version})` : "";
+    lines.push(`  ~ ${part.name}: ${changes.join(", ")}${live}`, ...settings.map((one) => `      ${one}`));
+  }
+  for (const rule of kept) lines.push(`  - ${rule}: is off now; its function stays for one release`);
+  for (const { part, known: state } of parts)
+    if (state?.disarmed && state.disarmed.until > new Date())
+      lines.push(`  ! ${part.name}: disarmed until ${state.disarmed.until.toISOString()}`);
+  const same = parts.length - changing.length;
+  if (same > 0) lines.push(`  ${same} of ${parts.length} ${same === 1 ? "stays as it is" : "stay as they are"}`);
+  if (rights.added.length + rights.removed.length > 0)
+    lines.push(
+      "",
+      "rights in AWS",
+      ...rights.added.map((one) => `  + ${one}`),
+      ...rights.removed.map((one) => `  - ${one}`),
+    );
+  for (const { cluster, differences, unknown, notes } of clusters) {
+    lines.push("", `cluster ${cluster}`);
+    if (unknown !== undefined) lines.push(`  ? ${unknown}`);
+    else if (differences.length === 0) lines.push("  is as it shall be");
+    for (const one of [...differences.map((one) => `~ ${one}`), ...notes]) lines.push(`  ${one}`);
+  }
+  const dollars = (amount: number) => `$${amount.toFixed(2)}`;
+  const rows = costs.map(({ rule, million, reviews, month }) => [
+    `  ${rule}`,
+    dollars(million),
+    String(Math.round(reviews)),
+    reviews > 0 ? dollars(month) : "-",
+  ]);
+  const sum = costs.reduce((all, { month }) => all + month, 0);
+  lines.push(
+    "",
+    "cost, roughly",
+    table([["  RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]).trimEnd(),
+  );
+  if (sum > 0) lines.push(`  together ${dollars(sum)} a month`);
+  for (const note of notes) lines.push("", note);
+  return `${lines.join("\n")}\n`;
+};
+
+/** The same for programs. */
+export const toPlanData = (plan: Plan, costs: Cost[]): object => ({
+  stage: plan.stage,
+  idle: isIdle(plan),
+  stack: plan.stack,
+  rules: plan.parts.map(({ part, known: state, changes, settings }) => ({
+    ...{ rule: part.name, changes, settings },
+    live: state?.version ?? null,
+    disarmedUntil: state?.disarmed?.until ?? null,
+  })),
+  kept: plan.kept,
+  rights: plan.rights,
+  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, notes }) => ({
+    ...{ cluster, differences, hardened, notes },
+    ...(unknown !== undefined && { unknown }),
+  })),
+  costs,
+  notes: plan.notes,
+});

@@ -1,0 +1,135 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Template } from "../aws/stack.ts";
+import { idOf } from "../catalogue/names.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { listCalledRules } from "./entries.ts";
+import type { Package, Part } from "./package.ts";
+import type { Release } from "./releases.ts";
+
+/** Rules that have functions and aren't on any more, as long as an entry names them, and one release longer. */
+export const rulesToKeep = (stage: string, deployed: Template | undefined, parts: Part[], all: Release[]): string[] => {
+  const [newest] = all;
+  const named = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
+  return rulesIn(deployed, stage).filter(
+    (rule) =>
+      !parts.some(({ name }) => name === rule) && (named.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule)),
+  );
+};
+
+/** Which of the two ways in a template has. */
+export const readEndpointType = (template: Template | undefined): "http" | "url" =>
+  template?.Resources.HttpApi === undefined ? "url" : "http";
+
+/** The template with the rules that are kept; the stack as it is, if nothing but leftovers would go. */
+export const planStack = (
+  stage: string,
+  { template, parts }: Package,
+  deployed: Template | undefined,
+  all: Release[],
+  elsewhere: boolean,
+): { template: Template; stack: StackChange; kept: string[] } => {
+  const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
+  if (rulesIn(deployed, stage).length > 0 && before !== after)
+    throw new Complaint(
+      `stage ${stage} has the door ${before}, and serverless.yml says ${after}: clusters would call addresses that are gone; deploy another stage with it, and destroy this one`,
+    );
+  const kept = rulesToKeep(stage, deployed, parts, all);
+  const whole = keepRules(template, deployed, kept);
+  const stack = compareStacks(deployed, whole);
+  const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
+  if (!isCleaning || deployed === undefined) return { template: whole, stack, kept };
+  const leftovers = rulesIn(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
+  const asItIs = keepRules(template, deployed, leftovers);
+  return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
+};
+
+export const planRights = (
+  deployed: Template | undefined,
+  template: Template,
+): { added: string[]; removed: string[] } => {
+  const [before, after] = [listRights(deployed), listRights(template)];
+  return {
+    added: after.filter((right) => !before.includes(right)),
+    removed: before.filter((right) => !after.includes(right)),
+  };
+};
+
+/** How a stack would differ from what is there, by the logical ids of what it is made of. */
+export interface StackChange {
+  isNew: boolean;
+  added: string[];
+  changed: string[];
+  removed: string[];
+}
+
+export const compareStacks = (before: Template | undefined, after: Template): StackChange => {
+  const [old, fresh] = [partsIn(before), partsIn(after)];
+  return {
+    isNew: before === undefined,
+    added: [...fresh.keys()].filter((id) => !old.has(id)),
+    changed: [...fresh].flatMap(([id, one]) => (old.has(id) && !isDeepStrictEqual(old.get(id), one) ? [id] : [])),
+    removed: [...old.keys()].filter((id) => !fresh.has(id)),
+  };
+};
+
+export const isUnchanged = ({ isNew, added, changed, removed }: StackChange): boolean =>
+  !isNew && added.length + changed.length + removed.length === 0;
+
+/** What a version carries is published by us, whatever the stack says of it. */
+const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
+
+const partsIn = (template: Template | undefined): Map<string, unknown> => {
+  const resources = Object.entries(template?.Resources ?? {}).map(([id, resource]) => {
+    if (resource.Type !== "AWS::Lambda::Function") return [id, resource] as const;
+    const kept = Object.entries(resource.Properties ?? {}).filter(([name]) => !versioned.includes(name));
+    return [id, { ...resource, Properties: Object.fromEntries(kept) }] as const;
+  });
+  const outputs = Object.entries(template?.Outputs ?? {}).map(([id, output]) => [`output ${id}`, output] as const);
+  return new Map<string, unknown>([...resources, ...outputs]);
+};
+
+/** The rules that a template has functions for. */
+export const rulesIn = (template: Template | undefined, stage: string): string[] => {
+  const prefix = `postern-${stage}-`;
+  const names = Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) =>
+    Type === "AWS::Lambda::Function" ? [String(Properties?.FunctionName)] : [],
+  );
+  return names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+};
+
+/** With all that another template has of these rules, as it is there. */
+export const keepRules = (template: Template, from: Template | undefined, rules: string[]): Template => {
+  const ids = rules.map((rule) => new RegExp(`^${idOf(rule)}(?!Dash)[A-Z]`));
+  const of = (all: Record<string, unknown> = {}) =>
+    Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
+  // As they were parsed from a template.
+  const resources = of(from?.Resources) as Template["Resources"];
+  return {
+    ...template,
+    Resources: { ...template.Resources, ...resources },
+    Outputs: { ...template.Outputs, ...of(from?.Outputs) },
+  };
+};
+
+/** What the roles of functions may do, in words. */
+export const listRights = (template: Template | undefined): string[] =>
+  Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
+    if (Type !== "AWS::IAM::Role") return [];
+    const policies: { PolicyDocument: { Statement: { Action: string | string[]; Resource: unknown }[] } }[] =
+      Object(Properties).Policies ?? [];
+    return policies.flatMap(({ PolicyDocument: { Statement } }) =>
+      Statement.flatMap(({ Action, Resource }) =>
+        // That each writes its own log goes without saying.
+        [Action]
+          .flat()
+          .filter((action) => !action.startsWith("logs:"))
+          .map((action) => `${id}: ${action} on ${inWords(Resource)}`),
+      ),
+    );
+  });
+
+const inWords = (resource: unknown): string => {
+  if (typeof resource === "string") return resource;
+  const { Ref, "Fn::GetAtt": attribute, "Fn::Sub": text } = Object(resource);
+  return String(Ref ?? attribute?.[0] ?? text ?? JSON.stringify(resource));
+};
