@@ -210,36 +210,29 @@ const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : 
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
-/** Left out of a bundle: drafts where a rule only validates, variants where it has none, the world where it needs none. */
-const spared = (listed: Listed, isRecorded: boolean): Plugin => ({
-  name: "spared",
-  setup({ onLoad }) {
-    if (!listed.phases.includes("mutate") && !isRecorded)
-      onLoad({ filter: /[\\/]lib[\\/]patch\.ts$/ }, () => ({ contents: "export const draft = undefined;" }));
-    if (!listed.rule.variants)
-      onLoad({ filter: /[\\/]lib[\\/]variant\.ts$/ }, () => ({ contents: "export function variantOf() {}" }));
-    if (!runsScripts(listed))
-      onLoad({ filter: /[\\/]lib[\\/]cue[\\/]engine\.ts$/ }, () => ({
-        contents: "export const evaluate = undefined;",
-      }));
-    if (asksOf(listed)) return;
-    onLoad({ filter: /[\\/]lib[\\/]recorded-answers\.ts$/ }, () => ({
-      contents: "export function recordedFor() {} export const recorded = undefined;",
-    }));
-    onLoad({ filter: /[\\/]lib[\\/]recording[\\/]notes\.ts$/ }, () => ({
-      contents: "export const [noting, questionOf] = [];",
-    }));
-    if (isRecorded) return;
-    onLoad({ filter: /[\\/]lib[\\/]needs\.ts$/ }, () => ({
-      contents: `export const unconnected = undefined;
-        export function inTime(answer) { return answer; }
-        export function timeLeft() {}
-        export function answersFor() {}
-        export function reconsidered() {}
-        export function worldFor() {}`,
-    }));
-  },
-});
+/**
+ * Puts absent.ts in the place of what a rule doesn't need: drafts where it only validates, variants where it has none, CUE
+ * where it runs no scripts, what asks a cluster where it asks nothing.
+ */
+const spared = (listed: Listed, isRecorded: boolean): Plugin => {
+  const asks = asksOf(listed);
+  const modules = [
+    ...(listed.phases.includes("mutate") || isRecorded ? [] : ["patch.ts"]),
+    ...(listed.rule.variants ? [] : ["variant.ts"]),
+    ...(runsScripts(listed) ? [] : ["cue/engine.ts"]),
+    ...(asks ? [] : ["recorded-answers.ts", "recording/notes.ts"]),
+    ...(asks || isRecorded ? [] : ["needs.ts"]),
+  ].map((file) => join(root, "lib", file));
+  return {
+    name: "spared",
+    setup({ onLoad }) {
+      onLoad({ filter: /\.ts$/ }, async ({ path }) =>
+        modules.includes(path) ? { contents: await readFile(absent, "utf8"), loader: "ts" } : undefined,
+      );
+    },
+  };
+};
+const absent = fileURLToPath(new URL("absent.ts", import.meta.url));
 
 /** In Lambda, CUE's files lie beside the bundle. */
 const cueBeside: Plugin = {

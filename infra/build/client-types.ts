@@ -10,30 +10,25 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
  * The types of what the client's package offers: as tsc writes them, with those of Kubernetes' kinds beside them, for whoever
- * uses the package has nothing else of ours. `entries` are the modules offered, by name.
+ * uses the package has nothing else of ours. `entries` are the modules offered, by the name that the package gives them.
  */
 export const writeTypes = async (folder: string, entries: Record<string, string>): Promise<void> => {
   const own = await mkdtemp(join(tmpdir(), "postern-types-"));
   try {
     const config = join(own, "tsconfig.json");
-    const options = {
-      ...{
-        declaration: true,
-        emitDeclarationOnly: true,
-        strict: true,
-        skipLibCheck: true,
-        noUncheckedIndexedAccess: true,
-      },
-      ...{ target: "esnext", lib: ["esnext"], module: "nodenext", moduleDetection: "force", types: ["node"] },
-      ...{ allowImportingTsExtensions: true, resolveJsonModule: true },
-      ...{ rootDir: root, outDir: join(own, "out"), typeRoots: [join(root, "node_modules/@types")] },
+    const compilerOptions = {
+      declaration: true,
+      emitDeclarationOnly: true,
+      noEmit: false,
+      rootDir: root,
+      outDir: join(own, "out"),
+      typeRoots: [join(root, "node_modules/@types")],
     };
-    const files = Object.values(entries).flatMap((text) =>
-      [...text.matchAll(/"#lib\/(.*?)"/g)].map(([, file]) => file),
-    );
     const tsconfig = {
-      compilerOptions: options,
-      files: files.map((file) => join(root, "lib", String(file))),
+      extends: join(root, "tsconfig.json"),
+      compilerOptions,
+      include: [],
+      files: Object.values(entries).map((file) => join(root, file)),
     };
     await writeFile(config, JSON.stringify(tsconfig));
     const compiler = createRequire(import.meta.url).resolve("typescript/package.json");
@@ -44,8 +39,8 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
     );
     const types = await collected(join(own, "out"), Object.values(entries));
     if (types.size === 0) throw new Complaint(`the client's types can't be written: ${said.split("\n")[0]}`);
-    for (const [name, text] of Object.entries(entries))
-      types.set(`${name}.d.ts`, text.replaceAll(/#lib\/(.*?)\.ts/g, "./lib/$1.js"));
+    for (const [name, file] of Object.entries(entries))
+      types.set(`${name}.d.ts`, `export * from "./${file.replace(/\.ts$/, ".js")}";\n`);
     types.set("rule.d.ts", ruleType);
     for (const [file, text] of types) {
       const place = join(folder, file);
@@ -60,12 +55,12 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
 const ruleType = `import type { Rule } from "./lib/rule.js";\ndeclare const rule: Rule;\nexport default rule;\n`;
 
 /** The declarations that others lead to, each with its imports as they are in the package. */
-const collected = async (out: string, texts: string[]): Promise<Map<string, string>> => {
+const collected = async (out: string, files: string[]): Promise<Map<string, string>> => {
   const kinds = dirname(createRequire(import.meta.url).resolve("kubernetes-types/package.json"));
   const placeOf = (file: string) =>
     file.startsWith("kubernetes/") ? join(kinds, relative("kubernetes", file)) : join(out, file);
   const types = new Map<string, string>();
-  const queue = texts.flatMap((text) => [...text.matchAll(/"#(lib\/.*?)\.ts"/g)].map(([, file]) => `${file}.d.ts`));
+  const queue = files.map((file) => file.replace(/\.ts$/, ".d.ts"));
   for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
     if (types.has(file)) continue;
     const from = dirname(file);

@@ -13,15 +13,8 @@ export const clientFolder = join(distFolder, "client");
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What the package offers beside the rules, and where it stands here. */
-const entries: Record<string, string> = {
-  index: `export * from "#lib/client/client.ts";`,
-  policies: [
-    `export { applyPolicies } from "#lib/policy/applied.ts";`,
-    `export { policiesIn } from "#lib/policy/loaded.ts";`,
-    `export { evaluate as cue } from "#lib/cue/engine.ts";`,
-  ].join("\n"),
-};
+/** What the package offers beside the rules, and the modules that are it. */
+const entries = { index: "lib/client/client.ts", policies: "lib/client/policy-functions.ts" };
 
 /**
  * Makes the package, where something that it is made of has changed since. It has what this machine's Node need not run:
@@ -107,13 +100,13 @@ const writeCode = async (folder: string, rules: { file: string; name: string }[]
     ...{ absWorkingDir: root, bundle: true, write: true },
     ...({ platform: "node", target: "node22", legalComments: "none", logLevel: "silent" } as const),
   };
-  const offered = Object.keys(entries).map((name) => ({ in: `postern:${name}`, out: name }));
+  const offered = Object.entries(entries).map(([name, file]) => ({ in: join(root, file), out: name }));
   const catalogue = rules.map(({ file, name }) => ({ in: join(root, file), out: `rules/${name}` }));
   await Promise.all([
     build({
       ...common,
       ...{ entryPoints: [...offered, ...catalogue], outdir: folder },
-      ...{ splitting: true, minifySyntax: true, plugins: [virtual, cueHere] },
+      ...{ splitting: true, minifySyntax: true, plugins: [cueHere] },
       format: "esm",
     }),
     build({
@@ -125,14 +118,6 @@ const writeCode = async (folder: string, rules: { file: string; name: string }[]
   ]).catch((failure: Error) => {
     throw new Complaint(`the client's package can't be bundled: ${failure.message}`);
   });
-};
-
-const virtual: Plugin = {
-  name: "virtual",
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^postern:/ }, ({ path }) => ({ path: path.slice("postern:".length), namespace: "postern" }));
-    onLoad({ filter: /.*/, namespace: "postern" }, ({ path }) => ({ contents: entries[path] ?? "", resolveDir: root }));
-  },
 };
 
 const cue = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };

@@ -1,0 +1,12 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { rule } from "postern/rule";
+
+export default rule({
+  summary: "Requires a label on every pod.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
+  settings: { label: "owner" },
+
+  validate(pod: Pod, { settings }) {
+    if (!pod.metadata?.labels?.[settings.label]) return `metadata.labels must have a label "${settings.label}"`;
+  },
+});
