@@ -1,3 +1,5 @@
+// Start here: every rule that is on becomes a bundle and a zip (bundle.ts, zip.ts), and what serverless.yml includes is
+// written around them (deployment.ts). client.ts makes the npm package for programs. Nothing here asks AWS or a cluster.
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

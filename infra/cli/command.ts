@@ -1,3 +1,4 @@
+// What every verb is made of. Nothing in this folder knows rules, postern.yaml, AWS or clusters.
 import type { Grammar, Option } from "./arguments.ts";
 
 export type { Option };

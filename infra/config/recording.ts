@@ -16,30 +16,28 @@ export const unfitKeeping = ({
   prefix = usual.prefix,
   share = usual.share,
   keep = [],
-}: Said): [string, string][] => [
-  ...(bucket === undefined ? [["", "must have a bucket"] as [string, string]] : []),
-  ...(bucket === undefined || (typeof bucket === "string" && /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
-    ? []
-    : [["bucket", "must be the name of a bucket in S3"] as [string, string]]),
+}: Said): [string, string][] => {
+  const found: [string, string][] = [];
+  if (bucket === undefined) found.push(["", "must have a bucket"]);
+  else if (typeof bucket !== "string" || !/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
+    found.push(["bucket", "must be the name of a bucket in S3"]);
   // It becomes part of an address, and of what a policy allows.
-  ...(typeof prefix === "string" && /^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(prefix)
-    ? []
-    : [["prefix", "must be what names begin with, for instance recordings/"] as [string, string]]),
-  ...(typeof share === "number" && share > 0 && share <= 1
-    ? []
-    : [["share", "must be a number above 0, and 1 at most: 0.01 is one review in a hundred"] as [string, string]]),
-  ...(Array.isArray(keep)
-    ? keep.flatMap((text) => faultOfPath(text) ?? [])
-    : ["must be a list of paths such as spec.containers.args"]
-  ).map((sentence): [string, string] => ["keep", sentence]),
-];
+  if (typeof prefix !== "string" || !/^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(prefix))
+    found.push(["prefix", "must be what names begin with, for instance recordings/"]);
+  if (typeof share !== "number" || !(share > 0 && share <= 1))
+    found.push(["share", "must be a number above 0, and 1 at most: 0.01 is one review in a hundred"]);
+  const faults = Array.isArray(keep) ? keep.flatMap((text) => faultOfPath(text) ?? []) : [noPaths];
+  return [...found, ...faults.map((sentence): [string, string] => ["keep", sentence])];
+};
+
+const noPaths = "must be a list of paths such as spec.containers.args";
 
 const faultOfPath = (text: unknown): string | undefined => {
   try {
     parsePath(text);
     return undefined;
   } catch (error) {
-    return `must be a list of paths such as spec.containers.args: ${sentenceOf(error)}`;
+    return `${noPaths}: ${sentenceOf(error)}`;
   }
 };
 
