@@ -242,7 +242,6 @@ describe("what rules suggest", () => {
 });
 
 describe("postern check", () => {
-  const forms = ["json", "junit", "sarif", "github", "policyreport"];
   const config = `rules:
   minimum-replicas: { settings: { minimum: 3 } }
   limit-ranger:
@@ -289,9 +288,8 @@ spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, m
     folder = await mkdtemp(join(tmpdir(), "postern-suggested-"));
     const files = { "postern.yaml": config, "web.yaml": manifests, "state.yaml": state };
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
-    const reports = forms.flatMap((form) => ["-o", `${form}=report.${form}`]);
-    const options = ["--config", "postern.yaml", "--state", "state.yaml", "--also-pod-templates", "-o", "text"];
-    const { stdout, stderr } = await runVerb(folder, ["check", "web.yaml", ...options, ...reports]);
+    const options = ["--config", "postern.yaml", "--state", "state.yaml", "-o", "text", "-o", "json=report.json"];
+    const { stdout, stderr } = await runVerb(folder, ["check", "web.yaml", ...options]);
     printed = stdout + stderr;
   });
   after(() => rm(folder, { recursive: true }));
@@ -302,10 +300,8 @@ spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, m
     assert.match(printed, /to mend it, remove spec\.template\.spec\.hostPID\n/));
   it("says nothing where what would be written is refused, too", () =>
     assert.match(printed, /denied by limit-ranger: .*minimum memory.*\n(?! {4}to mend it)/));
-  for (const form of forms)
-    it(`says it in ${form}, too`, async () => {
-      const report = await readFile(join(folder, `report.${form}`), "utf8");
-      for (const text of ["set spec.replicas to 3", "remove spec.template.spec.hostPID"])
-        assert.ok(report.includes(text), report);
-    });
+  it("says it in JSON, too", async () => {
+    const { objects } = JSON.parse(await readFile(join(folder, "report.json"), "utf8"));
+    assert.equal(objects[0].denials[0].suggestion, "set spec.replicas to 3");
+  });
 });
