@@ -102,9 +102,8 @@ const desired = "desired format: https://host[/path]";
 
 const urlFault = (text: string): Fault => {
   if (!URL.canParse(text)) return `url must be a valid URL; ${desired}`;
-  const { protocol, hostname, username, password } = new URL(text);
+  const { protocol, username, password } = new URL(text);
   if (protocol !== "https:") return `'https' is the only allowed URL scheme; ${desired}`;
-  if (hostname === "") return `host must be specified; ${desired}`;
   if (username || password) return "user information is not permitted in the URL";
   if (text.includes("#")) return "fragments are not permitted in the URL";
   return text.includes("?") ? "query parameters are not permitted in the URL" : undefined;
