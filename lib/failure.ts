@@ -32,6 +32,9 @@ export const toFailure = (thrown: unknown): Failure => {
   return new Failure(500, `the rule failed: ${describe(thrown)}`, { cause: thrown });
 };
 
+/** Returns the message of what was thrown, which may be no error. */
+export const messageOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
+
 const describe = (thrown: unknown): string => {
   // Node's words about code tell the sender of an object nothing; the log has them.
   if (thrown instanceof TypeError) return "a value may have the wrong type";

@@ -398,12 +398,13 @@ export function timeLeft(
   return Math.min(waits, context.getRemainingTimeInMillis?.() ?? longest) - margin;
 }
 
+const lateRule = () => new Failure(504, "the rule did not answer in time");
+
 /** An answer that had to wait for the world, or a failure when the time is up: the API server waits no longer. */
-export async function inTime<T>(answer: Promise<T>, milliseconds: number): Promise<T> {
+export async function inTime<T>(answer: Promise<T>, milliseconds: number, failure: () => Error = lateRule): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const failure = () => reject(new Failure(504, "the rule did not answer in time"));
-    timer = setTimeout(failure, Math.max(0, milliseconds));
+    timer = setTimeout(() => reject(failure()), Math.max(0, milliseconds));
   });
   try {
     return await Promise.race([answer, late]);

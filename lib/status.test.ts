@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Request } from "./review.ts";
+import type { Request, Status } from "./review.ts";
 import { aggregate, type FieldError, fieldErrorBody, forbidden, invalid, nameOf, notFound, tooMany } from "./status.ts";
 
 // The wording is upstream's.
@@ -40,52 +40,47 @@ describe("the name shown", () => {
 });
 
 describe("a refusal", () => {
-  it("is Forbidden of a resource of the core group", () => {
-    assert.deepEqual(forbidden(request(), "no"), {
-      code: 403,
-      reason: "Forbidden",
-      message: 'pods "a" is forbidden: no',
-      details: { name: "a", kind: "pods" },
-    });
-  });
-  it("is Forbidden of a resource of another group", () => {
-    assert.deepEqual(forbidden(request(deployment), "no"), {
-      code: 403,
-      reason: "Forbidden",
-      message: 'deployments.apps "a" is forbidden: no',
-      details: { name: "a", group: "apps", kind: "deployments" },
-    });
-  });
-  it("is Forbidden by the object's own name, or by none", () => {
-    assert.equal(forbidden(request(), "no", "own").message, 'pods "own" is forbidden: no');
-    assert.deepEqual(forbidden(request(), "no", ""), {
-      code: 403,
-      reason: "Forbidden",
-      message: "pods is forbidden: no",
-      details: { kind: "pods" },
-    });
-  });
-  it("is NotFound", () => {
-    assert.deepEqual(notFound({ group: "", resource: "namespaces" }, "x"), {
-      code: 404,
-      reason: "NotFound",
-      message: 'namespaces "x" not found',
-      details: { name: "x", kind: "namespaces" },
-    });
-    assert.deepEqual(notFound({ group: "apps", resource: "deployments" }, "x"), {
-      code: 404,
-      reason: "NotFound",
-      message: 'deployments.apps "x" not found',
-      details: { name: "x", group: "apps", kind: "deployments" },
-    });
-  });
-  it("is TooManyRequests, without details", () => {
-    assert.deepEqual(tooMany("limit reached on namespace a"), {
-      code: 429,
-      reason: "TooManyRequests",
-      message: "Too many requests: limit reached on namespace a",
-    });
-  });
+  const forbiddenWith = (message: string, details: object) => ({ code: 403, reason: "Forbidden", message, details });
+  const missing = (message: string, details: object) => ({ code: 404, reason: "NotFound", message, details });
+  const apps = { group: "apps", kind: "deployments" };
+  const refusals: [string, Status, Status][] = [
+    [
+      "is Forbidden of a resource of the core group",
+      forbidden(request(), "no"),
+      forbiddenWith('pods "a" is forbidden: no', { name: "a", kind: "pods" }),
+    ],
+    [
+      "is Forbidden of a resource of another group",
+      forbidden(request(deployment), "no"),
+      forbiddenWith('deployments.apps "a" is forbidden: no', { name: "a", ...apps }),
+    ],
+    [
+      "is Forbidden by the object's own name",
+      forbidden(request(), "no", "own"),
+      forbiddenWith('pods "own" is forbidden: no', { name: "own", kind: "pods" }),
+    ],
+    [
+      "is Forbidden by no name",
+      forbidden(request(), "no", ""),
+      forbiddenWith("pods is forbidden: no", { kind: "pods" }),
+    ],
+    [
+      "is NotFound of the core group",
+      notFound({ group: "", resource: "namespaces" }, "x"),
+      missing('namespaces "x" not found', { name: "x", kind: "namespaces" }),
+    ],
+    [
+      "is NotFound of another group",
+      notFound({ group: "apps", resource: "deployments" }, "x"),
+      missing('deployments.apps "x" not found', { name: "x", ...apps }),
+    ],
+    [
+      "is TooManyRequests, without details",
+      tooMany("limit reached on namespace a"),
+      { code: 429, reason: "TooManyRequests", message: "Too many requests: limit reached on namespace a" },
+    ],
+  ];
+  for (const [name, status, expected] of refusals) it(name, () => assert.deepEqual(status, expected));
 
   const errors: [FieldError, string][] = [
     [{ field: "f", type: "Required value", value: 1, detail: "name it" }, "Required value: name it"],

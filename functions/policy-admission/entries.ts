@@ -1,3 +1,4 @@
+import { messageOf } from "postern/failure";
 import type { Served } from "postern/needs";
 import { uncovered } from "postern/policy/interception";
 import type { Policy } from "postern/policy/kinds";
@@ -19,9 +20,7 @@ export const unsent = async (
     return missing.map((what) => `no entry of ${rule} sends it ${what}: npx postern manifests renews them, or deploy`);
   } catch (error) {
     // A policy is as good without our knowing.
-    return [
-      `whether ${rule} is sent what this is about can't be said: ${error instanceof Error ? error.message : error}`,
-    ];
+    return [`whether ${rule} is sent what this is about can't be said: ${messageOf(error)}`];
   }
 };
 

@@ -1,3 +1,4 @@
+import { messageOf } from "#lib/failure.ts";
 /** Something the user can put right: printed as one sentence, without a stack. */
 export class Complaint extends Error {
   readonly exitCode: number;
@@ -9,7 +10,7 @@ export class Complaint extends Error {
 
 /** Whatever was thrown, as a sentence of one line. */
 export const sentenceOf = (thrown: unknown): string =>
-  (thrown instanceof Error ? thrown.message : String(thrown))
+  messageOf(thrown)
     .split("\n")
     .map((line) => line.trim())
     .filter(Boolean)

@@ -2,6 +2,7 @@
 // long they take, is nobody else's affair.
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { messageOf } from "#lib/failure.ts";
 
 /** A function to load, or with an event, one to ask. */
 export interface Order {
@@ -39,7 +40,7 @@ const obey = async ({ function: name, event, milliseconds }: Order): Promise<Rep
     };
     return { answer: await handler(event, context) };
   } catch (error) {
-    return { fault: error instanceof Error ? error.message : String(error) };
+    return { fault: messageOf(error) };
   }
 };
 

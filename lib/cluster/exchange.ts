@@ -1,5 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestOptions } from "node:https";
+import { messageOf } from "../failure.ts";
+import { inTime } from "../needs.ts";
 
 /** What a server said over HTTPS. */
 export interface Answer {
@@ -55,8 +57,7 @@ export const exchange = async (
     request.destroy();
   };
   // A request that was given up for another protocol would say nothing of its own any more.
-  const late = () => fail(new Unanswered("it did not answer in time"));
-  const timer = setTimeout(late, Math.max(0, deadline - Date.now()));
+  const timer = setTimeout(() => fail(late()), Math.max(0, deadline - Date.now()));
   request.on("error", fail);
   request.on("response", (response) => {
     whole(response, most).then((text) => {
@@ -75,24 +76,17 @@ const begun = (url: string, options: RequestOptions) => {
   try {
     return url.startsWith("http:") ? http().request(url, options) : https().request(url, options);
   } catch (error) {
-    throw new Unanswered(`it can't be asked: ${error instanceof Error ? error.message : error}`, false, {
+    throw new Unanswered(`it can't be asked: ${messageOf(error)}`, false, {
       cause: error,
     });
   }
 };
 
 /** An answer that others may wait for, too; we only do until then. */
-export const before = async <T>(deadline: number, answer: Promise<T>): Promise<T> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Unanswered("it did not answer in time")), Math.max(0, deadline - Date.now()));
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-};
+export const before = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
+  inTime(answer, deadline - Date.now(), late);
+
+const late = () => new Unanswered("it did not answer in time");
 
 const whole = async (response: IncomingMessage, most: number): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";

@@ -2,7 +2,7 @@ import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { printCounts } from "../counts.ts";
 import { evaluate } from "../cue/engine.ts";
-import { Failure } from "../failure.ts";
+import { Failure, messageOf } from "../failure.ts";
 import { frozen, isObject, parseJson } from "../json.ts";
 import { type Ledger, within } from "../ledger.ts";
 import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
@@ -128,7 +128,7 @@ const live = (
   };
 
   const failing = (what: string) => (error: unknown) => {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new Failure(503, `could not ${what} cluster "${cluster}": ${why}`, { cause: error });
   };
 
@@ -139,7 +139,7 @@ const live = (
     // What isn't served at all has no name.
     if (status === 404 && Object(Object(content).details).name !== undefined) return undefined;
     throw new Error(
-      `the API server answers ${status}: ${messageOf(content, body)}${status === 403 ? `; ${remedy}` : ""}`,
+      `the API server answers ${status}: ${sentenceIn(content, body)}${status === 403 ? `; ${remedy}` : ""}`,
     );
   };
 
@@ -299,7 +299,7 @@ const isName = (name: string) =>
 
 const isListOfObjects = (value: unknown): value is object[] => Array.isArray(value) && value.every(isObject);
 
-const messageOf = (content: unknown, body: string): string => {
+const sentenceIn = (content: unknown, body: string): string => {
   const { message } = Object(content);
   return typeof message === "string" ? message : body.slice(0, 200);
 };

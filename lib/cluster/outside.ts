@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { Failure } from "../failure.ts";
+import { Failure, messageOf } from "../failure.ts";
 import type { AwsAction, AwsRequest, HttpsRequest, HttpsResponse } from "../needs.ts";
 import { queryOf } from "./cloud.ts";
 import { tokens } from "./credentials.ts";
@@ -65,7 +65,7 @@ const attempted = <T>(make: () => T): T => {
   try {
     return make();
   } catch (error) {
-    throw new Failure(503, `could not ask AWS: ${error instanceof Error ? error.message : error}`, { cause: error });
+    throw new Failure(503, `could not ask AWS: ${messageOf(error)}`, { cause: error });
   }
 };
 

@@ -1,5 +1,5 @@
 import type { Worker } from "node:worker_threads";
-import { Failure } from "../failure.ts";
+import { Failure, messageOf } from "../failure.ts";
 import { type Place, place } from "./place.ts";
 
 /** What a thread is started with. */
@@ -67,7 +67,7 @@ export const engine = (megabytes = 512): Engine => {
       .then((files) => {
         if (thread === own) own.worker = startWorker(files, megabytes, (message) => heard(own, message), over);
       })
-      .catch((error) => over(`CUE can't be started: ${error instanceof Error ? error.message : error}`));
+      .catch((error) => over(`CUE can't be started: ${messageOf(error)}`));
     return own;
   };
 

@@ -1,4 +1,4 @@
-import { Failure } from "../failure.ts";
+import { Failure, messageOf } from "../failure.ts";
 import { isMap, toMap } from "../json.ts";
 import type { OverrideRule, Policy, ValidateRule } from "./kinds.ts";
 
@@ -17,7 +17,7 @@ export const titleOf = (policy: unknown): string => {
 
 /** What went wrong in one of a policy's rules, as a failure that names it; one that has a code keeps it. */
 export const blamed = (policy: Policy, list: keyof Rules, index: number, error: unknown): Failure => {
-  const sentence = error instanceof Error ? error.message : String(error);
+  const sentence = messageOf(error);
   const code = error instanceof Failure ? error.code : 500;
   return noted(policy, new Failure(code, `${titleOf(policy)}, ${list}[${index}]: ${sentence}`, { cause: error }));
 };

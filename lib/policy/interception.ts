@@ -1,3 +1,4 @@
+import { messageOf } from "../failure.ts";
 import { toList, toMap } from "../json.ts";
 import type { Resource, Served } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
@@ -137,7 +138,7 @@ const servedBy = async (
     } catch (error) {
       if (notes === undefined) throw error;
       silent.add(version);
-      notes.push(`what is served of ${version} can't be found out: ${error instanceof Error ? error.message : error}`);
+      notes.push(`what is served of ${version} can't be found out: ${messageOf(error)}`);
     }
   return ({ apiVersion, kind }) => {
     if (silent.has(apiVersion)) return guessed({ apiVersion, kind });

@@ -6,6 +6,7 @@ import { signed } from "../cluster/signature.ts";
 import type { decide } from "../decide.ts";
 import type { Host } from "../endpoint.ts";
 import { read } from "../event.ts";
+import { messageOf } from "../failure.ts";
 import { timeLeft } from "../needs.ts";
 import { print } from "../print.ts";
 import { type Heard, recorder } from "./recorder.ts";
@@ -83,7 +84,7 @@ const keep = async (
 };
 
 const tell = ({ origin: { cluster, rule }, request: { uid } }: Heard, error: unknown) => {
-  const why = error instanceof Error ? error.message : String(error);
+  const why = messageOf(error);
   print(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid, unrecorded: why })}\n`);
 };
 

@@ -1,3 +1,4 @@
+import { messageOf } from "#lib/failure.ts";
 import { isMap, isObject, type Json, parsePointer } from "#lib/json.ts";
 
 /**
@@ -161,7 +162,7 @@ const withContext = <T>(before: string, act: () => T): T => {
   try {
     return act();
   } catch (error) {
-    throw new Error(`${before}${error instanceof Error ? error.message : String(error)}`);
+    throw new Error(`${before}${messageOf(error)}`);
   }
 };
 

@@ -1,3 +1,4 @@
+import { messageOf } from "#lib/failure.ts";
 import { isMap, type Json } from "#lib/json.ts";
 import { openReinvocations, type Reinvocations } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
@@ -139,5 +140,3 @@ const change = (
     return ended(messageOf(error));
   }
 };
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

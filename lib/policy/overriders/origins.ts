@@ -1,3 +1,4 @@
+import { messageOf } from "../../failure.ts";
 import { any, cloned, drop, isMap, type Json, listOf, mapOf, own, put, textsOf } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OriginOverrider } from "../kinds.ts";
@@ -20,7 +21,7 @@ export const applyOrigins = (object: KubernetesObject, origins: readonly OriginO
     try {
       return changeOf(object, origin);
     } catch (error) {
-      throw new Error(`origin[${index}]: ${error instanceof Error ? error.message : error}`, { cause: error });
+      throw new Error(`origin[${index}]: ${messageOf(error)}`, { cause: error });
     }
   });
   return any(

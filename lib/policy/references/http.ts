@@ -1,5 +1,6 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
 import { addressIn, admitting, isRange, lookupOf } from "../../cluster/addresses.ts";
+import { messageOf } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, jsonOf, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../token.ts";
@@ -175,7 +176,7 @@ const contextOf = (
   try {
     return createSecureContext(options);
   } catch (error) {
-    const why = error instanceof Error ? error.message : error;
+    const why = messageOf(error);
     throw new Error(`${own || cert || key ? "tls_config" : "http.ca"} can't be used: ${why}`);
   }
 };
