@@ -52,17 +52,21 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
       await write(`${catalogue}/${name}/README.md`, `# ${name}\n`);
     },
     load: (path) => import(pathToFileURL(join(folder, path)).href),
-    postern: (env, ...words) =>
-      new Promise((resolve) => {
-        const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", NODE_COMPILE_CACHE: compiled, ...env };
-        const options = { cwd: folder, env: all, maxBuffer: 64 * 1024 * 1024 };
-        execFile(process.execPath, [join(folder, "infra/main.ts"), ...words], options, (error, stdout, stderr) =>
-          resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
-        );
-      }),
+    postern: (env, ...words) => {
+      const all = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", NODE_COMPILE_CACHE: compiled, ...env };
+      return runProgram([join(folder, "infra/main.ts"), ...words], { cwd: folder, env: all });
+    },
     remove: () => rm(folder, { recursive: true, force: true }),
   };
 };
+
+/** Runs a program with this Node, to its end. */
+export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS.ProcessEnv }): Promise<Said> =>
+  new Promise((resolve) => {
+    execFile(process.execPath, words, { maxBuffer: 64 * 1024 * 1024, ...options }, (error, stdout, stderr) =>
+      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+    );
+  });
 
 /** A kubeconfig in which these clusters are contexts by their names, the first one the current. */
 export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "tokenOf">>, user = "admin") => {

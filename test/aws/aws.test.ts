@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,7 +6,6 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
 import { shareOf } from "../../infra/bench/handlers.ts";
@@ -17,6 +15,7 @@ import { readRule } from "../../infra/catalogue/registry.ts";
 import { signing } from "../../infra/parity/signing.ts";
 import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/disarm.ts";
 import { runCases } from "../../infra/rollout/proof.ts";
+import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
 import { runtimeClient } from "./tools.ts";
@@ -25,7 +24,6 @@ import { runtimeClient } from "./tools.ts";
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
 const one = signing(1);
-const run = promisify(execFile);
 
 describe("the functions of a stage", await needs("runtime client"), () => {
   let folder: string;
@@ -353,10 +351,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         AWS_SECRET_ACCESS_KEY: "b",
       };
       const file = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
-      return run(process.execPath, [file, ...words], { env }).then(
-        ({ stdout }) => ({ code: 0, said: stdout }),
-        ({ code, stdout, stderr }) => ({ code: Number(code), said: `${stdout}${stderr}` }),
-      );
+      const { code, stdout, stderr } = await runProgram([file, ...words], { env });
+      return { code, said: code === 0 ? stdout : `${stdout}${stderr}` };
     };
 
     it("show how they stand", async () => {

@@ -174,9 +174,6 @@ const statistic = (name: string, values: number[]): number => {
   const sum = values.reduce((total, value) => total + value, 0);
   if (name === "Sum") return sum;
   if (name === "SampleCount") return values.length;
-  if (name === "Average") return sum / values.length;
-  if (name === "Minimum") return Math.min(...values);
-  if (name === "Maximum") return Math.max(...values);
   const [, percent] = /^p(\d{1,2}(?:\.\d+)?|100)$/.exec(name) ?? [];
   if (percent === undefined) throw new Refusal(400, "ValidationError", `${name} is no statistic`);
   const sorted = values.toSorted((one, other) => one - other);

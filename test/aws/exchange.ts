@@ -1,5 +1,5 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
+import { close, listen } from "../listen.ts";
 
 /** What a call was about, for a test that counts, breaks or forbids them. */
 export interface Heard {
@@ -109,16 +109,8 @@ export const serve = async (
     if (reply === undefined) request.socket.destroy();
     else response.writeHead(reply.status, reply.headers).end(reply.body);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  // Listening on a port, it has one.
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return {
-    url,
-    stop: async () => {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
+  const url = `http://127.0.0.1:${await listen(server)}`;
+  return { url, stop: () => close(server) };
 };
 
 const read = async (request: IncomingMessage): Promise<Asked> => {

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, request, type Server } from "node:https";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
@@ -11,6 +10,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { term } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { deployTree, jobOf, type Order, openStageAs, programOf } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -255,12 +255,6 @@ const openFront = async (cluster: Cluster, folder: string): Promise<Front> => {
     sent.on("error", () => answer.destroy());
     asked.pipe(sent);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  // Listening on a port, it has one.
-  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const stop = async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  };
-  return Object.assign(front, { url, stop });
+  const url = `https://127.0.0.1:${await listen(server)}`;
+  return Object.assign(front, { url, stop: () => close(server) });
 };

@@ -507,17 +507,7 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
     if (body.length > 6 * 1024 * 1024)
       throw new Refusal(413, "RequestTooLargeException", `${body.length} byte payload is too large`);
     const event = parsed(body);
-    const kind = headers["x-amz-invocation-type"];
-    if (kind === "DryRun") {
-      configured(name, qualifier);
-      return { status: 204 };
-    }
-    const running = invoke(name, qualifier, event);
-    if (kind === "Event") {
-      running.catch(() => {});
-      return { status: 202 };
-    }
-    const { payload, fault, version, log } = await running;
+    const { payload, fault, version, log } = await invoke(name, qualifier, event);
     return {
       status: 200,
       headers: {

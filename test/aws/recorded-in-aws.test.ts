@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -18,6 +17,8 @@ import { placesOf } from "../../infra/config/recording.ts";
 import { signing } from "../../infra/parity/signing.ts";
 import { servedRules, shareOf } from "../../infra/project/functions.ts";
 import { parseConfig } from "../../infra/project/read.ts";
+import { runProgram } from "../checkout.ts";
+import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto, openStorage } from "./moto.ts";
 
@@ -120,17 +121,9 @@ const asked = async (name: string, events: object[], env: Record<string, string>
 };
 
 const postern = (...words: string[]) =>
-  new Promise<{ code: number | null; out: string; err: string }>((resolve) => {
-    const env = { ...here, AWS_ENDPOINT_URL_S3: moto.url };
-    const child = spawn(process.execPath, [join(root, "infra/postern.js"), ...words], { cwd: root, env });
-    let [out, err] = ["", ""];
-    child.stdout.on("data", (chunk) => {
-      out += chunk;
-    });
-    child.stderr.on("data", (chunk) => {
-      err += chunk;
-    });
-    child.once("close", (code) => resolve({ code, out, err }));
+  runProgram([join(root, "infra/postern.js"), ...words], {
+    cwd: root,
+    env: { ...here, AWS_ENDPOINT_URL_S3: moto.url },
   });
 
 let moto: Moto;
@@ -157,7 +150,11 @@ describe("a function that records into a bucket", await needs("moto"), () => {
       assert.deepEqual([statusCode, JSON.parse(body).response.allowed], [200, true]);
 
     const to = join(folder, "fetched");
-    const { code, out, err } = await postern("record", "--from", "s3://reviews/team/", "--to", to, "--since", "1h");
+    const {
+      code,
+      stdout: out,
+      stderr: err,
+    } = await postern("record", "--from", "s3://reviews/team/", "--to", to, "--since", "1h");
     assert.deepEqual([code, out, err], [0, `${2 * names.length} reviews recorded in ${to}\n`, ""]);
     assert.deepEqual((await readdir(join(to, "prod"))).sort(), [
       "always-pull-images.yaml",
@@ -184,12 +181,12 @@ describe("a function that records into a bucket", await needs("moto"), () => {
     const to = join(folder, "some");
     const some = await postern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
     const said = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
-    assert.deepEqual([some.code, some.err], [0, said]);
-    assert.equal(some.out, `4 reviews recorded in ${to}; left out: ${names.length - 4} beyond 4 of a rule\n`);
+    assert.deepEqual([some.code, some.stderr], [0, said]);
+    assert.equal(some.stdout, `4 reviews recorded in ${to}; left out: ${names.length - 4} beyond 4 of a rule\n`);
     const again = await postern("record", "--from", "s3://reviews", "--to", to);
-    assert.deepEqual([again.code, again.err.split(";")[0]], [2, `--to ${to} is not empty`]);
+    assert.deepEqual([again.code, again.stderr.split(";")[0]], [2, `--to ${to} is not empty`]);
     const none = await postern("record", "--from", "s3://nowhere", "--to", join(folder, "none"), "--region", region);
-    assert.deepEqual([none.code, none.err], [3, "AWS: The specified bucket does not exist\n"]);
+    assert.deepEqual([none.code, none.stderr], [3, "AWS: The specified bucket does not exist\n"]);
   });
 
   it("says in its log that a bucket isn't there, and answers all the same", async () => {
@@ -212,17 +209,14 @@ describe("a function that can't record", () => {
 
   it("waits for a bucket that says nothing no longer than its answer can wait", async () => {
     const silent = createServer(() => {});
-    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
-    // It listens on a port.
-    const { port } = silent.address() as AddressInfo;
+    const port = await listen(silent);
     const { answers, unrecorded } = await asked(
       name,
       [event()],
       { AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}` },
       1,
     );
-    silent.closeAllConnections();
-    silent.close();
+    await close(silent);
     assert.deepEqual([answers[0].statusCode, unrecorded], [200, ["it did not answer in time"]]);
   });
 

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { worlds } from "#lib/cluster/live.ts";
 import type { SecretPlace } from "#lib/needs.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
+import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 
@@ -50,15 +50,12 @@ describe("a service that wants to know who asks", await needs("moto"), () => {
     folder = await mkdtemp(join(tmpdir(), "postern-secrets-"));
     const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
     server.setSecureContext({ cert, key });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    // Listening on a port, it has one.
-    service = { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`, ca };
+    service = { url: `https://127.0.0.1:${await listen(server)}/`, ca };
     await keep(wanted, true);
   });
   after(async () => {
     moto?.stop();
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
+    await close(server);
     await rm(folder, { recursive: true, force: true });
   });
 

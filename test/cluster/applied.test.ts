@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
-import { stringify } from "yaml";
 import { worlds } from "#lib/cluster/live.ts";
 import { check } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -34,6 +31,8 @@ import { parseConfig } from "../../infra/project/read.ts";
 import { roles } from "../../infra/webhooks/rights.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
 import { startMoto } from "../aws/moto.ts";
+import { kubeconfigOf } from "../checkout.ts";
+import { listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { openFaulty } from "./faults.ts";
 
@@ -73,22 +72,10 @@ const kubeconfig = async (
   user: string,
   change: { server?: string; ca?: string; token?: string } = {},
 ) => {
-  const { server = cluster.server, ca = cluster.ca, token = cluster.tokenOf(user) } = change;
+  const { token = cluster.tokenOf(user), ...place } = change;
+  const here = { ...cluster, ...place, tokenOf: () => token };
   const file = join(await mkdtemp(join(folder, "kube-")), "config");
-  const data = Buffer.from(ca).toString("base64");
-  const config = {
-    "current-context": "nobody",
-    contexts: [
-      { name: "here", context: { cluster: "c", user: "u" } },
-      { name: "nobody", context: { cluster: "c", user: "n" } },
-    ],
-    clusters: [{ name: "c", cluster: { server, "certificate-authority-data": data } }],
-    users: [
-      { name: "u", user: { token } },
-      { name: "n", user: { token: "nobody" } },
-    ],
-  };
-  await writeFile(file, stringify(config));
+  await writeFile(file, kubeconfigOf({ nobody: { ...here, tokenOf: () => "nobody" }, here }));
   return file;
 };
 
@@ -213,97 +200,78 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     const entry = "always-pull-images.postern.dev";
     const first = (change: (entry: any) => void) => (object: any) =>
       change(object.webhooks.find(({ name }: { name: string }) => name === entry));
-    const edits: [string, Ref, (object: any) => void, string][] = [
+    type Edit = [name: string, ref: Ref, change: (object: any) => void, sentence: string];
+    /** Fields of the mutating entry that are written over, and what is said of that. */
+    const fields: [name: string, written: object, said: string][] = [
+      ["matchPolicy", { matchPolicy: "Exact" }, "matchPolicy is Exact, not Equivalent"],
+      ["timeoutSeconds", { timeoutSeconds: 30 }, "timeoutSeconds is 30, not 3"],
+      ["sideEffects", { sideEffects: "NoneOnDryRun" }, "sideEffects is NoneOnDryRun, not None"],
+      ["reinvocationPolicy", { reinvocationPolicy: "Never" }, "reinvocationPolicy is Never, not IfNeeded"],
+      [
+        "admissionReviewVersions",
+        { admissionReviewVersions: ["v1"] },
+        'admissionReviewVersions is ["v1"], not ["v1","v1beta1"]',
+      ],
+      [
+        "a selector that was none",
+        { objectSelector: { matchLabels: { a: "b" } } },
+        'objectSelector.matchLabels is {"a":"b"}, though nothing wants it',
+      ],
+      [
+        "a selector away",
+        { namespaceSelector: {} },
+        'namespaceSelector.matchExpressions is missing; it should be [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]',
+      ],
+    ];
+    /** What is deeper in it. */
+    const parts: [name: string, change: (entry: any) => void, said: string][] = [
+      [
+        "a match's operations",
+        ({ rules }) => Object.assign(rules[0], { operations: ["CREATE"] }),
+        'rules is [{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}], not [{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}]',
+      ],
+      [
+        "a condition",
+        ({ matchConditions }) => Object.assign(matchConditions[0], { expression: "false" }),
+        'matchConditions.user-is-not-exempt.expression is false, not !(request.userInfo.?username.orValue("") in ["system:admin"])',
+      ],
+      [
+        "a condition in",
+        ({ matchConditions }) => matchConditions.push({ name: "never", expression: "false" }),
+        'matchConditions.never is {"name":"never","expression":"false"}, though nothing wants it',
+      ],
+      [
+        "the address",
+        ({ clientConfig }) => Object.assign(clientConfig, { url: `https://evil.example.com/local.${key}/x/mutate` }),
+        `clientConfig.url is https://evil.example.com/local.…/x/mutate, not ${base}/local.…/always-pull-images/mutate`,
+      ],
+      [
+        "the key",
+        ({ clientConfig }) => Object.assign(clientConfig, { url: clientConfig.url.replace(key, "j".repeat(86)) }),
+        `clientConfig.url has another key than ${base}/local.…/always-pull-images/mutate`,
+      ],
+      [
+        "the certificate",
+        ({ clientConfig }) => Object.assign(clientConfig, { caBundle: Buffer.from(other.ca).toString("base64") }),
+        "clientConfig.caBundle is another certificate",
+      ],
+      [
+        "the certificate away",
+        ({ clientConfig }) => delete clientConfig.caBundle,
+        `clientConfig.caBundle is missing; it should be ${Buffer.from(certificate.ca).toString("base64").slice(0, 159)}…`,
+      ],
+    ];
+    const edits: Edit[] = [
       [
         "failurePolicy",
         validating,
         first((one) => Object.assign(one, { failurePolicy: "Fail" })),
         `validating entry ${entry}: failurePolicy is Fail, not Ignore`,
       ],
-      [
-        "matchPolicy",
-        mutating,
-        first((one) => Object.assign(one, { matchPolicy: "Exact" })),
-        `mutating entry ${entry}: matchPolicy is Exact, not Equivalent`,
-      ],
-      [
-        "timeoutSeconds",
-        mutating,
-        first((one) => Object.assign(one, { timeoutSeconds: 30 })),
-        `mutating entry ${entry}: timeoutSeconds is 30, not 3`,
-      ],
-      [
-        "sideEffects",
-        mutating,
-        first((one) => Object.assign(one, { sideEffects: "NoneOnDryRun" })),
-        `mutating entry ${entry}: sideEffects is NoneOnDryRun, not None`,
-      ],
-      [
-        "reinvocationPolicy",
-        mutating,
-        first((one) => Object.assign(one, { reinvocationPolicy: "Never" })),
-        `mutating entry ${entry}: reinvocationPolicy is Never, not IfNeeded`,
-      ],
-      [
-        "admissionReviewVersions",
-        mutating,
-        first((one) => Object.assign(one, { admissionReviewVersions: ["v1"] })),
-        `mutating entry ${entry}: admissionReviewVersions is ["v1"], not ["v1","v1beta1"]`,
-      ],
-      [
-        "a selector that was none",
-        mutating,
-        first((one) => Object.assign(one, { objectSelector: { matchLabels: { a: "b" } } })),
-        `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, though nothing wants it`,
-      ],
-      [
-        "a selector away",
-        mutating,
-        first((one) => Object.assign(one, { namespaceSelector: {} })),
-        `mutating entry ${entry}: namespaceSelector.matchExpressions is missing; it should be [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]`,
-      ],
-      [
-        "a match's operations",
-        mutating,
-        first((one) => Object.assign(one.rules[0], { operations: ["CREATE"] })),
-        `mutating entry ${entry}: rules is [{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}], not [{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}]`,
-      ],
-      [
-        "a condition",
-        mutating,
-        first((one) => Object.assign(one.matchConditions[0], { expression: "false" })),
-        `mutating entry ${entry}: matchConditions.user-is-not-exempt.expression is false, not !(request.userInfo.?username.orValue("") in ["system:admin"])`,
-      ],
-      [
-        "a condition in",
-        mutating,
-        first((one) => one.matchConditions.push({ name: "never", expression: "false" })),
-        `mutating entry ${entry}: matchConditions.never is {"name":"never","expression":"false"}, though nothing wants it`,
-      ],
-      [
-        "the address",
-        mutating,
-        first((one) => Object.assign(one.clientConfig, { url: `https://evil.example.com/local.${key}/x/mutate` })),
-        `mutating entry ${entry}: clientConfig.url is https://evil.example.com/local.…/x/mutate, not ${base}/local.…/always-pull-images/mutate`,
-      ],
-      [
-        "the key",
-        mutating,
-        first((one) => Object.assign(one.clientConfig, { url: one.clientConfig.url.replace(key, "j".repeat(86)) })),
-        `mutating entry ${entry}: clientConfig.url has another key than ${base}/local.…/always-pull-images/mutate`,
-      ],
-      [
-        "the certificate",
-        mutating,
-        first((one) => Object.assign(one.clientConfig, { caBundle: Buffer.from(other.ca).toString("base64") })),
-        `mutating entry ${entry}: clientConfig.caBundle is another certificate`,
-      ],
-      [
-        "the certificate away",
-        mutating,
-        first((one) => delete one.clientConfig.caBundle),
-        `mutating entry ${entry}: clientConfig.caBundle is missing; it should be ${Buffer.from(certificate.ca).toString("base64").slice(0, 159)}…`,
-      ],
+      ...fields.map(([name, written, said]): Edit => {
+        return [name, mutating, first((one) => Object.assign(one, written)), `mutating entry ${entry}: ${said}`];
+      }),
+      ...parts.map(([name, change, said]): Edit => [name, mutating, first(change), `mutating entry ${entry}: ${said}`]),
       ["an entry away", mutating, (object) => object.webhooks.pop(), `mutating entry ${entry} is missing`],
       [
         "an entry in",
@@ -769,28 +737,27 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     const heard: { authorization: string | undefined; path: string | undefined }[] = [];
     let eks: Server;
     let front: ReturnType<typeof createSecureServer>;
-    const address = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
+    let address: string;
     before(async () => {
       front = createSecureServer({ cert: certificate.cert, key: certificate.key }, ({ headers, url }, response) => {
         heard.push({ authorization: headers.authorization, path: url });
         response.writeHead(401).end(JSON.stringify({ kind: "Status", message: "Unauthorized", code: 401 }));
       });
-      await once(front.listen(0, "127.0.0.1"), "listening");
+      address = `https://127.0.0.1:${await listen(front)}`;
       eks = createServer(({ headers, url }, response) => {
         heard.push({ authorization: headers.authorization, path: url });
         const [, name] = /^\/clusters\/(.*)$/.exec(url ?? "") ?? [];
         const certificateAuthority = { data: Buffer.from(certificate.ca).toString("base64") };
         const answers: Record<string, [number, object]> = {
-          prod: [200, { cluster: { endpoint: `https://127.0.0.1:${address(front)}`, certificateAuthority } }],
+          prod: [200, { cluster: { endpoint: address, certificateAuthority } }],
           young: [200, { cluster: { status: "CREATING" } }],
           secret: [403, { message: "User: x is not authorized to perform: eks:DescribeCluster" }],
         };
         const [status, body] = answers[name ?? ""] ?? [404, { message: `No cluster found for name: ${name}.` }];
         response.writeHead(status).end(JSON.stringify(body));
       });
-      await once(eks.listen(0, "127.0.0.1"), "listening");
       process.env.AWS_ENDPOINT_URL = "http://127.0.0.1:1";
-      process.env.AWS_ENDPOINT_URL_EKS = `http://127.0.0.1:${address(eks)}`;
+      process.env.AWS_ENDPOINT_URL_EKS = `http://127.0.0.1:${await listen(eks)}`;
     });
     after(() => {
       for (const server of [eks, front]) server?.close();
@@ -802,7 +769,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     it("is found by its name, and shown who we are to AWS", async () => {
       heard.length = 0;
       const found = await openCluster("prod-eu", connect, { identity });
-      assert.equal(found.server, `https://127.0.0.1:${address(front)}`);
+      assert.equal(found.server, address);
       await assert.rejects(
         found.get(mutating),
         complaining(
@@ -822,8 +789,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     });
     it("is not looked for where server and ca are named", async () => {
       heard.length = 0;
-      const server = `https://127.0.0.1:${address(front)}`;
-      const found = await openCluster("prod-eu", { ...connect, server, ca: "ca.crt" }, { identity, folder });
+      const found = await openCluster("prod-eu", { ...connect, server: address, ca: "ca.crt" }, { identity, folder });
       await assert.rejects(found.get(mutating), complaining(/\(401: /));
       assert.deepEqual(
         heard.map(({ path }) => path),
@@ -1017,8 +983,7 @@ describe("a probe", () => {
       if (answer === "cut") return request.socket.destroy();
       response.writeHead(answer.status).end(answer.body);
     });
-    await once(rude.listen(0, "127.0.0.1"), "listening");
-    url = `https://127.0.0.1:${(rude.address() as AddressInfo).port}/local.${key}/rule/validate`;
+    url = `https://127.0.0.1:${await listen(rude)}/local.${key}/rule/validate`;
   });
   beforeEach(() => {
     [answers, asked] = [[], []];

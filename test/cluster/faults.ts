@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { createServer, request } from "node:https";
-import type { AddressInfo } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
 import type { Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { listen } from "../listen.ts";
 
 /** What befalls the next requests, one after the other; then all goes well. */
 export type Fault =
@@ -37,9 +36,8 @@ export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCer
     });
     incoming.pipe(onward);
   });
-  await once(listener.listen(0, "127.0.0.1"), "listening");
   return {
-    url: `https://127.0.0.1:${(listener.address() as AddressInfo).port}`,
+    url: `https://127.0.0.1:${await listen(listener)}`,
     faults,
     /** What was asked, since this was emptied. */
     paths,

@@ -3,7 +3,6 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { setTimeout as wait } from "node:timers/promises";
 import { parse, stringify } from "yaml";
 import { worlds } from "#lib/cluster/live.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -11,9 +10,10 @@ import { openCluster } from "../../infra/clusters/access.ts";
 import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { patient, register, servePostern } from "../../infra/parity/postern.ts";
+import { patient, register, servePostern, until } from "../../infra/parity/postern.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { configurations } from "../../infra/webhooks/webhooks.ts";
+import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // Policies in a real cluster: written, checked, found by those who make entries, and applied to what its users write.
@@ -53,13 +53,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
     folder = await mkdtemp(join(tmpdir(), "postern-surveyed-"));
     const { server, ca } = cluster;
     const token = cluster.tokenOf("admin");
-    const certificate = Buffer.from(ca).toString("base64");
-    const kubeconfig = {
-      ...{ "current-context": "c", contexts: [{ name: "c", context: { cluster: "c", user: "u" } }] },
-      clusters: [{ name: "c", cluster: { server, "certificate-authority-data": certificate } }],
-      users: [{ name: "u", user: { token } }],
-    };
-    await writeFile(join(folder, "kubeconfig"), stringify(kubeconfig));
+    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ local: cluster }));
     served = await servePostern(yaml, worlds({ local: { server, ca, credentials: { token } } }));
   });
   after(async () => {
@@ -87,13 +81,6 @@ describe("policies in a real cluster", await needs("API server"), () => {
   const names = ({ made }: Awaited<ReturnType<typeof entries>>) =>
     made.flatMap(({ webhooks }) => webhooks.map(({ name }) => name.replace(".postern.dev", "")));
   const post = (path: string, body: object) => cluster.admin({ method: "POST", path, body });
-  const until = async (holds: () => Promise<boolean>) => {
-    const end = Date.now() + 120_000;
-    while (!(await holds())) {
-      assert.ok(Date.now() < end, "it does not come to that");
-      await wait(200);
-    }
-  };
 
   it("have no entries where there are no kinds for them, and that is said", async () => {
     const found = await entries();
@@ -107,7 +94,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
       const { code, body: said } = await post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body);
       assert.equal(code, 201, String(said.message));
     }
-    await until(async () =>
+    await until("it does not come to that", async () =>
       (
         await Promise.all(
           ["clusteroverridepolicies", "clustervalidatepolicies"].map((one) =>
@@ -120,7 +107,10 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const odd = policy("ClusterOverridePolicy", "odd", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add", path: "a" } } }],
     });
-    await until(async () => (await post(`${group}/clusteroverridepolicies?dryRun=All`, odd)).code === 403);
+    await until(
+      "it does not come to that",
+      async () => (await post(`${group}/clusteroverridepolicies?dryRun=All`, odd)).code === 403,
+    );
     const refused = await post(`${group}/clusteroverridepolicies`, odd);
     assert.match(String(refused.body.message), /policy-admission\.postern\.dev.*overriders\.template.*value/);
     const made = await post(`${group}/clusteroverridepolicies`, owner);
@@ -137,7 +127,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
     await register(cluster.admin, patient(found.made));
     const maps = "/api/v1/namespaces/default/configmaps";
     const map = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", labels: { keep: "yes" } } };
-    await until(async () => {
+    await until("it does not come to that", async () => {
       const { body } = await post(`${maps}?dryRun=All`, map);
       return Object(body.metadata).annotations?.owner === "web";
     });
