@@ -1,5 +1,6 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
+import { alignment } from "../diff/alignment.ts";
 import { runtimeClasses } from "./generators/surroundings.ts";
 import type { Turn } from "./player.ts";
 
@@ -404,30 +405,19 @@ const readable = (value: Comparable) =>
     .split("\n");
 
 const intoDiff = (one: string[], other: string[]): string => {
-  // The longest common subsequence, from the end.
-  const lengths = Array.from({ length: one.length + 1 }, () => new Array<number>(other.length + 1).fill(0));
-  const length = (row: number, column: number) => lengths[row]?.[column] ?? 0;
-  for (let row = one.length - 1; row >= 0; row--)
-    for (let column = other.length - 1; column >= 0; column--)
-      (lengths[row] ?? [])[column] =
-        one[row] === other[column]
-          ? length(row + 1, column + 1) + 1
-          : Math.max(length(row + 1, column), length(row, column + 1));
   const lines: string[] = [];
-  let [row, column] = [0, 0];
-  while (row < one.length || column < other.length) {
-    if (row < one.length && one[row] === other[column]) {
-      lines.push(`  ${one[row]}`);
-      row += 1;
-      column += 1;
-    } else if (column >= other.length || (row < one.length && length(row + 1, column) >= length(row, column + 1))) {
-      lines.push(`- ${one[row]}`);
-      row += 1;
-    } else {
-      lines.push(`+ ${other[column]}`);
-      column += 1;
-    }
+  let next = 0;
+  const deleteUntil = (end: number) => {
+    for (; next < end; next++) lines.push(`- ${one[next]}`);
+  };
+  const aligned = alignment(one, other);
+  for (const [index, old] of aligned.entries()) {
+    // What goes is shown before what comes in its place.
+    deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
+    lines.push(`${old < 0 ? "+" : " "} ${other[index]}`);
+    if (old >= 0) next = old + 1;
   }
+  deleteUntil(one.length);
   const near = (index: number) => lines.slice(Math.max(0, index - 2), index + 3).some((line) => !line.startsWith("  "));
   return lines.filter((_, index) => near(index)).join("\n");
 };

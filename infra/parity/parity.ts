@@ -11,7 +11,8 @@ import { type Comparable, type Comparison, comparable, compare, diffOf } from ".
 import type { Binaries } from "./control-plane/binaries.ts";
 import type { Cluster } from "./control-plane/cluster.ts";
 import { scenes } from "./generators/scenes.ts";
-import { type Sequence, sequencesFor, spoil } from "./generators/sequences.ts";
+import { sequencesFor } from "./generators/sequences.ts";
+import { type Sequence, spoil } from "./generators/steps.ts";
 import { openPair } from "./pair.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
 import { type Port, type Stage, stages } from "./plugins.ts";

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Json } from "#lib/json.ts";
 import type { Answer, Call, Client } from "./control-plane/client.ts";
 import { withUids } from "./generators/nodes.ts";
-import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/sequences.ts";
+import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/steps.ts";
 
 /** Somebody to be, on one API server. */
 export type Users = (user: User) => Client;

@@ -13,7 +13,7 @@ import { diffOf } from "../../infra/parity/compare.ts";
 import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { vocabulary } from "../../infra/parity/generators/sequences.ts";
+import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
 import { openScripted } from "../../infra/parity/scripted.ts";
 import { needs } from "../parts.ts";
 import { registerWitness, watching } from "./witness.ts";

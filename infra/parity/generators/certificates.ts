@@ -2,7 +2,8 @@ import fc, { type Arbitrary } from "fast-check";
 import type { Json } from "#lib/json.ts";
 import { authority, privateKey } from "../../keys/certificates.ts";
 import { asSpec, named, part, pem, requestFor } from "./certificate-requests.ts";
-import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User } from "./sequences.ts";
+import { at, type Edit, maybe, one, type Sequence, type Step, type User } from "./steps.ts";
+import { by, creation, patch, removal, story } from "./stories.ts";
 
 // Who asks for certificates, who approves, signs and attests, and for whom.
 
@@ -40,29 +41,10 @@ export const requestsAmong = (...names: (keyof typeof requests)[]) =>
 const bundles = await Promise.all([1, 2].map(async () => authority(await privateKey())));
 
 const tenant = one<User>("jane", "jane", "admin", "system:node:n1");
-const by = (step: Arbitrary<Step>): Arbitrary<Step> =>
-  fc.tuple(step, tenant).map(([step, user]) => ({ ...step, user }));
-
-/** A change of one of these places. */
-const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]): Arbitrary<Step> =>
-  by(
-    fc.tuple(asked, fc.oneof(...edits), one("json" as const, "merge" as const)).map(([asked, edit, type]): Step => {
-      const place = subresource !== undefined && { subresource };
-      // A JSON patch takes nothing away that may not be there.
-      const how = "value" in edit ? type : "merge";
-      return { ...asked, ...place, verb: "patch", type: how, body: asPatch(how, [edit]) };
-    }),
-  );
-
+const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]) =>
+  by(tenant, patch(one("json", "merge"), subresource, ...edits));
 const lasting = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[], prefix?: string) =>
-  fc
-    .tuple(fc.tuple(asked, body), fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 }))
-    .map(([[asked, body], changes]): Sequence => {
-      const first: Step = { ...asked, verb: "create", body };
-      const last: Step = { user: "admin", dryRun: false, verb: "delete", graceful: false };
-      const place = prefix !== undefined && { prefix };
-      return { kind, ...place, namespace: "default", generateName: false, steps: [first, ...changes, last] };
-    });
+  story(kind, creation(body), changes, { generateName: false, last: removal, ...(prefix !== undefined && { prefix }) });
 
 const label = at("metadata.labels.app", one("x", "y"));
 /** Times that the API server fills in are finer upstream than any webhook sees them. */

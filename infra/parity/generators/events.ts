@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import { asked, maybe, one, type Sequence, type Step, whole } from "./sequences.ts";
+import { asked, maybe, one, type Sequence, type Step, whole } from "./steps.ts";
 
 // Events, more of them than there are tokens.
 

@@ -2,7 +2,8 @@ import fc, { type Arbitrary } from "fast-check";
 import type { Json } from "#lib/json.ts";
 import type { Call, Client } from "../control-plane/client.ts";
 import { requestsAmong, signingRequest } from "./certificates.ts";
-import { asked, asPatch, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./sequences.ts";
+import { asked, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./steps.ts";
+import { by, creation, patch, removal, story as storyOf, trial } from "./stories.ts";
 
 // What kubelets write, of their own nodes and of others.
 
@@ -92,46 +93,16 @@ const nodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
 const podUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;
 
 const kubelet = one<User>(...Array<User>(8).fill("system:node:n1"), "admin", "jane");
-const by = (step: Arbitrary<Step>): Arbitrary<Step> =>
-  fc.tuple(step, kubelet).map(([step, user]) => ({ ...step, user }));
-
-const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]): Arbitrary<Step> =>
-  by(
-    fc.tuple(asked, fc.oneof(...edits)).map(([asked, edit]): Step => {
-      const place = subresource !== undefined && { subresource };
-      return { ...asked, ...place, verb: "patch", type: "merge", body: asPatch("merge", [edit]) };
-    }),
-  );
-const creation = (body: Arbitrary<Json>, subresource?: string): Arbitrary<Step> =>
-  by(
-    fc.tuple(asked, body).map(([asked, body]): Step => {
-      return { ...asked, ...(subresource !== undefined && { subresource }), verb: "create", body };
-    }),
-  );
-const removal: Arbitrary<Step> = by(asked.map((asked): Step => ({ ...asked, verb: "delete", graceful: false })));
-const removals: Arbitrary<Step> = by(asked.map((asked): Step => ({ ...asked, verb: "deletecollection" })));
-const last: Step = { user: "admin", dryRun: false, verb: "delete", graceful: false };
-
-const story = (
-  kind: Sequence["kind"],
-  body: Arbitrary<Json>,
-  changes: Arbitrary<Step>[],
-  namespace = "default",
-): Arbitrary<Sequence> =>
-  fc
-    .tuple(creation(body), fc.array(fc.oneof(...changes), { maxLength: 4 }), one(false, false, false, true))
-    .map(([first, changes, generateName]) => {
-      return { kind, namespace, generateName, steps: [first, ...changes, last] };
-    });
-const trial = (
-  kind: Sequence["kind"],
-  standing: string[],
-  changes: Arbitrary<Step>[],
-  namespace = "default",
-): Arbitrary<Sequence> =>
-  fc
-    .tuple(one(...standing), fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 }))
-    .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
+const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]) =>
+  by(kubelet, patch(one("merge"), subresource, ...edits));
+const create = (body: Arbitrary<Json>, subresource?: string) => by(kubelet, creation(body, subresource));
+const deletion = by(kubelet, removal);
+const deletions = by(
+  kubelet,
+  asked.map((asked): Step => ({ ...asked, verb: "deletecollection" })),
+);
+const story = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[], namespace = "default") =>
+  storyOf(kind, create(body), changes, { namespace, last: removal });
 
 const taken = one<Json>(
   ...Array<Json>(6).fill({}),
@@ -189,12 +160,12 @@ const status = [
   at("status.resourceClaimStatuses", one([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
   at("status.extendedResourceClaimStatus", one({ resourceClaimName: "c", requestMappings: [] }, undefined)),
 ];
-const eviction = creation(one({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
-const binding = creation(
+const eviction = create(one({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
+const binding = create(
   one({ apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } }),
   "binding",
 );
-const ofPods = [change(undefined, label("app")), change("status", ...status), eviction, removal, removals];
+const ofPods = [change(undefined, label("app")), change("status", ...status), eviction, deletion, deletions];
 
 const keys = [
   ...["pool", "example.com/a", "node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/a"],
@@ -283,7 +254,7 @@ export const nodeScenes = {
       trial(
         "nodes",
         ["n1", "n1", "n1", "n2"],
-        [creation(node), change(undefined, ...ofNode), change("status", ...ofNode), removal],
+        [create(node), change(undefined, ...ofNode), change("status", ...ofNode), deletion],
       ),
     ),
   ),
@@ -291,7 +262,7 @@ export const nodeScenes = {
     "persistentvolumeclaims",
     ["bound-fast", "on-disk"],
     [
-      creation(one({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
+      create(one({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
       change(undefined, label("app")),
       ...[0, 1, 2].map(() =>
         change(
@@ -308,17 +279,17 @@ export const nodeScenes = {
       ),
     ],
   ),
-  kubeletsTokens: trial("serviceaccounts", ["default"], [creation(token, "token")]),
+  kubeletsTokens: trial("serviceaccounts", ["default"], [create(token, "token")]),
   kubeletsLeases: fc.oneof(
-    trial("leases", ["n1", "n1", "n2"], [creation(lease), renewal, renewal, removal], "kube-node-lease"),
-    story("leases", lease, [renewal, removal, removals], "kube-node-lease"),
+    trial("leases", ["n1", "n1", "n2"], [create(lease), renewal, renewal, deletion], "kube-node-lease"),
+    story("leases", lease, [renewal, deletion, deletions], "kube-node-lease"),
     story("leases", lease, [renewal]),
   ),
   kubeletsDevices: fc.oneof(
-    trial("csinodes", ["n1", "n2"], [creation(csiNode), change(undefined, label("app")), removal]),
-    story("csinodes", csiNode, [removal]),
-    story("resourceslices", offer, [change(undefined, label("app")), removal, removals]),
-    trial("resourceslices", ["slice-n1", "slice-n2"], [change(undefined, label("app")), removal]),
+    trial("csinodes", ["n1", "n2"], [create(csiNode), change(undefined, label("app")), deletion]),
+    story("csinodes", csiNode, [deletion]),
+    story("resourceslices", offer, [change(undefined, label("app")), deletion, deletions]),
+    trial("resourceslices", ["slice-n1", "slice-n2"], [change(undefined, label("app")), deletion]),
   ),
   kubeletsCertificates: fc.oneof(
     story(
@@ -330,6 +301,6 @@ export const nodeScenes = {
       [change("approval", label("app"))],
     ),
     story("podcertificaterequests", podCertificate, [change(undefined, label("app"))]),
-    story("podcertificaterequests", podCertificate, [change("status", label("app")), removal]),
+    story("podcertificaterequests", podCertificate, [change("status", label("app")), deletion]),
   ),
 } satisfies Record<string, Arbitrary<Sequence>>;

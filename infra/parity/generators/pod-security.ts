@@ -1,19 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { Json } from "#lib/json.ts";
 import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
-import {
-  asked,
-  asPatch,
-  type Edit,
-  lastStep,
-  list,
-  maybe,
-  one,
-  patchType,
-  type Sequence,
-  type Step,
-  whole,
-} from "./sequences.ts";
+import { at, list, maybe, one, type Sequence, whole } from "./steps.ts";
+import { alone, creation, edit, label, story, trial } from "./stories.ts";
 
 // Pods that dare more or less, their templates, and namespaces that ask for more or less of them.
 
@@ -231,32 +220,11 @@ const template: Arbitrary<Template> = fc.oneof(
   ...(upstreams.length > 0 ? [{ weight: 3, arbitrary: one(...upstreams) }] : []),
 );
 
-/** An object is made, changed in some of these ways, and goes. */
-const story = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[]): Arbitrary<Sequence> =>
-  fc
-    .tuple(asked, body, fc.array(fc.oneof(...changes), { maxLength: 3 }), lastStep, one(false, false, false, true))
-    .map(([asked, body, changes, last, generateName]): Sequence => {
-      const first: Step = { ...asked, verb: "create", body };
-      return { kind, namespace: "default", generateName, steps: [first, ...changes, last] };
-    });
-
-const change = (edits: Arbitrary<Edit[]>, subresource?: string): Arbitrary<Step> =>
-  fc.tuple(asked, edits, one("replace" as const, "patch" as const), patchType).map(([asked, edits, verb, type]) => {
-    const place = subresource !== undefined && { subresource };
-    return verb === "replace"
-      ? { ...asked, ...place, verb, edits }
-      : { ...asked, ...place, verb, type, body: asPatch(type, edits) };
-  });
-const at = (path: Edit["path"], value: Arbitrary<unknown>): Arbitrary<Edit[]> =>
-  value.map((value) => [{ path, ...(value !== undefined && { value }) }]);
-
-const label = change(at(["metadata", "labels", "app"], one("x", "y")));
-const brings = change(at(["spec", "containers", 0, "image"], one("app:3", "app:4")));
-const debug = change(at(["spec", "ephemeralContainers"], debuggers), "ephemeralcontainers");
-const resize = change(
-  at(["spec", "containers", 0, "resources", "requests"], one({ cpu: "1" }, { cpu: "2" })),
-  "resize",
-);
+const change = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
+  edit(alone(at(path, value)), subresource);
+const brings = change("spec.containers.0.image", one("app:3", "app:4"));
+const debug = change("spec.ephemeralContainers", debuggers, "ephemeralcontainers");
+const resize = change("spec.containers.0.resources.requests", one({ cpu: "1" }, { cpu: "2" }), "resize");
 
 const restartPolicy = "Never";
 const selector = { matchLabels: { app: "x" } };
@@ -302,29 +270,27 @@ const labels = fc
       Object.fromEntries(Object.entries(said).filter((entry): entry is [string, string] => entry[1] !== undefined)),
     ),
   );
+const relabelBy = (label: string, value: Arbitrary<string>) =>
+  edit(value.map((value) => [{ path: ["metadata", "labels", keyOf(label)], value }]));
 const relabel = fc.oneof(
-  ...["enforce", "enforce", ...modes].map((mode) => change(at(["metadata", "labels", keyOf(mode)], level))),
-  ...modes.map((mode) => change(at(["metadata", "labels", keyOf(`${mode}-version`)], version))),
+  ...["enforce", "enforce", ...modes].map((mode) => relabelBy(mode, level)),
+  ...modes.map((mode) => relabelBy(`${mode}-version`, version)),
   label,
 );
-const trial = (standing: string): Arbitrary<Sequence> =>
-  fc
-    .array(relabel, { minLength: 1, maxLength: 4 })
-    .map((steps) => ({ kind: "namespaces", namespace: "default", standing, generateName: false, steps }));
 
 const standing = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
 
 export const podSecurityScenes = {
   securedPods: story(
     "pods",
-    template.map(({ metadata, spec }): Json => ({ apiVersion: "v1", kind: "Pod", metadata, spec })),
+    creation(template.map(({ metadata, spec }): Json => ({ apiVersion: "v1", kind: "Pod", metadata, spec }))),
     [label, brings, brings, debug, debug, resize],
   ),
   securedWorkloads: fc.oneof(
     ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
       story(
         kind,
-        template.map((template): Json => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
+        creation(template.map((template): Json => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) }))),
         [label],
       ),
     ),
@@ -332,9 +298,9 @@ export const podSecurityScenes = {
   securedNamespaces: fc.oneof(
     story(
       "namespaces",
-      labels.map((labels): Json => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } })),
+      creation(labels.map((labels): Json => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } }))),
       [relabel, relabel],
     ),
-    ...standing.map(trial),
+    ...standing.map((name) => trial("namespaces", [name], [relabel])),
   ),
 };

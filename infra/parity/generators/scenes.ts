@@ -7,59 +7,27 @@ import { nodeScenes } from "./nodes.ts";
 import { podSecurityScenes } from "./pod-security.ts";
 import {
   asked,
-  asPatch,
   at,
   type Edit,
   type Kind,
-  lastStep,
   list,
   maybe,
   one,
   type Sequence,
   type Step,
   type User,
-  vocabulary,
   whole,
-} from "./sequences.ts";
+} from "./steps.ts";
+import { alone, creation, edit, label, story as storyOf, together, trial } from "./stories.ts";
 import { runtimeClasses } from "./surroundings.ts";
+import { vocabulary } from "./vocabulary.ts";
 
 // Sequences with a plan: mostly valid, and about what a plugin looks at.
 
 const words = vocabulary(false);
 
-const steps = (changes: Arbitrary<Step>[], most = 3) =>
-  fc.array(fc.oneof(...changes), { minLength: 1, maxLength: most });
-
-/** An object is made, changed in some of these ways, and goes. */
-const story = (
-  kind: Kind,
-  body: Arbitrary<Json>,
-  changes: Arbitrary<Step>[],
-  more: Partial<Sequence> = {},
-): Arbitrary<Sequence> =>
-  fc
-    .tuple(asked, body, changes.length > 0 ? steps(changes) : one([]), lastStep, one(false, false, false, true))
-    .map(([asked, body, changes, last, generateName]) => {
-      const first: Step = { ...asked, verb: "create", body };
-      return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...more };
-    });
-
-/** Something is tried with what stands there. */
-const trial = (kind: Kind, standing: string, changes: Arbitrary<Step>[], namespace = "default"): Arbitrary<Sequence> =>
-  steps(changes).map((steps) => ({ kind, namespace, standing, generateName: false, steps }));
-
-const edit = (edits: Arbitrary<Edit[]>, subresource?: string): Arbitrary<Step> =>
-  fc
-    .tuple(asked, edits, one("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
-    .map(([asked, edits, how]) => {
-      const place = subresource && { subresource };
-      return how === "replace"
-        ? { ...asked, ...place, verb: "replace", edits }
-        : { ...asked, ...place, verb: "patch", type: how, body: asPatch(how, edits) };
-    });
-const alone = (edit: Arbitrary<Edit>) => edit.map((one) => [one]);
-const together = (...edits: Arbitrary<Edit>[]) => fc.tuple(...edits);
-const label = edit(alone(at("metadata.labels.app", one("x", "y"))));
+/** An object is created with this body, changed in some of these ways, and deleted. */
+const story = (kind: Kind, body: Arbitrary<Json>, changes: Arbitrary<Step>[]) => storyOf(kind, creation(body), changes);
 
 const image = "registry.example.com/app:1";
 const pod = (spec: Arbitrary<Json>, metadata: Arbitrary<Json> = one({})): Arbitrary<Json> =>
@@ -302,7 +270,7 @@ const owner = fc
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
 /** By those who may do everything, something, and nothing of it. */
 const tenant = one<User>("jane", "jane", "system:node:n1", "admin");
-const by = (user: Arbitrary<User>, sequence: Arbitrary<Sequence>): Arbitrary<Sequence> =>
+const byTenants = (user: Arbitrary<User>, sequence: Arbitrary<Sequence>): Arbitrary<Sequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {
     return {
       ...sequence,
@@ -315,7 +283,10 @@ const owned = (kind: Kind): Arbitrary<Sequence> => {
   });
   const change = edit(alone(at("metadata.ownerReferences", fc.oneof(owners, owners, one(undefined)))));
   const ofStatus = edit(alone(at("metadata.ownerReferences", owners)), "status");
-  return by(tenant, story(kind, body, [change, change, label, ...(words.subresources[kind].status ? [ofStatus] : [])]));
+  return byTenants(
+    tenant,
+    story(kind, body, [change, change, label, ...(words.subresources[kind].status ? [ofStatus] : [])]),
+  );
 };
 
 const judgedImage = one(
@@ -354,11 +325,10 @@ const groupedJob = fc
     };
   });
 
-const removal: Arbitrary<Step> = fc
+const deletion: Arbitrary<Step> = fc
   .tuple(asked, fc.boolean())
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 const inGroups = (sequence: Arbitrary<Sequence>) => sequence.map((one) => ({ ...one, namespace: "grouped" }));
-const creation = (kind: Kind) => story(kind, words.objectOf(kind), []);
 
 export const scenes = {
   /** Pods with resources near the limits of their namespace. */
@@ -386,7 +356,7 @@ export const scenes = {
   priorityClasses: fc.oneof(
     story("priorityclasses", words.objectOf("priorityclasses"), [edit(alone(at("globalDefault", one(true, false))))]),
     ...["usual", "unusual", "high"].map((name) =>
-      trial("priorityclasses", name, [edit(alone(at("globalDefault", one(true, false)))), label]),
+      trial("priorityclasses", [name], [edit(alone(at("globalDefault", one(true, false)))), label]),
     ),
   ),
   runtimeClasses: story("pods", classedPod, [label]),
@@ -411,9 +381,9 @@ export const scenes = {
   claims: story("persistentvolumeclaims", claim, [bind, grow, grow, label]),
   growth: fc.oneof(
     ...["bound-fast", "bound-slow", "bound-to-none", "bound-to-missing", "bound-as-before", "lost"].map((name) =>
-      trial("persistentvolumeclaims", name, [grow, grow, label]),
+      trial("persistentvolumeclaims", [name], [grow, grow, label]),
     ),
-    trial("persistentvolumeclaims", "bound-within", [grow, label], "limited"),
+    trial("persistentvolumeclaims", ["bound-within"], [grow, label], "limited"),
   ),
   owners: fc.oneof(
     ...(["configmaps", "services", "pods", "deployments", "persistentvolumes", "persistentvolumeclaims"] as const).map(
@@ -424,7 +394,7 @@ export const scenes = {
   groupedJobs: inGroups(
     fc.oneof(
       ...["alone", "ganged", "loose", "lonely", "leader", "gentle"].map((name) =>
-        trial("jobs", name, [parallelism, parallelism, suspend, label]),
+        trial("jobs", [name], [parallelism, parallelism, suspend, label]),
       ),
     ),
   ),
@@ -432,10 +402,10 @@ export const scenes = {
   /** The namespaces that must last, and others. */
   namespaces: fc.oneof(
     ...["default", "kube-system", "kube-public", "kube-node-lease", "accounted", "ending"].map((name) =>
-      trial("namespaces", name, [removal, label]),
+      trial("namespaces", [name], [deletion, label]),
     ),
   ),
-  accessReviews: creation("localsubjectaccessreviews"),
+  accessReviews: story("localsubjectaccessreviews", words.objectOf("localsubjectaccessreviews"), []),
   ...certificateScenes,
   ...eventScenes,
   ...nodeScenes,

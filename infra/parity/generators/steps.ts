@@ -1,0 +1,162 @@
+import fc, { type Arbitrary } from "fast-check";
+import type { Json } from "#lib/json.ts";
+import { merge } from "#lib/settings.ts";
+
+/** Who asks. */
+export type User = "admin" | "jane" | "system:node:n1";
+
+/** Sets what is at `path`, or takes it away where there is no value; `-` is the end of a list. */
+export interface Edit {
+  path: (string | number)[];
+  value?: unknown;
+}
+
+/** One request about a sequence's object; its name is put in when it is sent. */
+export type Step = { user: User; dryRun: boolean } /** `into` another collection, where it is not the kind's own. */ & (
+  | { verb: "create"; subresource?: string; into?: string; body: Json }
+  /** A PUT of what was read back, with these edits. */
+  | { verb: "replace"; subresource?: string; edits: Edit[] }
+  | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
+  | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: Json }
+  /** At once, or with the grace that the object has. */
+  | { verb: "delete"; graceful: boolean }
+  | { verb: "deletecollection" }
+  /** Whether the namespace is there. */
+  | { verb: "look" }
+);
+
+export type Kind = keyof typeof kinds;
+
+/** What only scenes are about: by chance, hardly any of it would be right. */
+export const planned = {
+  certificatesigningrequests: {
+    ...{ apiVersion: "certificates.k8s.io/v1", kind: "CertificateSigningRequest", namespaced: false },
+  },
+  replicationcontrollers: { apiVersion: "v1", kind: "ReplicationController", namespaced: true },
+  podtemplates: { apiVersion: "v1", kind: "PodTemplate", namespaced: true },
+  daemonsets: { apiVersion: "apps/v1", kind: "DaemonSet", namespaced: true },
+  replicasets: { apiVersion: "apps/v1", kind: "ReplicaSet", namespaced: true },
+  cronjobs: { apiVersion: "batch/v1", kind: "CronJob", namespaced: true },
+  clustertrustbundles: { apiVersion: "certificates.k8s.io/v1beta1", kind: "ClusterTrustBundle", namespaced: false },
+  podcertificaterequests: {
+    ...{ apiVersion: "certificates.k8s.io/v1beta1", kind: "PodCertificateRequest", namespaced: true },
+  },
+  events: { apiVersion: "v1", kind: "Event", namespaced: true },
+  leases: { apiVersion: "coordination.k8s.io/v1", kind: "Lease", namespaced: true },
+  csinodes: { apiVersion: "storage.k8s.io/v1", kind: "CSINode", namespaced: false },
+  resourceslices: { apiVersion: "resource.k8s.io/v1", kind: "ResourceSlice", namespaced: false },
+  serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
+} as const;
+
+/** Requests about one object, one after the other. */
+export interface Sequence {
+  kind: Kind | keyof typeof planned;
+  /** How its name must begin. */
+  prefix?: string;
+  /** Where it lives; without one, in a namespace of its own that nobody made. */
+  namespace?: string;
+  /** An object that stands there already, and is to stand there afterwards: all about it is tried out only. */
+  standing?: string;
+  /** Whether the API server makes the object's name. */
+  generateName: boolean;
+  steps: Step[];
+}
+
+/** What can be generated, and where the API server serves it. */
+export const kinds = {
+  pods: { apiVersion: "v1", kind: "Pod", namespaced: true },
+  services: { apiVersion: "v1", kind: "Service", namespaced: true },
+  configmaps: { apiVersion: "v1", kind: "ConfigMap", namespaced: true },
+  persistentvolumeclaims: { apiVersion: "v1", kind: "PersistentVolumeClaim", namespaced: true },
+  persistentvolumes: { apiVersion: "v1", kind: "PersistentVolume", namespaced: false },
+  nodes: { apiVersion: "v1", kind: "Node", namespaced: false },
+  volumeattributesclasses: { apiVersion: "storage.k8s.io/v1", kind: "VolumeAttributesClass", namespaced: false },
+  deployments: { apiVersion: "apps/v1", kind: "Deployment", namespaced: true },
+  statefulsets: { apiVersion: "apps/v1", kind: "StatefulSet", namespaced: true },
+  ingresses: { apiVersion: "networking.k8s.io/v1", kind: "Ingress", namespaced: true },
+  jobs: { apiVersion: "batch/v1", kind: "Job", namespaced: true },
+  namespaces: { apiVersion: "v1", kind: "Namespace", namespaced: false },
+  priorityclasses: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", namespaced: false },
+  podgroups: { apiVersion: "scheduling.k8s.io/v1alpha2", kind: "PodGroup", namespaced: true },
+  localsubjectaccessreviews: {
+    ...{ apiVersion: "authorization.k8s.io/v1", kind: "LocalSubjectAccessReview", namespaced: true },
+  },
+} as const;
+
+/** Pods with this annotation are spoiled by another webhook, after all rules. */
+export const spoil = "parity.postern.dev/never-pull";
+
+/** Present and absent in this proportion. */
+export const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
+  fc.oneof(
+    { withCrossShrink: true },
+    { weight: absent, arbitrary: fc.constant(undefined) },
+    { weight: present, arbitrary },
+  );
+export const one = <T>(...values: T[]) => fc.constantFrom(...values);
+
+/** Members that come and go. */
+export const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Json> =>
+  fc.record(members, { requiredKeys: [] }).map(defined);
+export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Json> => fc.record(members).map(defined);
+export const defined = (fields: object): Json =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+export const rarely = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
+  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, maybe(arbitrary, 1, 4)]));
+export const list = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
+
+export const at = (path: string, value: Arbitrary<unknown>): Arbitrary<Edit> =>
+  value.map((value) => ({
+    path: path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
+    ...(value !== undefined && { value }),
+  }));
+
+/** As a JSON patch, or as one that is merged; there a list's first members are meant by their names. */
+export const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[]): unknown => {
+  if (type === "json")
+    return edits.map(({ path, ...edit }) => {
+      const pointer = path.map((part) => `/${String(part).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+      if (!("value" in edit)) return { op: "remove", path: pointer };
+      return { op: typeof path.at(-1) === "number" ? "replace" : "add", path: pointer, value: edit.value };
+    });
+  return merged(edits);
+};
+
+/** Returns what a merge patch with these edits says. */
+export const merged = (edits: Edit[]): Json =>
+  edits.reduce<Json>((whole, edit) => merge(whole, nested(edit)) as Json, {});
+
+const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
+
+const nested = ({ path: [first, ...rest], value = null }: Edit): Json => {
+  if (first === undefined) return {};
+  if (rest.length === 0) return { [first]: value };
+  const [index, ...deeper] = rest;
+  if (index === "-") return { [first]: [value] };
+  if (typeof index !== "number") return { [first]: nested({ path: rest, value }) };
+  const letter = named[String(first)];
+  const member = deeper.length > 0 ? nested({ path: deeper, value }) : value;
+  return { [first]: [letter ? { name: `${letter}${index}`, ...Object(member) } : member] };
+};
+
+type Asked = { user: User; dryRun: boolean };
+export const asked: Arbitrary<Asked> = fc.record({
+  user: fc.oneof(
+    { weight: 4, arbitrary: one<User>("admin") },
+    { weight: 1, arbitrary: one<User>("jane", "system:node:n1") },
+  ),
+  dryRun: fc.oneof({ weight: 11, arbitrary: one(false) }, { weight: 1, arbitrary: one(true) }),
+});
+
+export const patchType = one("json" as const, "merge" as const, "strategic-merge" as const);
+
+export const lastStep: Arbitrary<Step> = fc
+  .record({
+    user: one<User>("admin", "admin", "jane"),
+    dryRun: one(false, false, false, true),
+    all: one(false, false, false, true),
+    graceful: one(false, false, false, true),
+  })
+  .map(({ all, graceful, ...asked }) =>
+    all ? { ...asked, verb: "deletecollection" } : { ...asked, verb: "delete", graceful },
+  );
