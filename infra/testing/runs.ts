@@ -24,10 +24,9 @@ interface Chosen {
 export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGenerator<TestResult> {
   const chosen = catalogue.filter(({ name }) => names.length === 0 || names.includes(name));
   const own = chosen.flatMap(({ name }) => globSync(`functions/${name}/**/*.test.ts`, { cwd: root }));
-  const linesOf = remembered(async (name: string) => {
-    const listed = catalogue.find((one) => one.name === name);
-    return listed === undefined ? [] : await casePlaces(listed).catch(() => []);
-  });
+  const places = new Map(
+    await Promise.all(chosen.map(async (listed) => [listed.name, await readPlaces(listed).catch(() => [])] as const)),
+  );
   process.env.POSTERN_RULES = names.join(",");
   // Within a test, Node would run nothing.
   delete process.env.NODE_TEST_CONTEXT;
@@ -48,7 +47,7 @@ export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGene
     const isShared = file === shared;
     const rule = isShared && path.length > 1 ? path[0] : ruleOf(file);
     const title = (isShared && rule !== undefined ? path.slice(1) : path).join(": ");
-    const cases = isShared && rule !== undefined && path.length === 2 ? await linesOf(rule) : [];
+    const cases = isShared && rule !== undefined && path.length === 2 ? (places.get(rule) ?? []) : [];
     const index = cases.findIndex((one) => one.name === name);
     const [found] = index < 0 ? [] : cases.splice(index, 1);
     const place = isBroken(rule)
@@ -73,19 +72,10 @@ const passed = (skip: string | boolean | undefined) => (skip === undefined ? "pa
 const ruleOf = (file: string): string | undefined =>
   /^functions\/([^/]+)\//.exec(relative(root, file).split(sep).join("/"))?.[1];
 
-/** The cases of a rule by name, with their lines. */
-const casePlaces = async (listed: Listed): Promise<{ name: string; line: number }[]> => {
+/** Returns the cases of a rule by name, with their lines. */
+const readPlaces = async (listed: Listed): Promise<{ name: string; line: number }[]> => {
   const [cases, lines] = await Promise.all([readCases(listed), readCaseLines(listed)]);
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
-};
-
-const remembered = <T>(find: (name: string) => Promise<T>): ((name: string) => Promise<T>) => {
-  const known = new Map<string, Promise<T>>();
-  return (name) => {
-    const found = known.get(name) ?? find(name);
-    known.set(name, found);
-    return found;
-  };
 };
 
 /** What a failure says, without its place, and where in a rule's folder it was thrown; no other stack. */
@@ -99,7 +89,5 @@ const because = (failure: unknown, place: string): string[] => {
 };
 
 /** The first place of a stack that is in the catalogue, such as `functions/priority/rule.ts:31`. */
-const frameIn = (stack: string): string | undefined => {
-  const [, path] = new RegExp(`${RegExp.escape(pathToFileURL(root).href)}(functions/[^\\s:]+:\\d+)`).exec(stack) ?? [];
-  return path;
-};
+const frameIn = (stack: string): string | undefined =>
+  new RegExp(`${RegExp.escape(pathToFileURL(root).href)}(functions/[^\\s:]+:\\d+)`).exec(stack)?.[1];
