@@ -24,6 +24,7 @@ import {
   writes,
 } from "../../infra/parity/policies.ts";
 import { until } from "../../infra/parity/postern.ts";
+import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // Policies in a real cluster, set up by the commands that the READMEs give: the kinds as they are, Postern served with
@@ -42,15 +43,7 @@ describe("policies on a real API server", await needs("API server"), () => {
 
   const kubeconfig = async (user: string): Promise<string> => {
     const file = join(folder, `${user}.kubeconfig`);
-    const { server, ca } = cluster;
-    const named = { name: "here" };
-    const content = {
-      ...{ apiVersion: "v1", kind: "Config", "current-context": "here" },
-      clusters: [{ ...named, cluster: { server, "certificate-authority-data": Buffer.from(ca).toString("base64") } }],
-      users: [{ ...named, user: { token: cluster.tokenOf(user) } }],
-      contexts: [{ ...named, context: { cluster: "here", user: "here" } }],
-    };
-    await writeFile(file, JSON.stringify(content), { mode: 0o600 });
+    await writeFile(file, kubeconfigOf({ here: cluster }, user), { mode: 0o600 });
     return file;
   };
   const postern = (...words: string[]) => {

@@ -13,6 +13,7 @@ import { differences } from "../../infra/catalogue/outcome.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // What `postern record` writes of a real API server's reviews, by rules that read that cluster.
@@ -41,17 +42,7 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-recorded-"));
     cluster = await bootCluster(binaries, { disable: ["ServiceAccount"] });
-    const of = (key: string, value: object) => [{ name: "a", [key]: value }];
-    const kubeconfig = {
-      ...{ apiVersion: "v1", kind: "Config", "current-context": "a" },
-      clusters: of("cluster", {
-        server: cluster.server,
-        "certificate-authority-data": Buffer.from(cluster.ca).toString("base64"),
-      }),
-      users: of("user", { token: cluster.tokenOf("admin") }),
-      contexts: of("context", { cluster: "a", user: "a" }),
-    };
-    await writeFile(join(folder, "kubeconfig"), JSON.stringify(kubeconfig), { mode: 0o600 });
+    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ prod: cluster }), { mode: 0o600 });
     const clusters = { prod: { connect: { kubeconfig: join(folder, "kubeconfig") } } };
     await writeFile(join(folder, "postern.yaml"), JSON.stringify({ rules, clusters }));
     child = spawn(process.execPath, [program, "record", ...config(), "--to", join(folder, "to"), "--port", "0"]);
