@@ -39,7 +39,7 @@ export const openRecordings = async (
     throw new Complaint(`--to ${folder} can't be made: ${sentenceOf(error)}`);
   });
   const counts = new Map<string, number>();
-  const left = new Map<string, number>();
+  const omissions = openOmissions();
   const said = new Set<string>();
   const queue: Waiting[] = [];
   let length = 0;
@@ -49,15 +49,6 @@ export const openRecordings = async (
     if (!said.has(sentence)) say(sentence);
     said.add(sentence);
   };
-  const leave = (why: string, count = 1) => {
-    const reason = left.has(why) || left.size < mostReasons ? why : "for other reasons";
-    left.set(reason, (left.get(reason) ?? 0) + count);
-  };
-
-  const leaveBy = (error: unknown): undefined => {
-    leave(shortened(oneLine(sentenceOf(error)), 200));
-  };
-
   /** Of lines for one file as many as it takes. */
   const append = async (cluster: string, rule: string, lines: readonly string[]) => {
     const place = placeOf(cluster, rule);
@@ -66,7 +57,7 @@ export const openRecordings = async (
     const beyond = lines.length - kept.length;
     if (beyond > 0) {
       once(`${place} has ${most} reviews, and gets no more; --most N takes more`);
-      leave(`beyond ${most} of a rule`, beyond);
+      omissions.add(`beyond ${most} of a rule`, beyond);
     }
     if (kept.length === 0) return;
     try {
@@ -74,7 +65,7 @@ export const openRecordings = async (
       counts.set(place, count + kept.length);
     } catch (error) {
       once(`${join(folder, place)} can't be written: ${sentenceOf(error)}`);
-      leave("not written", kept.length);
+      omissions.add("not written", kept.length);
     }
   };
 
@@ -91,7 +82,7 @@ export const openRecordings = async (
         const { cluster, rule } = next.heard.origin;
         const place = placeOf(cluster, rule);
         // Of what it doesn't take any more, none is made.
-        const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(leaveBy) : "";
+        const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(omissions.addError) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
         group.lines.push(line);
@@ -105,7 +96,7 @@ export const openRecordings = async (
   return {
     hear: (heard) => {
       const size = lengthOf(heard.request);
-      if (length + size > longestQueue) return leave("too many at once");
+      if (length + size > longestQueue) return omissions.add("too many at once");
       length += size;
       queue.push({ heard, length: size });
       writing ??= write().finally(() => {
@@ -116,9 +107,26 @@ export const openRecordings = async (
     close: async () => {
       while (writing) await writing;
       const kept = [...counts.values()].reduce((sum, count) => sum + count, 0);
+      return `${counted(kept, "review")} recorded in ${folder}${omissions.sentence()}`;
+    },
+  };
+};
+
+/** Counts what is left out, by reason. */
+const openOmissions = () => {
+  const left = new Map<string, number>();
+  const add = (why: string, count = 1): void => {
+    const reason = left.has(why) || left.size < mostReasons ? why : "for other reasons";
+    left.set(reason, (left.get(reason) ?? 0) + count);
+  };
+  return {
+    add,
+    addError: (error: unknown): undefined => {
+      add(shortened(oneLine(sentenceOf(error)), 200));
+    },
+    sentence: () => {
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);
-      const without = reasons.length > 0 ? `; left out: ${reasons.join(", ")}` : "";
-      return `${counted(kept, "review")} recorded in ${folder}${without}`;
+      return reasons.length > 0 ? `; left out: ${reasons.join(", ")}` : "";
     },
   };
 };
