@@ -6,20 +6,16 @@ export interface ListPage {
   kind: string | undefined;
   /** What the next page is asked with; empty after the last one. */
   next: string;
-  /** How many elements follow, where the API server says so. */
-  remaining: unknown;
 }
 
 /** Reads what the API server answers to a request for a page. */
 export const pageIn = (content: unknown): ListPage => {
   const { apiVersion, kind, items, metadata } = Object(content);
-  const { continue: next, remainingItemCount: remaining } = Object(metadata);
   return {
     items: items === null ? [] : items,
     apiVersion,
     kind: typeof kind === "string" ? kind.replace(/List$/, "") : undefined,
-    next: typeof next === "string" ? next : "",
-    remaining,
+    next: metadata?.continue ?? "",
   };
 };
 

@@ -44,7 +44,8 @@ export const pagesOf = async function* (
       continue;
     }
     const content = answer instanceof Unanswered ? undefined : contentOf(answer);
-    const { items: listed = [], next: further, remaining } = pageIn(content);
+    const { items: listed = [], next: further } = pageIn(content);
+    const remaining = Object(Object(content).metadata).remainingItemCount;
     if (!(answer instanceof Unanswered) && answer.status === 410) {
       inVain++;
       // Of what follows it still knows how it is now; or else all begins again, of which the beginning is known.
