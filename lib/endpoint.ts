@@ -1,17 +1,17 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import { decide, type Mode } from "./decide.ts";
-import { type Call, type Direct, isDirect, read } from "./event.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
-import { line, type Report } from "./journal.ts";
 import { frozen } from "./json.ts";
-import { doorkeeper } from "./key.ts";
+import { type Call, type Direct, isDirect, read } from "./lambda-event.ts";
+import { line, type Report } from "./log-line.ts";
 import { inTime, timeLeft, unconnected, type World, worldFor } from "./needs.ts";
 import { print } from "./print.ts";
 import { recordedFor } from "./recorded-answers.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { merge } from "./settings.ts";
+import { doorkeeper } from "./url-key.ts";
 import { type Variants, variantOf } from "./variant.ts";
 
 /** A rule's share of postern.yaml, baked into its bundle. */

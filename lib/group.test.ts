@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import type { Mode } from "./decide.ts";
 import { type GroupShare, group, type Membership } from "./group.ts";
-import { line, type Report } from "./journal.ts";
+import { line, type Report } from "./log-line.ts";
 import { get, unconnected } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
 import { type Rule, rule } from "./rule.ts";

@@ -1,11 +1,11 @@
 import type { Context } from "aws-lambda";
 import { type Circumstances, type Decision, decide, type Finding, type Mode } from "./decide.ts";
 import { endpoint, type Host, lambda, type Share } from "./endpoint.ts";
-import { isDirect } from "./event.ts";
 import { Failure, toFailure } from "./failure.ts";
-import { matches } from "./match.ts";
+import { isDirect } from "./lambda-event.ts";
 import { applied } from "./patch.ts";
 import { askInRounds } from "./reinvocation.ts";
+import { matches } from "./request-match.ts";
 import type { Outcome, Patch, Request, Status } from "./review.ts";
 import { type Match, type Phase, type Rule, rule } from "./rule.ts";
 

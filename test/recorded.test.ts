@@ -13,7 +13,7 @@ import { merge } from "#lib/settings.ts";
 import { casesIn, decideCase, facetOf, phaseOf, readCases, reviewOf } from "../infra/catalogue/cases.ts";
 import { decisionIn, differences } from "../infra/catalogue/outcome.ts";
 import { type Listed, readCatalogue } from "../infra/catalogue/registry.ts";
-import { signing } from "../infra/parity/signing.ts";
+import { signing } from "../infra/parity/test-key.ts";
 import { perturbed } from "./perturbed.ts";
 import { readSecrets, requestWith, secretsIn } from "./secret-corpus.ts";
 

@@ -1,5 +1,5 @@
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Refuses every change, except those without which the cluster would die.",

@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { containersIn, containersOf, imageVolumesOf } from "postern/objects/pod";
+import { aggregate, fieldErrorBody, forbidden } from "postern/refusals";
 import type { Request } from "postern/review";
 import { rule } from "postern/rule";
-import { aggregate, fieldErrorBody, forbidden } from "postern/status";
 
 export default rule({
   summary: "Has every image pulled anew, so that only those who may pull an image can run it.",

@@ -1,7 +1,7 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { mayNot, signerOf } from "postern/objects/signer";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Lets only those approve or deny a certificate signing request who may approve for its signer.",

@@ -1,8 +1,8 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { isSame } from "postern/json";
 import { mayNot, signerOf } from "postern/objects/signer";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 const changed = (field: string, none: string) =>
   `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;

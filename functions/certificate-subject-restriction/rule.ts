@@ -1,7 +1,7 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { subjectOf } from "postern/objects/certificate-request";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 const signer = "kubernetes.io/kube-apiserver-client";
 const masters = "system:masters";

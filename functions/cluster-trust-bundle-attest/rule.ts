@@ -1,8 +1,8 @@
 import { isSame } from "postern/json";
 import { mayNot, signerOf } from "postern/objects/signer";
+import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 /** Younger than kubernetes-types. */
 interface ClusterTrustBundle extends KubernetesObject {

@@ -1,6 +1,6 @@
 import type { Service } from "kubernetes-types/core/v1.d.ts";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Lets no service take an external IP that it does not have yet.",

@@ -1,7 +1,7 @@
 import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
+import { aggregate, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { aggregate, tooMany } from "postern/status";
 import { type Bucket, keyFor, type Limit, limitTypes, take } from "./bucket.ts";
 
 /** Of upstream's Configuration, and whether events of the newer API count, too. */

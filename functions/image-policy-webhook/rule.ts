@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { type HttpsResponse, https } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
-import { serviceSettings, tokenOf, unfitService } from "postern/token";
+import { serviceSettings, tokenOf, unfitService } from "postern/service-settings";
 import { readAnswer, unanswered, writeReview } from "./review.ts";
 
 /** Of upstream, but for the backend: there a kubeconfig file says where it is. */

@@ -2,7 +2,7 @@ import { Failure } from "postern/failure";
 import { type HttpsRequest, type HttpsResponse, jsonOf } from "postern/needs";
 import { fullName, parseImage } from "postern/objects/image";
 import { canonical } from "postern/objects/quantity";
-import { tokenOf, tokenSettings } from "postern/token";
+import { tokenOf, tokenSettings } from "postern/service-settings";
 
 export const settings = {
   /** Of upstream's flags; the data source is ours. */

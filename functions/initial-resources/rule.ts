@@ -4,7 +4,7 @@ import { https } from "postern/needs";
 import { containersIn, containersOf } from "postern/objects/pod";
 import type { SharingPod } from "postern/objects/resources";
 import { rule } from "postern/rule";
-import { tokenOf, unfitService } from "postern/token";
+import { tokenOf, unfitService } from "postern/service-settings";
 import { type Resource, type Settings, settings, usageOf } from "./history.ts";
 
 const annotation = "kubernetes.io/initial-resources";

@@ -1,9 +1,9 @@
 import type { Job } from "kubernetes-types/batch/v1.d.ts";
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
 import { discovery, get, list, type Resource } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 /** Younger than kubernetes-types. */
 interface PodGroup extends KubernetesObject {

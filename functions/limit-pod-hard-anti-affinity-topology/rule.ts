@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 const hostname = "kubernetes.io/hostname";
 const terms = "object.?spec.?affinity.?podAntiAffinity.?requiredDuringSchedulingIgnoredDuringExecution.orValue([])";

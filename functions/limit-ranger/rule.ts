@@ -1,8 +1,8 @@
 import type { PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
 import { list } from "postern/needs";
+import { aggregate, forbidden } from "postern/refusals";
 import type { Request } from "postern/review";
 import { type Match, rule } from "postern/rule";
-import { aggregate, forbidden } from "postern/status";
 import { offencesOfClaim, offencesOfPod } from "./bounds.ts";
 import { fillIn } from "./defaults.ts";
 import { bringClaim, bringPod } from "./suggestion.ts";

@@ -1,7 +1,7 @@
 import { create, get } from "postern/needs";
 import { homeOf, livesInANamespace } from "postern/objects/namespace";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Creates the namespace of what is created, where there is none yet.",

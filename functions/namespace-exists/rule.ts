@@ -1,7 +1,7 @@
 import { get } from "postern/needs";
 import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
+import { notFound } from "postern/refusals";
 import { rule } from "postern/rule";
-import { notFound } from "postern/status";
 
 export default rule({
   summary: "Lets nothing be created, changed or deleted in a namespace that does not exist.",

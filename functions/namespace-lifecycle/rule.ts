@@ -1,8 +1,8 @@
 import { get } from "postern/needs";
 import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
+import { forbidden, notFound } from "postern/refusals";
 import type { Request, Status } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden, notFound } from "postern/status";
 
 const lasting = ["default", "kube-system", "kube-public"];
 

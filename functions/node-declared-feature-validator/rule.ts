@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 import { type Declaring, requiredFeatures } from "./features.ts";
 
 const initContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;

@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
 import { isMirror } from "postern/objects/pod";
+import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
-import { notFound } from "postern/status";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 import { referenceIn } from "./references.ts";
 

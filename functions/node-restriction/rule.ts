@@ -1,6 +1,6 @@
+import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 import { admitClaim } from "./claims.ts";
 import { heartbeats, isKubelet, isNoEviction, isNoHeartbeat, isUnusual, others, pods } from "./entries.ts";
 import { type Around, gates, needs, nodeOf, type Offence, quoted } from "./kubelet.ts";

@@ -1,6 +1,6 @@
 import type { PersistentVolume, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import { aggregate, notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
-import { aggregate, notFound } from "postern/status";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
 export interface TokenRequest extends KubernetesObject {

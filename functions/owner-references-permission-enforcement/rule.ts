@@ -1,9 +1,9 @@
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
 import { type Access, accessReview, discovery, type Permission, type Served } from "postern/needs";
 import { splitApiVersion } from "postern/objects/api-version";
+import { forbidden } from "postern/refusals";
 import type { KubernetesObject, Request } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 /** Any object, with its owners. */
 interface Owned extends KubernetesObject {

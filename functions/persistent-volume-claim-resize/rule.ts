@@ -1,8 +1,8 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
 import { compareQuantities } from "postern/objects/quantity";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 const size = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requests[?"storage"].orValue("0")`;
 

@@ -1,7 +1,7 @@
 import type { NodeSelectorTerm, PersistentVolume } from "kubernetes-types/core/v1.d.ts";
 import { aws } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 import { whereaboutsOf } from "./ebs.ts";
 
 const betaLabels = "failure-domain.beta.kubernetes.io";

@@ -1,7 +1,7 @@
 import { get, type Resource } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 /** Younger than kubernetes-types. */
 interface PodGroup extends KubernetesObject {

@@ -2,9 +2,9 @@ import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
 import { conflictOf, type Labels } from "postern/objects/label";
 import { creationOf } from "postern/objects/namespace";
+import { forbidden, notFound } from "postern/refusals";
 import type { Request, Status } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden, notFound } from "postern/status";
 import { parseSelector } from "./selector.ts";
 
 const annotation = "scheduler.alpha.kubernetes.io/node-selector";

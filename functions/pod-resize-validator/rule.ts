@@ -2,8 +2,8 @@ import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
 import { compareQuantities, milliOf, type Quantity, quantity, wholeOf, zero } from "postern/objects/quantity";
 import { amountsInSpec, amountsOf, together } from "postern/objects/resources";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 export default rule({
   summary: "Refuses to resize a running pod beyond what its node can ever give.",

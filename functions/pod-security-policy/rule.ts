@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { accessReview } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 import { faultOf } from "./check.ts";
 import { type Around, choose } from "./choose.ts";
 import { filled, isOnlyInNewDebuggers } from "./fill.ts";

@@ -1,7 +1,7 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
+import { invalid } from "postern/refusals";
 import type { Request } from "postern/review";
 import type { Verdict } from "postern/rule";
-import { invalid } from "postern/status";
 import { sorted } from "./checks/check.ts";
 import { isSparedByClass, subjectOf } from "./pods.ts";
 import {

@@ -1,4 +1,4 @@
-import type { FieldError } from "postern/status";
+import type { FieldError } from "postern/refusals";
 
 export const levels = ["privileged", "baseline", "restricted"] as const;
 export type Level = (typeof levels)[number];

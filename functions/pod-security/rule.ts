@@ -1,9 +1,9 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, list } from "postern/needs";
 import { creationOf } from "postern/objects/namespace";
+import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "postern/refusals";
 import type { Request } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
-import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "postern/status";
 import type { Subject } from "./checks/check.ts";
 import { judgeNamespace, most } from "./namespace.ts";
 import { isSignificant, isSparedByClass, subjectOf, templateOf, type Workload } from "./pods.ts";

@@ -5,9 +5,9 @@ import { containersOf } from "postern/objects/pod";
 import { parseQuantity } from "postern/objects/quantity";
 import type { SharingPod } from "postern/objects/resources";
 import { allTolerationsAmong, mergeTolerations } from "postern/objects/toleration";
+import { notFound } from "postern/refusals";
 import type { Request, Status } from "postern/review";
 import { rule } from "postern/rule";
-import { notFound } from "postern/status";
 import { faultOf, parseTolerations } from "./tolerations.ts";
 
 /** For namespaces that have no annotation. */

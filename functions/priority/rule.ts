@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import { get, list } from "postern/needs";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 /** What the rule says of pods, and of the classes themselves. */
 type Judged = Pod & PriorityClass;

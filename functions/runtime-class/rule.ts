@@ -3,9 +3,9 @@ import { get } from "postern/needs";
 import { conflictOf } from "postern/objects/label";
 import { compareQuantities, isQuantity } from "postern/objects/quantity";
 import { mergeTolerations } from "postern/objects/toleration";
+import { forbidden } from "postern/refusals";
 import type { Request } from "postern/review";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 const namesClass = "object.?spec.?runtimeClassName.hasValue()";
 

@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { containersIn, containersOf } from "postern/objects/pod";
+import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { forbidden } from "postern/status";
 
 /** The fields that are refused, and what upstream calls them, in its order. */
 const ofContainers = { seLinuxOptions: "SELinuxOptions", runAsUser: "RunAsUser" };

@@ -2,9 +2,9 @@ import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
 import { isMirror } from "postern/objects/pod";
 import { secretsIn } from "postern/objects/secret";
+import { forbidden } from "postern/refusals";
 import type { Request, Status } from "postern/review";
 import { type Match, rule } from "postern/rule";
-import { forbidden } from "postern/status";
 import { secretOfEphemeral, unlistedSecret } from "./secrets.ts";
 import { mountToken } from "./token.ts";
 

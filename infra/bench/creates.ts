@@ -2,7 +2,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import type { Answer } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
-import { type Manifests, register, until } from "../parity/postern.ts";
+import { type Manifests, register, until } from "../parity/rule-server.ts";
 import type { Server } from "./processes.ts";
 import { quantiles, type Ratio, ratioOf, timeOf } from "./ratios.ts";
 import { reviewOfPod } from "./reviews.ts";

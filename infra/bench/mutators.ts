@@ -1,6 +1,6 @@
 import { rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
-import { listed } from "../parity/postern.ts";
+import { listed } from "../parity/rule-server.ts";
 
 /** Mutators that a pod of one namespace meets, one after the other or as a group. */
 export interface Chain {

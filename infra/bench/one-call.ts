@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
-import type { Manifests } from "../parity/postern.ts";
+import type { Manifests } from "../parity/rule-server.ts";
 import type { GoWebhook } from "./controller-runtime.ts";
 import { type Creates, type Latency, measure, openCreates, type Route } from "./creates.ts";
 import { startBare, startGo, startPostern } from "./processes.ts";

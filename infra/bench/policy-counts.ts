@@ -5,7 +5,7 @@ import { endpoint } from "#lib/endpoint.ts";
 import { unconnected } from "#lib/needs.ts";
 import type { OverridePolicy, OverrideRule } from "#lib/policy/kinds.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { signing } from "../parity/signing.ts";
+import { signing } from "../parity/test-key.ts";
 import { cluster, shareOf } from "./handlers.ts";
 import { compareInTurn, type Result, ratioOf, timeOf } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";

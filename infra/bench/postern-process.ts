@@ -6,7 +6,7 @@ import { servedRules } from "../project/functions.ts";
 import { readConfig } from "../project/read.ts";
 import { openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";
-import { configurations } from "../webhooks/webhooks.ts";
+import { configurations } from "../webhooks/configurations.ts";
 import { chains } from "./mutators.ts";
 import { serve } from "./processes.ts";
 

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { freePort } from "../parity/control-plane/process.ts";
-import type { Manifests } from "../parity/postern.ts";
+import type { Manifests } from "../parity/rule-server.ts";
 
 const fileOf = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 

@@ -7,7 +7,7 @@ import { get, list, unconnected } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
-import { signing } from "../parity/signing.ts";
+import { signing } from "../parity/test-key.ts";
 import { compareInTurn, type Ratio, ratioOf, timeOf } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
 

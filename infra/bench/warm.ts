@@ -1,5 +1,5 @@
 import { Agent, request } from "node:https";
-import type { Manifests } from "../parity/postern.ts";
+import type { Manifests } from "../parity/rule-server.ts";
 import { reviewOfPod } from "./reviews.ts";
 
 type Address = Manifests[number]["webhooks"][number]["clientConfig"];

@@ -12,7 +12,7 @@ import type { Places } from "#lib/recording/stored.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { writtenBelow } from "../config/recording.ts";
+import { writtenBelow } from "../config/record-section.ts";
 import { longestTimeoutOf } from "../webhooks/entry.ts";
 import { cueFiles, placeBeside } from "./cue.ts";
 import { contentsOf, zip } from "./zip.ts";

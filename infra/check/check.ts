@@ -15,8 +15,8 @@ import { type Asking, isReview, normalizeAll } from "./evaluation/requests.ts";
 import { openRules } from "./evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
 import { openWebhooks } from "./evaluation/webhooks.ts";
-import { type Fault, type Manifest, toSourceName } from "./manifests/documents.ts";
 import { readAll, readInput } from "./manifests/input.ts";
+import { type Fault, type Manifest, toSourceName } from "./manifests/manifests.ts";
 
 /** What is checked, against what. */
 export interface CheckOptions {

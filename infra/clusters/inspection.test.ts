@@ -9,8 +9,8 @@ import type { Listed } from "../catalogue/registry.ts";
 import type { Config } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
-import { roles } from "../webhooks/rights.ts";
-import { configurations } from "../webhooks/webhooks.ts";
+import { configurations } from "../webhooks/configurations.ts";
+import { roles } from "../webhooks/rbac.ts";
 import { inspectCluster, toInspected } from "./inspection.ts";
 
 // Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.

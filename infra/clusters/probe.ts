@@ -5,7 +5,7 @@ import { parseJson } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { Match } from "#lib/rule.ts";
 import { sentenceOf } from "../cli/complaint.ts";
-import type { Webhook } from "../webhooks/webhooks.ts";
+import type { Webhook } from "../webhooks/configurations.ts";
 import { discreet } from "./redaction.ts";
 
 /** How an endpoint does, as an API server would see it. */

@@ -7,7 +7,7 @@ import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
 import { openOutlets, parseOutputs } from "../check/reports/outputs.ts";
 import { reportSources } from "../check/reports/policyreport.ts";
-import { defaultPage, openCluster, openFiles } from "../check/sources.ts";
+import { defaultPage, openCluster, openFiles } from "../check/subjects.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { among, isNoFile } from "../cli/options.ts";

@@ -10,9 +10,9 @@ import { findInspectingRules, inspectCluster, openInspection } from "../clusters
 import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
 import { askingRules, withoutConnect } from "../config/connections.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";
-import { countAnnotations, mostAnnotations } from "../webhooks/annotations.ts";
-import { accessEntries, roles } from "../webhooks/rights.ts";
-import { configurations } from "../webhooks/webhooks.ts";
+import { countAnnotations, mostAnnotations } from "../webhooks/apply-size.ts";
+import { configurations } from "../webhooks/configurations.ts";
+import { accessEntries, roles } from "../webhooks/rbac.ts";
 import { certificate, signerOf } from "./shared/options.ts";
 
 export default {

@@ -1,5 +1,5 @@
 import { recorder } from "#lib/recording/recorder.ts";
-import { isRegion } from "#lib/token.ts";
+import { isRegion } from "#lib/service-settings.ts";
 import { type Command, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../recordings/fetch.ts";

@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { servedRules, shareOf } from "../project/functions.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
 import { type Cluster, chooseCluster } from "./config.ts";
-import { placesOf, writtenBelow } from "./recording.ts";
+import { placesOf, writtenBelow } from "./record-section.ts";
 
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
 

@@ -7,7 +7,7 @@ import { isToken } from "#lib/cluster/credentials.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { isMap } from "#lib/json.ts";
 import { asksCluster } from "#lib/needs.ts";
-import { isRegion } from "#lib/token.ts";
+import { isRegion } from "#lib/service-settings.ts";
 import { readManifests, type Written, writtenCluster } from "../apiserver/manifest-cluster.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { sentenceOf } from "../cli/complaint.ts";

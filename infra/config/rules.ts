@@ -7,8 +7,8 @@ import { findRule } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { didYouMean } from "../cli/names.ts";
 import type { Exempt, Keeping, Setup } from "./config.ts";
-import type { Checker, Path } from "./mistakes.ts";
-import { keepingOf, recordKeys, unfitKeeping } from "./recording.ts";
+import type { Checker, Path } from "./field-checker.ts";
+import { keepingOf, recordKeys, unfitKeeping } from "./record-section.ts";
 
 /** By how postern.yaml names them: the files of manifests that settings take their objects from, or why there are none. */
 export type Places = ReadonlyMap<string, File[] | string>;

@@ -4,7 +4,7 @@ import { findRule, isName } from "../catalogue/names.ts";
 import type { Broken, Listed } from "../catalogue/registry.ts";
 import type { Cluster, Config, Connect, Group } from "./config.ts";
 import { connectKeys, unfitConnect } from "./connections.ts";
-import { type Checker, openChecker, type Path } from "./mistakes.ts";
+import { type Checker, openChecker, type Path } from "./field-checker.ts";
 import { dnsLabel, type Known, noRule, type Places, readRules, type Said, settleRules } from "./rules.ts";
 
 /** A cluster's name becomes part of a path. */

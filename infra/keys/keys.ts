@@ -10,7 +10,7 @@ import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { claim } from "#lib/key.ts";
+import { claim } from "#lib/url-key.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 
 /** Signs clusters into URLs. */

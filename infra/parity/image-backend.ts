@@ -1,5 +1,5 @@
 import type { ServerCertificate } from "../keys/keys.ts";
-import { openScripted } from "./scripted.ts";
+import { openScripted } from "./scripted-endpoints.ts";
 
 /** An image whose pods this annotation lets run all the same. */
 export const breakGlass = "ticket.image-policy.k8s.io/break-glass";

@@ -8,7 +8,7 @@ import type { World } from "#lib/needs.ts";
 import { merge } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
-import { groupOf, roles } from "../webhooks/rights.ts";
+import { groupOf, roles } from "../webhooks/rbac.ts";
 import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
 import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
 import { furnish } from "./generators/surroundings.ts";

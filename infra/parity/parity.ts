@@ -16,7 +16,7 @@ import { type Sequence, spoil } from "./generators/steps.ts";
 import { openPair } from "./pair.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
 import { type Port, type Stage, stages } from "./plugins.ts";
-import { type Host, kindOf, listed, noticed, patient, register, serveRules } from "./postern.ts";
+import { type Host, kindOf, listed, noticed, patient, register, serveRules } from "./rule-server.ts";
 
 /** What to find out. */
 export interface Question {

@@ -7,7 +7,7 @@ import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { kindsOf } from "../apiserver/kinds/kinds.ts";
 import { butSimilarKinds, isDefinable } from "../apiserver/kinds/unknown.ts";
 import { readFiles } from "../apiserver/manifest-cluster.ts";
-import type { Path, Source } from "../check/manifests/documents.ts";
+import type { Path, Source } from "../check/manifests/manifests.ts";
 import { positionOf } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { wordsOf } from "./sentences.ts";

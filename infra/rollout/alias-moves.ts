@@ -2,9 +2,9 @@ import type { Live } from "../aws/functions.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, inParallel } from "../cli/progress.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { ruleOf } from "../webhooks/webhooks.ts";
+import { ruleOf } from "../webhooks/configurations.ts";
 import { type Outcome, runCanary } from "./canary.ts";
-import { listEntries, selectOnePerPhase, withKey } from "./entries.ts";
+import { listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
 import { atOnce, type Preparation } from "./preparation.ts";
 import type { Release } from "./releases.ts";
 

@@ -2,7 +2,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { compareManifests } from "../clusters/drift.ts";
 import { drift } from "../clusters/entries.ts";
-import { configurationName, listEntries, manifestsOf, withKey } from "./entries.ts";
+import { configurationName, listEntries, manifestsOf, withKey } from "./cluster-manifests.ts";
 import { chooseHardened } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";

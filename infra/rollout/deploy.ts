@@ -4,17 +4,17 @@ import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, inParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/entries.ts";
 import { moveAliases } from "./alias-moves.ts";
+import { configurationName, listEntries, withKey } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
-import { configurationName, listEntries, withKey } from "./entries.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { type Lock, lockStage, ourName } from "./lock.ts";
 import { findOrphans, type Orphan, withoutOrphans } from "./orphans.ts";
 import { pack } from "./package.ts";
 import { isIdle, type Plan } from "./plan.ts";
 import { atOnce, type Job, type Preparation, prepare } from "./preparation.ts";
+import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
 import { openTarget } from "./targets.ts";
-import { publishVersions } from "./versions.ts";
 
 /** So many versions of each rule are kept that were live before. */
 const keptVersions = 4;

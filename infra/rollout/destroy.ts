@@ -3,7 +3,7 @@ import type { Stage } from "../aws/stage.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, type Progress } from "../cli/progress.ts";
 import { pointers, removeAll } from "../clusters/entries.ts";
-import { configurationName } from "./entries.ts";
+import { configurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { type Lock, lockKey, lockStage } from "./lock.ts";
 import { openReleases } from "./releases.ts";

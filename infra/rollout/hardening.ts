@@ -3,8 +3,8 @@ import type { Stage } from "../aws/stage.ts";
 import { lossMetric, lossOutput, routeOf } from "../build/deployment.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { Cluster } from "../config/config.ts";
-import { ruleOf } from "../webhooks/webhooks.ts";
-import { type Endpoints, listEntries, manifestsOf } from "./entries.ts";
+import { ruleOf } from "../webhooks/configurations.ts";
+import { type Endpoints, listEntries, manifestsOf } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { Targets } from "./targets.ts";
 

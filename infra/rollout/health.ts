@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
-import { doorkeeper } from "#lib/key.ts";
+import { doorkeeper } from "#lib/url-key.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/entries.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
 import { probeAll } from "../clusters/probe.ts";
+import { ruleOf, type Webhook } from "../webhooks/configurations.ts";
 import { entriesOf } from "../webhooks/entry.ts";
-import { ruleOf, type Webhook } from "../webhooks/webhooks.ts";
-import { configurationName, listEntries, selectOnePerPhase, withKey } from "./entries.ts";
+import { configurationName, listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import { inspectTarget, openTarget, type Targets } from "./targets.ts";

@@ -2,7 +2,7 @@ import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { entriesNamed } from "../clusters/entries.ts";
-import type { Webhook } from "../webhooks/webhooks.ts";
+import type { Webhook } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 /** What a version of a rule answers, as far as entries ask for it. */

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Template } from "../aws/stack.ts";
 import { idOf } from "../catalogue/names.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { listCalledRules } from "./entries.ts";
+import { listCalledRules } from "./cluster-manifests.ts";
 import type { Package, Part } from "./package.ts";
 import type { Release } from "./releases.ts";
 

@@ -9,7 +9,7 @@ import type { ClusterApi } from "../clusters/api.ts";
 import { inspectCluster, toInspected } from "../clusters/inspection.ts";
 import type { Cluster, Config } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
-import { configurationName, type Endpoints, stageLabel } from "./entries.ts";
+import { configurationName, type Endpoints, stageLabel } from "./cluster-manifests.ts";
 
 /** The clusters that are told of a stage's rules, and how. */
 export interface Targets {

@@ -9,7 +9,7 @@ import { merge } from "#lib/settings.ts";
 import { decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/read.ts";
-import { configurations } from "../webhooks/webhooks.ts";
+import { configurations } from "../webhooks/configurations.ts";
 
 // `postern/test`: what a rule's own test needs beside the rule.
 export { worlds as connectWorlds } from "#lib/cluster/live.ts";

@@ -9,7 +9,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { servedRules, shareOf } from "../project/functions.ts";
 import { parseConfig } from "../project/read.ts";
 import { condition } from "../testing/cel.ts";
-import { configurations, type Webhook } from "./webhooks.ts";
+import { configurations, type Webhook } from "./configurations.ts";
 
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
 const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };

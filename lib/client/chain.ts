@@ -1,10 +1,10 @@
 import { type Decision, decide, type Mode } from "../decide.ts";
 import { type Failure, toFailure } from "../failure.ts";
-import { matches } from "../match.ts";
 import { inTime, type World, worldFor } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { applied } from "../patch.ts";
 import { askInRounds } from "../reinvocation.ts";
+import { matches } from "../request-match.ts";
 import type { KubernetesObject, Patch, Request } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import { denied, failed, type Refusal } from "./answers.ts";

@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { forbidden } from "../refusals.ts";
 import type { Request, Status } from "../review.ts";
-import { forbidden } from "../status.ts";
 import { containersOf } from "./pod.ts";
 
 /** What a container may have that reaches beyond its pod, in the words of those who let nobody in. */

@@ -1,9 +1,9 @@
 import { type Decision, decide } from "../decide.ts";
 import { frozen } from "../json.ts";
 import { applied } from "../patch.ts";
+import { nameOf } from "../refusals.ts";
 import type { KubernetesObject, Outcome, Request } from "../review.ts";
 import { merge } from "../settings.ts";
-import { nameOf } from "../status.ts";
 import { noReads, openReads } from "./reads.ts";
 import { askedBy, type Judged, type Origin, type Recording, requestOf } from "./recording.ts";
 import { openRedaction, type Path, type Redaction } from "./redacted.ts";

@@ -1,6 +1,6 @@
 import { type Decision, decide } from "../decide.ts";
 import type { Host } from "../endpoint.ts";
-import type { Report } from "../journal.ts";
+import type { Report } from "../log-line.ts";
 import type { Request } from "../review.ts";
 import { lineOf } from "./made.ts";
 import { noting } from "./notes.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
-import { signing } from "../../infra/parity/signing.ts";
+import { signing } from "../../infra/parity/test-key.ts";
 import { endpoint, type Host } from "../endpoint.ts";
 import { type GroupShare, group } from "../group.ts";
 import { get } from "../needs.ts";

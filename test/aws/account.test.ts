@@ -25,7 +25,7 @@ import { type Bundle, bundle } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
-import { signing } from "../../infra/parity/signing.ts";
+import { signing } from "../../infra/parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 

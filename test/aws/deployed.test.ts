@@ -7,7 +7,7 @@ import type { Progress } from "../../infra/cli/progress.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { clientOf } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { until } from "../../infra/parity/postern.ts";
+import { until } from "../../infra/parity/rule-server.ts";
 import type { Job } from "../../infra/rollout/preparation.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";

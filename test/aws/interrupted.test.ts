@@ -72,7 +72,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   /** By the role that deploys, as it is shipped. */
   let isAllowed: (heard: Heard) => boolean;
   const load = {
-    runCases: () => checkout.load<typeof import("../../infra/rollout/proof.ts")>("infra/rollout/proof.ts"),
+    runCases: () => checkout.load<typeof import("../../infra/rollout/case-runs.ts")>("infra/rollout/case-runs.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
   };
   const treeOf = async (name: string, stamp: string, said: string, cases = casesOf(stamp)): Promise<Order> => {

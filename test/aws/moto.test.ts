@@ -11,7 +11,7 @@ import { type Functions, openFunctions, type Wanted } from "../../infra/aws/func
 import type { Stack, Template } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { signing } from "../../infra/parity/signing.ts";
+import { signing } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { rollBack, standingOf } from "../../infra/rollout/disarm.ts";
 import type { Package } from "../../infra/rollout/package.ts";

@@ -14,7 +14,7 @@ import { openMetrics } from "../../infra/aws/metrics.ts";
 import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { Options } from "../../infra/cli/command.ts";
-import { until } from "../../infra/parity/postern.ts";
+import { until } from "../../infra/parity/rule-server.ts";
 import { type Checkout, openCheckout, type Said } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";

@@ -3,12 +3,12 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { S3 as S3Client } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
-import { doorkeeper } from "#lib/key.ts";
+import { doorkeeper } from "#lib/url-key.ts";
 import { type Bucket, openBucket } from "../../infra/aws/bucket.ts";
 import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
 import { openStage, passingOn } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { until } from "../../infra/parity/postern.ts";
+import { until } from "../../infra/parity/rule-server.ts";
 import { readHealth } from "../../infra/rollout/health.ts";
 import {
   type Keyring,

@@ -26,10 +26,10 @@ import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.t
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { freePort } from "../../infra/parity/control-plane/process.ts";
-import { servePostern, until } from "../../infra/parity/postern.ts";
+import { servePostern, until } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/read.ts";
-import { roles } from "../../infra/webhooks/rights.ts";
-import { configurations } from "../../infra/webhooks/webhooks.ts";
+import { configurations } from "../../infra/webhooks/configurations.ts";
+import { roles } from "../../infra/webhooks/rbac.ts";
 import { startMoto } from "../aws/moto.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { listen } from "../listen.ts";

@@ -4,7 +4,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { type CaseServers, openCaseServers, readAllCases } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { noticed, patient, register, servePostern } from "../../infra/parity/postern.ts";
+import { noticed, patient, register, servePostern } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // A real API server is sent the cases of every rule, and API servers with the plugins compiled in those of ports.

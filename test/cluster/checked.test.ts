@@ -20,8 +20,8 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { type Kind, kinds } from "../../infra/parity/generators/steps.ts";
 import { furnish } from "../../infra/parity/generators/surroundings.ts";
 import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
-import { apply, herald, patient, serveRules } from "../../infra/parity/postern.ts";
-import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
+import { apply, herald, patient, serveRules } from "../../infra/parity/rule-server.ts";
+import { answering, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
 import { registerWitness, watching } from "./witness.ts";

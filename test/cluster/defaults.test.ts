@@ -14,7 +14,7 @@ import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
-import { openScripted } from "../../infra/parity/scripted.ts";
+import { openScripted } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { registerWitness, watching } from "./witness.ts";
 

@@ -8,7 +8,7 @@ import { memoryLedger } from "#lib/ledger.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Call } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { noticed, patient, register, servePostern } from "../../infra/parity/postern.ts";
+import { noticed, patient, register, servePostern } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // How a real API server goes about deleting pods, one after the other, which no table of single requests can say.

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Report } from "#lib/journal.ts";
+import type { Report } from "#lib/log-line.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -23,9 +23,9 @@ import {
   remove,
   serveRules,
   until,
-} from "../../infra/parity/postern.ts";
-import { answering, openScripted } from "../../infra/parity/scripted.ts";
-import { signing } from "../../infra/parity/signing.ts";
+} from "../../infra/parity/rule-server.ts";
+import { answering, openScripted } from "../../infra/parity/scripted-endpoints.ts";
+import { signing } from "../../infra/parity/test-key.ts";
 import type { Handler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
 

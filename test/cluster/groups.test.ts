@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Report } from "#lib/journal.ts";
+import type { Report } from "#lib/log-line.ts";
 import { inPhase, rule } from "#lib/rule.ts";
 import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
@@ -16,8 +16,8 @@ import type { Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { sequencesFor } from "../../infra/parity/generators/sequences.ts";
 import { clear, play } from "../../infra/parity/player.ts";
-import { apply, type Herald, herald, listed, patient, remove, serveRules } from "../../infra/parity/postern.ts";
-import { answering, openScripted, type Script } from "../../infra/parity/scripted.ts";
+import { apply, type Herald, herald, listed, patient, remove, serveRules } from "../../infra/parity/rule-server.ts";
+import { answering, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 
 // Several mutators behind one entry do what they do one by one, on a real API server.

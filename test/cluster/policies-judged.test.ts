@@ -23,8 +23,8 @@ import {
   said,
   serveKinds,
   writes,
-} from "../../infra/parity/policies.ts";
-import { noticed, patient, register, servePostern } from "../../infra/parity/postern.ts";
+} from "../../infra/parity/policy-fixtures.ts";
+import { noticed, patient, register, servePostern } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.

@@ -22,8 +22,8 @@ import {
   said,
   serveKinds,
   writes,
-} from "../../infra/parity/policies.ts";
-import { until } from "../../infra/parity/postern.ts";
+} from "../../infra/parity/policy-fixtures.ts";
+import { until } from "../../infra/parity/rule-server.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 

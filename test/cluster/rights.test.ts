@@ -6,7 +6,7 @@ import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/read.ts";
-import { groupOf, roles } from "../../infra/webhooks/rights.ts";
+import { groupOf, roles } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
 // What the printed roles allow, on a real API server that asks RBAC: all that each rule needs, and nothing else.

@@ -10,9 +10,9 @@ import { openCluster } from "../../infra/clusters/access.ts";
 import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { patient, register, servePostern, until } from "../../infra/parity/postern.ts";
+import { patient, register, servePostern, until } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/read.ts";
-import { configurations } from "../../infra/webhooks/webhooks.ts";
+import { configurations } from "../../infra/webhooks/configurations.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 

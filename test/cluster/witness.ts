@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Client } from "../../infra/parity/control-plane/client.ts";
-import { noticed } from "../../infra/parity/postern.ts";
-import { answering, type Script } from "../../infra/parity/scripted.ts";
+import { noticed } from "../../infra/parity/rule-server.ts";
+import { answering, type Script } from "../../infra/parity/scripted-endpoints.ts";
 
 /** Objects by their names, as a webhook was sent them. */
 export type Seen = Map<string, Record<string, unknown>>;

@@ -5,11 +5,11 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { parse as parseYaml } from "yaml";
 import { endpoint, type Host, type Share } from "#lib/endpoint.ts";
-import { line, type Report } from "#lib/journal.ts";
+import { line, type Report } from "#lib/log-line.ts";
 import { list, unconnected } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
-import { signing } from "../../infra/parity/signing.ts";
+import { signing } from "../../infra/parity/test-key.ts";
 
 // Lambda event in, Lambda response out, bytes compared.
 

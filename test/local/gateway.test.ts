@@ -10,12 +10,12 @@ import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { endpoint } from "#lib/endpoint.ts";
-import { doorkeeper } from "#lib/key.ts";
 import { unconnected } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
+import { doorkeeper } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { signing } from "../../infra/parity/signing.ts";
+import { signing } from "../../infra/parity/test-key.ts";
 import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
 
 // Over real TLS, on a port that is free.

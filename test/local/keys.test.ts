@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, it } from "node:test";
 import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { doorkeeper } from "#lib/key.ts";
+import { doorkeeper } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { certificate } from "../../infra/commands/shared/options.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys/keys.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { World } from "#lib/needs.ts";
-import { openCapabilities } from "../../infra/check/live/capabilities.ts";
+import { openCapabilities } from "../../infra/check/live/rule-capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
 const asked: string[] = [];

@@ -1,9 +1,9 @@
 import { isMap, isSame } from "#lib/json.ts";
-import { matches } from "#lib/match.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
+import { aggregate, forbidden, notFound } from "#lib/refusals.ts";
+import { matches } from "#lib/request-match.ts";
 import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#lib/review.ts";
-import { aggregate, forbidden, notFound } from "#lib/status.ts";
 import type { Hook } from "./hooks.ts";
 import type { Around, Attributes } from "./trace.ts";
 

@@ -2,10 +2,10 @@ import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
 import type { Called, Cel, Sent, Step } from "#infra/apiserver/admission/trace.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
-import type { Path } from "../manifests/documents.ts";
-import type { Checked } from "./checked.ts";
+import type { Path } from "../manifests/manifests.ts";
 import type { Existing } from "./existing-objects.ts";
 import type { Asking, Subject } from "./requests.ts";
+import type { Checked } from "./result.ts";
 import type { Unevaluated } from "./unevaluated.ts";
 
 /** The outcome for one object, with everything that a report may show. */

@@ -8,11 +8,10 @@ import { fill } from "../../apiserver/defaults/defaults.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { isDefinable, unknownKind } from "../../apiserver/kinds/unknown.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
-import type { Manifest } from "../manifests/documents.ts";
+import type { Manifest } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
-import { type Checked, type Denial, noFindings } from "./checked.ts";
 import type { Environment, Evaluation } from "./environment.ts";
-import { findField, parsePath } from "./fields.ts";
+import { findField, parsePath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
 import {
@@ -24,6 +23,7 @@ import {
   sortForApply,
   toKey,
 } from "./requests.ts";
+import { type Checked, type Denial, noFindings } from "./result.ts";
 
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
 export const evaluateAll = async function* (

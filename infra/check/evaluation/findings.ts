@@ -1,15 +1,15 @@
 import type { Attributes, Step, Trace } from "#infra/apiserver/admission/trace.ts";
 import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
 import { own } from "#lib/json.ts";
-import { matches } from "#lib/match.ts";
 import { isSelected } from "#lib/objects/selection.ts";
+import { matches } from "#lib/request-match.ts";
 import type { Request, Status } from "#lib/review.ts";
-import type { Manifest, Path } from "../manifests/documents.ts";
+import type { Manifest, Path } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
-import type { Denial } from "./checked.ts";
 import type { Environment } from "./environment.ts";
-import { findField } from "./fields.ts";
+import { findField } from "./field-paths.ts";
 import { isReview, type Subject } from "./requests.ts";
+import type { Denial } from "./result.ts";
 
 /** What a report tells of a request: who said what of it, and where that is meant. */
 export const collectFindings = async (

@@ -1,6 +1,6 @@
 import { isMap, own } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Path } from "../manifests/documents.ts";
+import type { Path } from "../manifests/manifests.ts";
 
 /** Where a workload's template is, and who makes Pods of it. */
 interface Maker {

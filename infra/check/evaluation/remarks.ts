@@ -1,5 +1,5 @@
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
-import { type Manifest, toSourceName } from "../manifests/documents.ts";
+import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { type Asking, normalizeAll } from "./requests.ts";
 
 /** What somebody may not have meant, of manifests and of what `--old` has beside them. */

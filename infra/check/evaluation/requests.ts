@@ -3,8 +3,8 @@ import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
 import type { Kind, Kinds } from "../../apiserver/kinds/kinds.ts";
-import type { Manifest, Path } from "../manifests/documents.ts";
-import type { Checked } from "./checked.ts";
+import type { Manifest, Path } from "../manifests/manifests.ts";
+import type { Checked } from "./result.ts";
 
 /** Something to be evaluated: a request, and where what it is about is written. */
 export interface Subject {

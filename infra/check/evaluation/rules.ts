@@ -14,9 +14,9 @@ import type { Cluster, Config } from "../../config/config.ts";
 import { servedRules } from "../../project/functions.ts";
 import type { Handler } from "../../serve/gateway.ts";
 import { handlerOf } from "../../serve/handlers.ts";
+import { configurations, ruleOf } from "../../webhooks/configurations.ts";
 import { oneLine } from "../../webhooks/entry.ts";
-import { configurations, ruleOf } from "../../webhooks/webhooks.ts";
-import type { Path } from "../manifests/documents.ts";
+import type { Path } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
 
 /** The rules that are on in a cluster, as its API server would know them. */

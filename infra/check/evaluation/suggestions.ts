@@ -2,8 +2,8 @@ import { type Circumstances, decide } from "#lib/decide.ts";
 import { applied } from "#lib/patch.ts";
 import type { Request } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
-import type { Path } from "../manifests/documents.ts";
-import { describeEdits, onOneLine } from "./edit-text.ts";
+import type { Path } from "../manifests/manifests.ts";
+import { describeEdits, onOneLine } from "./edit-descriptions.ts";
 
 /** What somebody could do about a refusal: what a rule says in words, or edits, with the object that they make. */
 export interface Suggestion {

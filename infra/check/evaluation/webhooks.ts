@@ -1,7 +1,7 @@
 import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, type Hooks, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import type { Manifest } from "../manifests/documents.ts";
+import type { Manifest } from "../manifests/manifests.ts";
 import type { Environment } from "./environment.ts";
 import { callForeign } from "./foreign-webhooks.ts";
 import type { Rules } from "./rules.ts";

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse, stringify } from "yaml";
 import { between } from "#lib/patch.ts";
-import { parseManifests } from "../manifests/documents.ts";
+import { parseManifests } from "../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";
 
 /** A file after its first object became another. */

@@ -6,7 +6,7 @@ import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
 import { isReview } from "../evaluation/requests.ts";
-import type { Manifest, Path } from "../manifests/documents.ts";
+import type { Manifest, Path } from "../manifests/manifests.ts";
 import { parseDocuments } from "../manifests/yaml.ts";
 import { editText, type YamlEdit } from "./yaml-edits.ts";
 

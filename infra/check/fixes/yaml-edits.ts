@@ -1,6 +1,6 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
 import { flowOf, type Layout, linesOf } from "../../diff/yaml-lines.ts";
-import type { Path } from "../manifests/documents.ts";
+import type { Path } from "../manifests/manifests.ts";
 
 /** A text that is edited, as it was read. */
 export interface EditedText {

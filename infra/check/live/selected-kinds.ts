@@ -1,7 +1,7 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { own } from "#lib/json.ts";
-import { matches } from "#lib/match.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
+import { matches } from "#lib/request-match.ts";
 import type { Operation, Request } from "#lib/review.ts";
 import { type Kind, type Kinds, kindName, kindsFrom } from "../../apiserver/kinds/kinds.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";

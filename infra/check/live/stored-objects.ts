@@ -8,7 +8,7 @@ import type { Environment, Evaluation } from "../evaluation/environment.ts";
 import { evaluatePods, evaluateRequest, toUndecided } from "../evaluation/evaluate.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { buildRequest, normalizeObject } from "../evaluation/requests.ts";
-import type { Manifest } from "../manifests/documents.ts";
+import type { Manifest } from "../manifests/manifests.ts";
 import type { Resource } from "./discovery.ts";
 import type { Namespaces } from "./namespaces.ts";
 import { toResourceName } from "./selected-kinds.ts";

@@ -3,8 +3,8 @@ import { mkdir, mkdtemp, open, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { formatFault } from "./documents.ts";
 import { readInput } from "./input.ts";
+import { formatFault } from "./manifests.ts";
 
 const fine = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: fine }\n";
 let folder = "";

@@ -3,7 +3,7 @@ import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, sentenceOf } from "../../cli/complaint.ts";
-import { type Fault, formatFault, type Manifest, parseManifests } from "./documents.ts";
+import { type Fault, formatFault, type Manifest, parseManifests } from "./manifests.ts";
 
 /** What paths were found to hold. */
 export interface Input {

@@ -1,5 +1,5 @@
 import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
-import type { Manifest, Path, Source } from "./documents.ts";
+import type { Manifest, Path, Source } from "./manifests.ts";
 import type { Piece } from "./plain-yaml.ts";
 import {
   type Composed,

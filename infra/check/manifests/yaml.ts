@@ -1,5 +1,5 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
-import { locateJson, readJson, type Stream } from "./json.ts";
+import { locateJson, readJson, type Stream } from "./json-stream.ts";
 import { locatePlain, type Piece, readPlain } from "./plain-yaml.ts";
 
 /** Where something stands, counted from 1. */

@@ -2,8 +2,8 @@ import { own } from "#lib/json.ts";
 import { counted } from "../../cli/progress.ts";
 import { clean, oneLine } from "../../cli/terminal.ts";
 import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
-import { type Checked, type Denial, describeObject, type Verdict } from "../evaluation/checked.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
+import { type Checked, type Denial, describeObject, type Verdict } from "../evaluation/result.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;

@@ -1,7 +1,7 @@
 import type { Listed } from "../../catalogue/registry.ts";
 import { isColoured, painter } from "./format.ts";
 import { github } from "./github.ts";
-import { json } from "./json.ts";
+import { json } from "./json-report.ts";
 import { junit } from "./junit.ts";
 import type { Output } from "./outputs.ts";
 import { policyReport, type ReportVersion } from "./policyreport.ts";

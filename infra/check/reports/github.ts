@@ -1,6 +1,6 @@
 import { clean } from "../../cli/terminal.ts";
-import { type Checked, describeObject } from "../evaluation/checked.ts";
-import { formatDenial, lineOf, toRepositoryPath } from "./places.ts";
+import { type Checked, describeObject } from "../evaluation/result.ts";
+import { formatDenial, lineOf, toRepositoryPath } from "./paths.ts";
 import type { Plain } from "./report.ts";
 
 /** Workflow commands, from which GitHub makes annotations beside the lines of a pull request. */

@@ -1,5 +1,5 @@
-import { type Checked, describeObject, getTarget } from "../evaluation/checked.ts";
-import { formatDenial, lineOf } from "./places.ts";
+import { type Checked, describeObject, getTarget } from "../evaluation/result.ts";
+import { formatDenial, lineOf } from "./paths.ts";
 import type { Plain } from "./report.ts";
 
 /** What `<testsuite>` holds. */

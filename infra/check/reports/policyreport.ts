@@ -1,7 +1,7 @@
 import { shortened } from "../../cli/terminal.ts";
-import { type Checked, getTarget } from "../evaluation/checked.ts";
-import { openList } from "./list.ts";
-import { formatDenial } from "./places.ts";
+import { type Checked, getTarget } from "../evaluation/result.ts";
+import { openList } from "./json-list.ts";
+import { formatDenial } from "./paths.ts";
 import type { Plain } from "./report.ts";
 
 interface Result {

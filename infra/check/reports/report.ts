@@ -1,5 +1,5 @@
-import type { Checked } from "../evaluation/checked.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
+import type { Checked } from "../evaluation/result.ts";
 import type { Summary } from "./format.ts";
 
 /** Something that could not be read, and so was not evaluated. */

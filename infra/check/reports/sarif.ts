@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Checked, type Denial, describeObject, getTarget } from "../evaluation/checked.ts";
-import { jsonAt, openList } from "./list.ts";
-import { formatDenial, lineOf, toRepositoryPath, toUri } from "./places.ts";
+import { type Checked, type Denial, describeObject, getTarget } from "../evaluation/result.ts";
+import { jsonAt, openList } from "./json-list.ts";
+import { formatDenial, lineOf, toRepositoryPath, toUri } from "./paths.ts";
 import type { Plain } from "./report.ts";
 import { openSpool } from "./spool.ts";
 

@@ -5,7 +5,7 @@ import { merge } from "#lib/settings.ts";
 import { operationOf, phaseOf, reviewOf } from "../../catalogue/cases.ts";
 import type { Listed } from "../../catalogue/registry.ts";
 import type { Call, Client } from "../control-plane/client.ts";
-import { until } from "../postern.ts";
+import { until } from "../rule-server.ts";
 
 /** A case as a request that a real API server takes. */
 export interface CaseRequest {

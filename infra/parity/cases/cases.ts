@@ -5,7 +5,7 @@ import { type Binaries, callers, pluginsIn } from "../control-plane/binaries.ts"
 import type { Client } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
 import { everything, portsAmong } from "../plugins.ts";
-import { serveKinds } from "../policies.ts";
+import { serveKinds } from "../policy-fixtures.ts";
 import { toHome, withUid } from "./case-objects.ts";
 import { checkCase } from "./expectation.ts";
 import { readOutcomes } from "./outcomes.ts";

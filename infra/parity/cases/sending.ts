@@ -5,7 +5,7 @@ import { type Phase, rule } from "#lib/rule.ts";
 import type { Listed } from "../../catalogue/registry.ts";
 import type { Answer, Client } from "../control-plane/client.ts";
 import { clear, type Turn } from "../player.ts";
-import { listed, type Manifests } from "../postern.ts";
+import { listed, type Manifests } from "../rule-server.ts";
 import { type CaseRequest, requestOf } from "./case-request.ts";
 
 // A request's user has the name of the setup to be called, and a word by which the observer's reviews are found again:

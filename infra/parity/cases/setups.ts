@@ -13,8 +13,18 @@ import type { Listed } from "../../catalogue/registry.ts";
 import { openCertificate } from "../../keys/keys.ts";
 import type { Cluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
-import { apply, herald, kindOf, type Manifests, noticed, patient, register, remove, serveRules } from "../postern.ts";
-import { answering, openScripted } from "../scripted.ts";
+import {
+  apply,
+  herald,
+  kindOf,
+  type Manifests,
+  noticed,
+  patient,
+  register,
+  remove,
+  serveRules,
+} from "../rule-server.ts";
+import { answering, openScripted } from "../scripted-endpoints.ts";
 import { type CaseServer, calledAs, openObserver, type Sent, send } from "./sending.ts";
 
 /** A rule and its cases. */

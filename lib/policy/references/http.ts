@@ -3,7 +3,7 @@ import { addressIn, admitting, isRange, lookupOf } from "../../cluster/addresses
 import { messageOf } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, jsonOf, type SecretPlace } from "../../needs.ts";
-import { isRegion, tokenOf } from "../../token.ts";
+import { isRegion, tokenOf } from "../../service-settings.ts";
 import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../kinds.ts";
 import { isAmong, isHost } from "./hosts.ts";
 import { addressOf, bodyOf, headersOf, methodOf, texts } from "./request.ts";

@@ -1,6 +1,6 @@
 import type { Request } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Manifests } from "../../../infra/parity/postern.ts";
+import type { Manifests } from "../../../infra/parity/rule-server.ts";
 import type { Random } from "./random.ts";
 import { type Answering, scriptFor } from "./scripts.ts";
 

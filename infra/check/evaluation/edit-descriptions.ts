@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
 import { isMap, own } from "#lib/json.ts";
 import { clean, shortened } from "../../cli/terminal.ts";
-import type { Path } from "../manifests/documents.ts";
+import type { Path } from "../manifests/manifests.ts";
 
 /** One thing to do to an object. */
 interface Edit {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { countAnnotations } from "./annotations.ts";
+import { countAnnotations } from "./apply-size.ts";
 
 const key = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
-import { claim } from "#lib/key.ts";
+import { claim } from "#lib/url-key.ts";
 
 /** A signing key out of one byte, the same in every run, so that recorded URLs stay valid. */
 export const signing = (seed: number) => {

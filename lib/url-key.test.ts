@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { signing } from "../infra/parity/signing.ts";
-import { claim, doorkeeper } from "./key.ts";
+import { signing } from "../infra/parity/test-key.ts";
+import { claim, doorkeeper } from "./url-key.ts";
 
 const [one, two, stranger] = [signing(1), signing(2), signing(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };

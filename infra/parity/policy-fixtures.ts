@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Answer, Client } from "./control-plane/client.ts";
-import { until } from "./postern.ts";
+import { until } from "./rule-server.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 

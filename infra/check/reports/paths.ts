@@ -1,6 +1,6 @@
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Checked, Denial } from "../evaluation/checked.ts";
+import type { Checked, Denial } from "../evaluation/result.ts";
 
 /** What readers of reports take paths to be relative to: the checkout, in a pipeline, else where we run. */
 const here = (): string => process.env.GITHUB_WORKSPACE || process.cwd();

@@ -10,10 +10,10 @@ import { deployerIn } from "../clusters/access.ts";
 import type { Cluster } from "../config/config.ts";
 import { placeOf } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
-import { type Checked, noFindings } from "./evaluation/checked.ts";
 import type { Evaluation } from "./evaluation/environment.ts";
+import { type Checked, noFindings } from "./evaluation/result.ts";
 import { openAudit } from "./live/audit.ts";
-import { type Fault, formatFault } from "./manifests/documents.ts";
+import { type Fault, formatFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";
 

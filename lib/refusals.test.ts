@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import {
+  aggregate,
+  type FieldError,
+  fieldErrorBody,
+  forbidden,
+  invalid,
+  nameOf,
+  notFound,
+  tooMany,
+} from "./refusals.ts";
 import type { Request, Status } from "./review.ts";
-import { aggregate, type FieldError, fieldErrorBody, forbidden, invalid, nameOf, notFound, tooMany } from "./status.ts";
 
 // The wording is upstream's.
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { runCases } from "./proof.ts";
+import { runCases } from "./case-runs.ts";
 
 describe("a version without CUE", () => {
   it("is not asked the cases that come to a script", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { matches } from "./match.ts";
+import { matches } from "./request-match.ts";
 import type { Request } from "./review.ts";
 import type { Match } from "./rule.ts";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
-import type { Order, Reply } from "./actor.ts";
+import type { Order, Reply } from "./function-process.ts";
 import type { Scratch } from "./scratch.ts";
 import { findPart, type Version } from "./sides.ts";
 
@@ -86,7 +86,7 @@ const openPlayer = (folder: string, scratch: Scratch): Player => {
 
   const start = (): ChildProcess => {
     const { PATH, TZ, LANG } = process.env;
-    const started = fork(fileURLToPath(new URL("actor.ts", import.meta.url)), [folder], {
+    const started = fork(fileURLToPath(new URL("function-process.ts", import.meta.url)), [folder], {
       execArgv: [],
       // Nobody's credentials, for whatever a version would do with them.
       env: { ...(PATH && { PATH }), ...(TZ && { TZ }), ...(LANG && { LANG }) },

@@ -4,7 +4,7 @@ import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts
 import { phases, type Rule, rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/read.ts";
-import { accessEntries, roles } from "./rights.ts";
+import { accessEntries, roles } from "./rbac.ts";
 
 // What these roles allow in a cluster, test/cluster/rights.test.ts says.
 

@@ -2,7 +2,7 @@ import { statSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
 import type { Stage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { isBuilt, openBundles } from "./bundles.ts";
+import { isBuilt, openBundles } from "./bundle-side.ts";
 import {
   buildCheckout,
   buildCommit,
@@ -13,7 +13,7 @@ import {
   root,
   type Wish,
 } from "./checkouts.ts";
-import { openReleased } from "./released.ts";
+import { openReleased } from "./released-side.ts";
 import type { Scratch } from "./scratch.ts";
 import { past, type Side, sideOf } from "./sides.ts";
 

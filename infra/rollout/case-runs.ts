@@ -1,6 +1,6 @@
-import { matches } from "#lib/match.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
+import { matches } from "#lib/request-match.ts";
 import { inPhase } from "#lib/rule.ts";
 import type { Functions } from "../aws/functions.ts";
 import { decideCase, eventOf, facetOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";

@@ -7,8 +7,8 @@ import { Complaint } from "../cli/complaint.ts";
 import { shareOf } from "../project/functions.ts";
 import { parseConfig } from "../project/read.ts";
 import { condition } from "../testing/cel.ts";
+import { configurations, type Registration, type Webhook } from "./configurations.ts";
 import { oneLine } from "./entry.ts";
-import { configurations, type Registration, type Webhook } from "./webhooks.ts";
 
 const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Report } from "#lib/journal.ts";
+import type { Report } from "#lib/log-line.ts";
 import { unconnected, type World } from "#lib/needs.ts";
 import { type Phase, phases, type Rule } from "#lib/rule.ts";
 import { type Listed, readCatalogue } from "../catalogue/registry.ts";
@@ -12,9 +12,9 @@ import { servedRules } from "../project/functions.ts";
 import { parseConfig } from "../project/read.ts";
 import { type Handler, openGateway } from "../serve/gateway.ts";
 import { handlerOf, openWorkshop } from "../serve/handlers.ts";
-import { configurations } from "../webhooks/webhooks.ts";
+import { configurations } from "../webhooks/configurations.ts";
 import type { Client } from "./control-plane/client.ts";
-import { signing } from "./signing.ts";
+import { signing } from "./test-key.ts";
 
 /** Postern as `npm start` runs it, for a postern.yaml of a test's own. */
 export const servePostern = async (yaml: string, world: typeof unconnected | Required<Host>["world"] = unconnected) => {

@@ -1,8 +1,8 @@
 import type { Listed } from "../catalogue/registry.ts";
 import type { Manifest } from "../clusters/api.ts";
 import type { Cluster } from "../config/config.ts";
-import { roles } from "../webhooks/rights.ts";
-import { configurations, ruleOf, type Webhook } from "../webhooks/webhooks.ts";
+import { configurations, ruleOf, type Webhook } from "../webhooks/configurations.ts";
+import { roles } from "../webhooks/rbac.ts";
 
 /** Where a stage's rules are served. */
 export interface Endpoints {

@@ -1,6 +1,6 @@
 import type { Evaluation } from "../evaluation/environment.ts";
 import { findDifference } from "./format.ts";
-import { jsonAt, openList } from "./list.ts";
+import { jsonAt, openList } from "./json-list.ts";
 import type { Report } from "./report.ts";
 
 /** What became of each object, for programs; the summary comes last, for it is known last. */

@@ -1,9 +1,9 @@
 import { isAsWanted } from "../aws/functions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { counted, inParallel } from "../cli/progress.ts";
+import { type Couple, checkCompatibility, findCouples, runCases } from "./case-runs.ts";
 import type { PartPlan } from "./plan.ts";
 import { atOnce, type Preparation } from "./preparation.ts";
-import { type Couple, checkCompatibility, findCouples, runCases } from "./proof.ts";
 import { releasedVersions } from "./releases.ts";
 
 /** Every rule that isn't as wanted gets a version that is, and that passes its cases. Answers the versions of all. */

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { signing } from "../infra/parity/signing.ts";
+import { signing } from "../infra/parity/test-key.ts";
 import { endpoint } from "./endpoint.ts";
-import { line, type Report, verdictOf } from "./journal.ts";
+import { line, type Report, verdictOf } from "./log-line.ts";
 import { unconnected } from "./needs.ts";
 import { rule } from "./rule.ts";
 

@@ -1,6 +1,6 @@
 import { isMap, own } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
-import type { Path } from "../manifests/documents.ts";
+import type { Path } from "../manifests/manifests.ts";
 
 /** `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]`, `data.a` as steps; what isn't one has none. */
 export const parsePath = (field: string): Path =>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { parseManifests } from "./documents.ts";
+import { parseManifests } from "./manifests.ts";
 import { positionOf } from "./positions.ts";
 
 const read = (text: string) => parseManifests({ name: "a.yaml", text });
