@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { type Given, parseArguments, parseFault } from "./cli/arguments.ts";
 import { type Command, type Options, table } from "./cli/command.ts";
 import { Complaint, sentenceOf } from "./cli/complaint.ts";
-import { didYouMean } from "./cli/names.ts";
+import { didYouMean } from "./cli/did-you-mean.ts";
 import { clean } from "./cli/terminal.ts";
 
 const folder = new URL("commands/", import.meta.url);

@@ -14,11 +14,11 @@ import type { IngressClass } from "kubernetes-types/networking/v1.d.ts";
 import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
-import type { Count } from "./counts.ts";
 import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
 import { own, parseJson } from "./json.ts";
 import type { Ledger } from "./ledger.ts";
+import type { Count } from "./metrics.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 

@@ -11,7 +11,7 @@ import type { KubernetesObject, Request } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
 import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
-import { patched } from "../infra/catalogue/outcome.ts";
+import { patched } from "../infra/catalogue/case-differences.ts";
 import { catalogueFolder, readRule } from "../infra/catalogue/registry.ts";
 
 const [override, validate, admission] = await Promise.all(

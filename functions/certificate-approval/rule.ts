@@ -1,5 +1,5 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { mayNot, signerOf } from "postern/objects/signer";
+import { mayNot, signerOf } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 

@@ -1,6 +1,6 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { isSame } from "postern/json";
-import { mayNot, signerOf } from "postern/objects/signer";
+import { mayNot, signerOf } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 

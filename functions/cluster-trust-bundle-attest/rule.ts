@@ -1,5 +1,5 @@
 import { isSame } from "postern/json";
-import { mayNot, signerOf } from "postern/objects/signer";
+import { mayNot, signerOf } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";

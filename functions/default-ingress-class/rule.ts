@@ -1,6 +1,6 @@
 import type { Ingress } from "kubernetes-types/networking/v1.d.ts";
 import { list } from "postern/needs";
-import { findDefaultClass } from "postern/objects/class";
+import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
 /** How an Ingress named its class before there was a field for it; with any value it means that it does. */

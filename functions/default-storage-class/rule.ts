@@ -1,6 +1,6 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { list } from "postern/needs";
-import { findDefaultClass } from "postern/objects/class";
+import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
 /** How claims named their class before there was a field for it; with any value it means that they do. */

@@ -1,5 +1,5 @@
 import { get } from "postern/needs";
-import { refuseExec } from "postern/objects/exec";
+import { refuseExec } from "postern/objects/refuse-exec";
 import { rule } from "postern/rule";
 
 export default rule({

@@ -1,6 +1,6 @@
 import type { CSIDriver } from "kubernetes-types/storage/v1.d.ts";
 import { type Answers, accessReview, get } from "postern/needs";
-import { goQuoted } from "postern/objects/quoted";
+import { goQuoted } from "postern/objects/go-quoted";
 import type { Request, Status, UserInfo } from "postern/review";
 
 export const needs = {

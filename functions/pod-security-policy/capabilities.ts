@@ -1,5 +1,5 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/quoted";
+import { goQuoted } from "postern/objects/go-quoted";
 import { invalid, type Offences, shownList } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 

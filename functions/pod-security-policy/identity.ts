@@ -1,6 +1,6 @@
 // As whom and as what a pod's containers run.
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/quoted";
+import { goQuoted } from "postern/objects/go-quoted";
 import { invalid, type Offences, shownList, shownRanges } from "./offence.ts";
 import { type GroupRule, isWithin, type Policy } from "./policy.ts";
 

@@ -1,6 +1,6 @@
 import type { Pod, Sysctl } from "kubernetes-types/core/v1.d.ts";
+import { goQuoted } from "postern/objects/go-quoted";
 import { containersOf } from "postern/objects/pod";
-import { goQuoted } from "postern/objects/quoted";
 import { capabilityOffences } from "./capabilities.ts";
 import { type AnyContainer, groupOffences, runsAs, seLinuxOffences, userOffences } from "./identity.ts";
 import { forbiddenAt, invalid, type Offences } from "./offence.ts";

@@ -1,4 +1,4 @@
-import { goQuoted } from "postern/objects/quoted";
+import { goQuoted } from "postern/objects/go-quoted";
 import type { Range } from "./policy.ts";
 
 /** What a policy has against a pod, told one by one: most callers only want to know whether there is anything. */

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/quoted";
+import { goQuoted } from "postern/objects/go-quoted";
 import type { AnyContainer } from "./identity.ts";
 import { forbiddenAt, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";

@@ -1,6 +1,6 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
+import { goQuoted } from "postern/objects/go-quoted";
 import { containersOf, isSourceless } from "postern/objects/pod";
-import { goQuoted } from "postern/objects/quoted";
 import { invalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 

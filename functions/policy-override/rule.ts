@@ -1,7 +1,7 @@
-import { bookOf } from "postern/policy/book";
 import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
 import { nameOf } from "postern/policy/kinds";
 import { type Applied, override } from "postern/policy/override";
+import { bookOf } from "postern/policy/policy-index";
 import {
   isJudged,
   overridePolicies,
@@ -12,7 +12,7 @@ import {
   subjectOf,
   tell,
   telling,
-} from "postern/policy/webhook";
+} from "postern/policy/policy-rules";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 

@@ -1,7 +1,6 @@
-import { bookOf } from "postern/policy/book";
 import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
 import { nameOf } from "postern/policy/kinds";
-import { type Validation, validate } from "postern/policy/validate";
+import { bookOf } from "postern/policy/policy-index";
 import {
   isJudged,
   policiesOf,
@@ -13,7 +12,8 @@ import {
   tell,
   telling,
   validatePolicies,
-} from "postern/policy/webhook";
+} from "postern/policy/policy-rules";
+import { type Validation, validate } from "postern/policy/validate";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 

@@ -2,9 +2,9 @@ import { createInterface } from "node:readline";
 import { evaluate } from "#lib/cue/engine.ts";
 import { frozen } from "#lib/json.ts";
 import { draft } from "#lib/patch.ts";
-import { bookOf } from "#lib/policy/book.ts";
 import type { Policy, Reach } from "#lib/policy/kinds.ts";
 import { override } from "#lib/policy/override.ts";
+import { bookOf } from "#lib/policy/policy-index.ts";
 import { validate } from "#lib/policy/validate.ts";
 import type { Evaluations, Question } from "./kinitiras.ts";
 

@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Config } from "../config/config.ts";
 import { askingRules, readConnections } from "../config/connections.ts";
 import { placesOf } from "../config/record-section.ts";
-import { servedRules, shareOf } from "../project/functions.ts";
+import { servedRules, shareOf } from "../project/served.ts";
 import { longestTimeoutOf } from "../webhooks/entry.ts";
 import { type Bundle, bundle } from "./bundle.ts";
 import { cueFiles } from "./cue.ts";

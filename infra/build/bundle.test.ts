@@ -12,7 +12,7 @@ import type { GroupShare } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
 import { type Listed, readRule } from "../catalogue/registry.ts";
-import { asRule } from "../project/functions.ts";
+import { asRule } from "../project/served.ts";
 import { bundle } from "./bundle.ts";
 import { contentsOf, unzip } from "./zip.ts";
 

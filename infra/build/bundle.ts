@@ -8,7 +8,7 @@ import type { Connection } from "#lib/cluster/live.ts";
 import type { Mode } from "#lib/decide.ts";
 import type { Share } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
-import type { Places } from "#lib/recording/stored.ts";
+import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -164,7 +164,7 @@ const entry = (listed: Listed, share: Share, connections: Record<string, Connect
     `import { ${what} } from ${specifier(join(root, "lib", `${what}.ts`))};`,
     ...(asks || isRecorded ? [`import { lambda } from ${specifier(join(root, "lib/endpoint.ts"))};`] : []),
     ...(asks ? [`import { worlds } from ${specifier(join(root, "lib/cluster/live.ts"))};`] : []),
-    ...(isRecorded ? [`import { stored } from ${specifier(join(root, "lib/recording/stored.ts"))};`] : []),
+    ...(isRecorded ? [`import { stored } from ${specifier(join(root, "lib/recording/bucket-handler.ts"))};`] : []),
     ...(startsScripts(listed, share)
       ? [`import { warm } from ${specifier(join(root, "lib/cue/engine.ts"))};`, "warm();"]
       : []),

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { SecretPlace } from "#lib/needs.ts";
-import { idOf } from "../catalogue/names.ts";
+import { idOf } from "../catalogue/rule-names.ts";
 import type { Bundle } from "./bundle.ts";
 
 /** What a version carries besides its code. */

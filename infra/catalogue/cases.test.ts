@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Decision } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Outcome } from "#lib/review.ts";
-import { describeDifferences, differences } from "./outcome.ts";
+import { describeDifferences, differences } from "./case-differences.ts";
 
 const decided = (outcome: Outcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
 const denied = (message: string, code = 403, reason = "Forbidden") =>

@@ -4,7 +4,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Phase, phases, type Rule } from "#lib/rule.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { mustBeName } from "./names.ts";
+import { mustBeName } from "./rule-names.ts";
 
 /** A rule and where it lives. Its folder is its name, written nowhere else. */
 export interface Listed {

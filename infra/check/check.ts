@@ -10,7 +10,7 @@ import type { Cluster } from "../config/config.ts";
 import type { Evaluation } from "./evaluation/environment.ts";
 import { evaluateAll } from "./evaluation/evaluate.ts";
 import { openExisting } from "./evaluation/existing-objects.ts";
-import { describeMissingNamespaces, listRemarks } from "./evaluation/remarks.ts";
+import { describeMissingNamespaces, listRemarks } from "./evaluation/oversights.ts";
 import { type Asking, isReview, normalizeAll } from "./evaluation/requests.ts";
 import { openRules } from "./evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";

@@ -12,7 +12,7 @@ import { placeOf } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
 import type { Evaluation } from "./evaluation/environment.ts";
 import { type Checked, noFindings } from "./evaluation/result.ts";
-import { openAudit } from "./live/audit.ts";
+import { openAudit } from "./live/cluster-check.ts";
 import { type Fault, formatFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";

@@ -1,6 +1,6 @@
 import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
 import { messageOf } from "#lib/failure.ts";
-import { didYouMean } from "./names.ts";
+import { didYouMean } from "./did-you-mean.ts";
 
 /** An option of a verb: what parseArgs reads, and what `--help` says. */
 export type Option = ParseArgsOptionDescriptor & {

@@ -1,5 +1,5 @@
 import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
-import { exchange, unanswered } from "#lib/cluster/exchange.ts";
+import { exchange, unanswered } from "#lib/cluster/https-request.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";

@@ -1,11 +1,11 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/https-request.ts";
 import { pagesOf } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { discreet } from "./redaction.ts";
+import { discreet } from "./hidden-keys.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
 import { called, type Kind, type Manifest, refOf } from "./api.ts";
-import { discreet } from "./redaction.ts";
+import { discreet } from "./hidden-keys.ts";
 
 /** Something in a cluster that is not as it is wanted. */
 export interface Difference {

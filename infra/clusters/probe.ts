@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { Match } from "#lib/rule.ts";
 import { sentenceOf } from "../cli/complaint.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
-import { discreet } from "./redaction.ts";
+import { discreet } from "./hidden-keys.ts";
 
 /** How an endpoint does, as an API server would see it. */
 export interface Health {

@@ -1,7 +1,7 @@
 import { stringify } from "yaml";
 import { type Conditions, inPhase } from "#lib/rule.ts";
-import { requireRules } from "../catalogue/names.ts";
 import { type Listed, worthwhileOf } from "../catalogue/registry.ts";
+import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";

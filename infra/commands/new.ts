@@ -1,9 +1,9 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { writeListing } from "../catalogue/list.ts";
-import { mustBeName } from "../catalogue/names.ts";
+import { writeListing } from "../catalogue/readme-list.ts";
 import { catalogueFolder, readRule, readRules } from "../catalogue/registry.ts";
+import { mustBeName } from "../catalogue/rule-names.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";

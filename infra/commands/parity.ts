@@ -1,8 +1,8 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { requireRules } from "../catalogue/names.ts";
 import { catalogueFolder, readRules } from "../catalogue/registry.ts";
+import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";

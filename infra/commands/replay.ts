@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
 import { inStage, type Stage } from "../aws/stage.ts";
-import { findRule, isName } from "../catalogue/names.ts";
 import { readNames } from "../catalogue/registry.ts";
+import { findRule, isName } from "../catalogue/rule-names.ts";
 import { isColoured, painter } from "../check/reports/format.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { didYouMean } from "../cli/names.ts";
+import { didYouMean } from "../cli/did-you-mean.ts";
 import { among, stageOption } from "../cli/options.ts";
 import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";

@@ -1,4 +1,4 @@
-import { writeListing } from "../catalogue/list.ts";
+import { writeListing } from "../catalogue/readme-list.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
 import { oneLine } from "../cli/terminal.ts";

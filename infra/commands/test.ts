@@ -1,5 +1,5 @@
-import { requireRules } from "../catalogue/names.ts";
 import { readRules } from "../catalogue/registry.ts";
+import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, configFile } from "../config/config.ts";

@@ -5,8 +5,8 @@ import { parse as parseYaml } from "yaml";
 import { phases, type Rule, rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { servedRules, shareOf } from "../project/functions.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
+import { servedRules, shareOf } from "../project/served.ts";
 import { type Cluster, chooseCluster } from "./config.ts";
 import { placesOf, writtenBelow } from "./record-section.ts";
 

@@ -1,5 +1,5 @@
 import { parsePath } from "#lib/policy/values/paths.ts";
-import type { Places } from "#lib/recording/stored.ts";
+import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { sentenceOf } from "../cli/complaint.ts";
 import type { Config, Keeping } from "./config.ts";

@@ -1,7 +1,7 @@
 // What postern.yaml says, checked against the catalogue. rules.ts checks what it says of rules.
 import type { Mistake } from "#lib/settings.ts";
-import { findRule, isName } from "../catalogue/names.ts";
 import type { Broken, Listed } from "../catalogue/registry.ts";
+import { findRule, isName } from "../catalogue/rule-names.ts";
 import type { Cluster, Config, Connect, Group } from "./config.ts";
 import { connectKeys, unfitConnect } from "./connections.ts";
 import { type Checker, openChecker, type Path } from "./field-checker.ts";

@@ -13,10 +13,10 @@ import type { Cluster } from "./control-plane/cluster.ts";
 import { scenes } from "./generators/scenes.ts";
 import { sequencesFor } from "./generators/sequences.ts";
 import { type Sequence, spoil } from "./generators/steps.ts";
-import { openPair } from "./pair.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
 import { type Port, type Stage, stages } from "./plugins.ts";
 import { type Host, kindOf, listed, noticed, patient, register, serveRules } from "./rule-server.ts";
+import { openPair } from "./server-pair.ts";
 
 /** What to find out. */
 export interface Question {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { listing } from "../catalogue/list.ts";
+import { listing } from "../catalogue/readme-list.ts";
 import { catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleResults } from "./cases/cases.ts";
 import type { Parity } from "./parity.ts";

@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import type { Bucket, ListedObject } from "../aws/bucket.ts";
-import { isName } from "../catalogue/names.ts";
+import { isName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isCluster } from "../config/validation.ts";
 import type { Recordings } from "./local-store.ts";

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Mode } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
-import { decisionIn, patched } from "../catalogue/outcome.ts";
+import { decisionIn, patched } from "../catalogue/case-differences.ts";
 import { sentenceOf } from "../cli/complaint.ts";
 
 /** What a rule makes of a review by itself, whatever mode it is in. */

@@ -6,7 +6,7 @@ import { isSeq, LineCounter, parseDocument } from "yaml";
 import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
-import { isName } from "../catalogue/names.ts";
+import { isName } from "../catalogue/rule-names.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
 

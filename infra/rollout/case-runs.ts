@@ -3,8 +3,8 @@ import type { Case } from "#lib/recording/recording.ts";
 import { matches } from "#lib/request-match.ts";
 import { inPhase } from "#lib/rule.ts";
 import type { Functions } from "../aws/functions.ts";
+import { decisionIn, differences, patched } from "../catalogue/case-differences.ts";
 import { decideCase, eventOf, facetOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
-import { decisionIn, differences, patched } from "../catalogue/outcome.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { inParallel } from "../cli/progress.ts";
 

@@ -1,7 +1,7 @@
 import { Complaint } from "../cli/complaint.ts";
 import type { Manifest } from "../clusters/api.ts";
+import { drift } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
-import { drift } from "../clusters/entries.ts";
 import { configurationName, listEntries, manifestsOf, withKey } from "./cluster-manifests.ts";
 import { chooseHardened } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";

@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { counted } from "../cli/progress.ts";
 import type { Manifest } from "../clusters/api.ts";
-import { applyAll, applyRights, drift } from "../clusters/entries.ts";
+import { applyAll, applyRights, drift } from "../clusters/apply.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { ruleOf, type Webhook } from "../webhooks/configurations.ts";
 import { configurationName, listEntries, manifestsOf, selectOnePerPhase, withKey } from "./cluster-manifests.ts";

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Stage } from "../aws/stage.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, type Progress } from "../cli/progress.ts";
-import { pointers, removeAll } from "../clusters/entries.ts";
+import { pointers, removeAll } from "../clusters/apply.ts";
 import { configurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { type Lock, lockKey, lockStage } from "./lock.ts";

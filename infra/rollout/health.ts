@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { doorkeeper } from "#lib/url-key.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
-import { drift } from "../clusters/entries.ts";
+import { drift } from "../clusters/apply.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { ruleOf, type Webhook } from "../webhooks/configurations.ts";

@@ -1,7 +1,7 @@
 import type { Share } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Manifest } from "../clusters/api.ts";
-import { entriesNamed } from "../clusters/entries.ts";
+import { entriesNamed } from "../clusters/apply.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 

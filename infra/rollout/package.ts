@@ -7,7 +7,7 @@ import type { Bundle } from "../build/bundle.ts";
 import { surroundingsOf } from "../build/deployment.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import type { Config } from "../config/config.ts";
-import { servedRules, shareOf } from "../project/functions.ts";
+import { servedRules, shareOf } from "../project/served.ts";
 
 /** A rule, or a group, as it shall be. */
 export interface Part {

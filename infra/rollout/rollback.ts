@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Stage } from "../aws/stage.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { counted, inParallel, type Progress } from "../cli/progress.ts";
-import { applyAll } from "../clusters/entries.ts";
+import { applyAll } from "../clusters/apply.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { configurationName, listCalledRules, listEntries, withKey } from "./cluster-manifests.ts";
 import { checkReturn, type Known, readStanding, rollBack } from "./disarm.ts";

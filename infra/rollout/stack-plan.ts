@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Template } from "../aws/stack.ts";
-import { idOf } from "../catalogue/names.ts";
+import { idOf } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listCalledRules } from "./cluster-manifests.ts";
 import type { Package, Part } from "./package.ts";

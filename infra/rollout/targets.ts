@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import type { Stage } from "../aws/stage.ts";
-import { idOf } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
+import { idOf } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
 import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";

@@ -9,9 +9,9 @@ import { group } from "#lib/group.ts";
 import { type Broken, catalogueFolder, type Listed, readRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Config } from "../config/config.ts";
-import { groupShareOf, servedRules, shareOf } from "../project/functions.ts";
 import { isNamed, readProject } from "../project/project.ts";
 import { placesNamed } from "../project/read.ts";
+import { groupShareOf, servedRules, shareOf } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 
 /** The rules as they stand in the folders and in postern.yaml, each as the endpoint that Lambda would run. */

@@ -12,13 +12,13 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Review } from "#lib/review.ts";
 import { inPhase, type Phase } from "#lib/rule.ts";
 import { buildOddCases, perturbed } from "../../test/perturbed.ts";
+import { describeDifferences, patched } from "../catalogue/case-differences.ts";
 import { decideCase, facetOf, operationOf, phaseOf, readCaseLines, readCases, reviewOf } from "../catalogue/cases.ts";
-import { listing } from "../catalogue/list.ts";
-import { describeDifferences, patched } from "../catalogue/outcome.ts";
+import { listing } from "../catalogue/readme-list.ts";
 import { type Listed, readRules, worthwhileOf } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
-import { servedRules } from "../project/functions.ts";
 import { parseConfig } from "../project/read.ts";
+import { servedRules } from "../project/served.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { condition } from "./cel.ts";
 

@@ -6,8 +6,8 @@ import type { Request } from "#lib/review.ts";
 import { type Match, phases, type Rule, rule } from "#lib/rule.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { servedRules, shareOf } from "../project/functions.ts";
 import { parseConfig } from "../project/read.ts";
+import { servedRules, shareOf } from "../project/served.ts";
 import { condition } from "../testing/cel.ts";
 import { configurations, type Webhook } from "./configurations.ts";
 

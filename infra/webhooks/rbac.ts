@@ -1,6 +1,6 @@
 import type { Need, Needs, Resource } from "#lib/needs.ts";
-import { idOf } from "../catalogue/names.ts";
 import type { Listed } from "../catalogue/registry.ts";
+import { idOf } from "../catalogue/rule-names.ts";
 import type { Cluster } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 

@@ -1,10 +1,8 @@
 import type { Reader } from "../needs.ts";
-import { bookOf } from "../policy/book.ts";
 import type { Policy } from "../policy/kinds.ts";
 import { policiesIn } from "../policy/loaded.ts";
 import { override } from "../policy/override.ts";
-import type { HttpSettings } from "../policy/references/http.ts";
-import { validate } from "../policy/validate.ts";
+import { bookOf } from "../policy/policy-index.ts";
 import {
   isJudged,
   overridePolicies,
@@ -16,7 +14,9 @@ import {
   refusalBy,
   subjectOf,
   validatePolicies,
-} from "../policy/webhook.ts";
+} from "../policy/policy-rules.ts";
+import type { HttpSettings } from "../policy/references/http.ts";
+import { validate } from "../policy/validate.ts";
 import type { KubernetesObject } from "../review.ts";
 import { type Match, rule } from "../rule.ts";
 import type { Ruled } from "./plans.ts";

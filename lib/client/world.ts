@@ -1,6 +1,6 @@
-import { type exchange, longest, Unanswered } from "../cluster/exchange.ts";
+import { memoryOf } from "../cluster/answer-cache.ts";
+import { type exchange, longest, Unanswered } from "../cluster/https-request.ts";
 import { worlds } from "../cluster/live.ts";
-import { memoryOf } from "../cluster/memory.ts";
 import { Failure } from "../failure.ts";
 import { memoryLedger } from "../ledger.ts";
 import type { World } from "../needs.ts";

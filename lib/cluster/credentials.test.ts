@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { eksToken, tokens } from "./credentials.ts";
-import type { exchange } from "./exchange.ts";
+import type { exchange } from "./https-request.ts";
 
 const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
 const minute = 60_000;

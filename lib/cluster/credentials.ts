@@ -1,5 +1,5 @@
 import type { SecretPlace } from "../needs.ts";
-import { exchange } from "./exchange.ts";
+import { exchange } from "./https-request.ts";
 import { type Identity, presigned, signed } from "./signature.ts";
 
 /** Who we are to a cluster. Only `token` and `key` are secret, and they are for this machine: nothing bakes them in. */

@@ -1,20 +1,20 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { printCounts } from "../counts.ts";
 import { evaluate } from "../cue/engine.ts";
 import { Failure, messageOf } from "../failure.ts";
 import { frozen, isObject, parseJson } from "../json.ts";
 import { type Ledger, within } from "../ledger.ts";
+import { printCounts } from "../metrics.ts";
 import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
 import { joinApiVersion, rootOf } from "../objects/api-version.ts";
 import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
+import { type Found, type Memory, memoryOf } from "./answer-cache.ts";
 import { type Credentials, tokens } from "./credentials.ts";
-import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./exchange.ts";
-import { type Found, type Memory, memoryOf } from "./memory.ts";
+import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./https-request.ts";
 import { outside } from "./outside.ts";
 import { pagesOf } from "./pages.ts";
-import { shared } from "./shared.ts";
+import { shared } from "./shared-questions.ts";
 
 /** How a cluster's API is reached. */
 export interface Connection {

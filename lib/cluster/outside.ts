@@ -1,11 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure, messageOf } from "../failure.ts";
 import type { AwsAction, AwsRequest, HttpsRequest, HttpsResponse } from "../needs.ts";
-import { queryOf } from "./cloud.ts";
+import type { Memory } from "./answer-cache.ts";
+import { queryOf } from "./aws-query.ts";
 import { tokens } from "./credentials.ts";
-import { type Answer, before, exchange, Unanswered, unanswered } from "./exchange.ts";
-import type { Memory } from "./memory.ts";
-import { shared } from "./shared.ts";
+import { type Answer, before, exchange, Unanswered, unanswered } from "./https-request.ts";
+import { shared } from "./shared-questions.ts";
 
 /** Kept back of a review's time, so that its rule can still say what follows from no answer. */
 const margin = 100;

@@ -1,8 +1,8 @@
 import { draft, applied as patched } from "../patch.ts";
 import type { KubernetesObject, Operation, Patch } from "../review.ts";
-import { bookOf } from "./book.ts";
 import type { Policy, Reach } from "./kinds.ts";
 import { type Applied, override } from "./override.ts";
+import { bookOf } from "./policy-index.ts";
 
 /** A request, and the policies that are to be applied to it. */
 export interface Application {

@@ -5,9 +5,9 @@ import type { KubernetesObject } from "../review.ts";
 import type { Match } from "../rule.ts";
 import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./interception.ts";
 import type { Policy } from "./kinds.ts";
+import type { PolicySettings } from "./policy-rules.ts";
 import { httpSettings } from "./references/http.ts";
 import { kindsIn, kindsReferred } from "./references/referred.ts";
-import type { PolicySettings } from "./webhook.ts";
 
 const usual: PolicySettings = {
   ...{ policies: [], inCluster: true, intercept: [], objectSelector: {}, reads: [], scripts: true, metrics: false },

@@ -7,10 +7,10 @@ import type { Operation } from "../review.ts";
 import type { Match, Survey, Surveyed, Written } from "../rule.ts";
 import { nameOf, type Policy, policyGroup } from "./kinds.ts";
 import { policiesIn } from "./loaded.ts";
+import type { Interception, PolicySettings } from "./policy-rules.ts";
 import { unfitHttp } from "./references/http.ts";
 import { isKind, type Kind, kindsIn } from "./references/referred.ts";
 import { isLabelSelector } from "./selectors.ts";
-import type { Interception, PolicySettings } from "./webhook.ts";
 
 /** What an apiVersion and a kind are served as; undefined where they aren't. */
 type Plurals = (kind: Kind) => (Pick<Resource, "group" | "resource"> & { version: string }) | undefined;

@@ -1,10 +1,10 @@
 import { listOf, mapOf } from "../json.ts";
 import { blamed, rulesOf } from "./blame.ts";
-import { type Book, overriding } from "./book.ts";
 import type { OverridePolicy, OverrideRule, Reach, Subject } from "./kinds.ts";
 import { applyOrigins } from "./overriders/origins.ts";
 import { patchWith } from "./overriders/plaintext.ts";
 import { applyTemplate, referenceOf } from "./overriders/templates.ts";
+import { type Book, overriding } from "./policy-index.ts";
 import { resolve } from "./references/references.ts";
 import { patchesOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { reachOver } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
-import { bookOf } from "./book.ts";
 import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./kinds.ts";
+import { bookOf } from "./policy-index.ts";
 import { validate } from "./validate.ts";
 
 const condition = (given: Partial<Condition>): Condition => {

@@ -1,7 +1,7 @@
 import { isMap } from "../json.ts";
 import { blamed, rulesOf } from "./blame.ts";
-import { type Book, validating } from "./book.ts";
 import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./kinds.ts";
+import { type Book, validating } from "./policy-index.ts";
 import { resolve } from "./references/references.ts";
 import { verdictOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";

@@ -2,7 +2,7 @@ import { type Decision, decide } from "../decide.ts";
 import type { Host } from "../endpoint.ts";
 import type { Report } from "../log-line.ts";
 import type { Request } from "../review.ts";
-import { lineOf } from "./made.ts";
+import { lineOf } from "./case-line.ts";
 import { noting } from "./notes.ts";
 import type { Judged, Origin } from "./recording.ts";
 import type { Path } from "./redacted.ts";

@@ -7,7 +7,7 @@ import type { AwsAction, World } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Request } from "#lib/review.ts";
 import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
-import { patched } from "../../infra/catalogue/outcome.ts";
+import { patched } from "../../infra/catalogue/case-differences.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 

@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { lineOf } from "#lib/recording/made.ts";
+import { lineOf } from "#lib/recording/case-line.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
 import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/catalogue/cases.ts";

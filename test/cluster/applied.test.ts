@@ -19,7 +19,7 @@ import {
   entriesNamed,
   pointers,
   removeAll,
-} from "../../infra/clusters/entries.ts";
+} from "../../infra/clusters/apply.ts";
 import { probe, probeAll, reviewOf } from "../../infra/clusters/probe.ts";
 import type { Connect } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";

@@ -13,7 +13,7 @@ import type { Request } from "#lib/review.ts";
 import { merge } from "#lib/settings.ts";
 import { readAnswer } from "../../functions/initial-resources/history.ts";
 import initialResources from "../../functions/initial-resources/rule.ts";
-import { patched } from "../../infra/catalogue/outcome.ts";
+import { patched } from "../../infra/catalogue/case-differences.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
 /** What a query asks for, as far as a Prometheus of five lines tells. */

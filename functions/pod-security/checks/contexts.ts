@@ -1,6 +1,6 @@
 // Checks of what a pod and its containers can both say of their security.
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/quoted";
+import { goQuoted } from "postern/objects/go-quoted";
 import {
   type Check,
   type Context,

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { admit } from "./admit.ts";
 import { builtIn } from "./cel/conditions.ts";
 import { hooksIn } from "./hooks.ts";
-import type { Around, Attributes, Called } from "./trace.ts";
+import type { Around, Attributes, Called } from "./types.ts";
 
 const attributes: Attributes = {
   ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },

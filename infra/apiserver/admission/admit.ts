@@ -1,11 +1,11 @@
 import type { Status } from "#lib/review.ts";
-import { openAnnotations } from "./audit.ts";
+import { openAnnotations } from "./audit-annotations.ts";
 import { ask, createStep, giveUp, type Run, refuse, toRefusal } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
 import { type Invocation, matchHook, notConverted, openView, type Versioned } from "./matching.ts";
 import { mutate } from "./mutation.ts";
-import { assignIdentity, withoutUnwritten } from "./objects.ts";
-import type { Around, Attributes, Step, Trace } from "./trace.ts";
+import { assignIdentity, withoutUnwritten } from "./server-objects.ts";
+import type { Around, Attributes, Step, Trace } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
 /** How long the API server gives all of a request, in milliseconds. */

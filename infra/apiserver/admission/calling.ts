@@ -2,11 +2,11 @@ import { randomUUID } from "node:crypto";
 import { isMap, type Json } from "#lib/json.ts";
 import type { Request, Status } from "#lib/review.ts";
 import { type Answer, chooseVersion, parseAnswer } from "./answer.ts";
-import { type Annotations, openNote } from "./audit.ts";
+import { type Annotations, openNote } from "./audit-annotations.ts";
 import type { Hook } from "./hooks.ts";
 import { addressOf } from "./http.ts";
 import type { Invocation, Versioned } from "./matching.ts";
-import type { Around, Attributes, Called, Sent, Step } from "./trace.ts";
+import type { Around, Attributes, Called, Sent, Step } from "./types.ts";
 
 /** One request on its way. */
 export interface Run {

@@ -1,6 +1,6 @@
 import { isMap, type Json, parseJson } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
-import type { Called } from "./trace.ts";
+import type { Called } from "./types.ts";
 
 /** Where a hook is called: the API server tidies paths up, and takes what is encoded in them for what it stands for. */
 export const addressOf = ({ url, service }: Hook["clientConfig"]): string => {

@@ -5,7 +5,7 @@ import { aggregate, forbidden, notFound } from "#lib/refusals.ts";
 import { matches } from "#lib/request-match.ts";
 import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
-import type { Around, Attributes } from "./trace.ts";
+import type { Around, Attributes } from "./types.ts";
 
 /** The objects of a request in one version. */
 export interface Versioned {

@@ -3,13 +3,13 @@ import { isMap, type Json } from "#lib/json.ts";
 import { openReinvocations, type Reinvocations } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import type { Answer } from "./answer.ts";
-import { mutationNote, patchNote } from "./audit.ts";
+import { mutationNote, patchNote } from "./audit-annotations.ts";
 import { ask, createStep, fail, giveUp, internalError, outOfTime, type Run, refuse, toRefusal } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
 import { applyPatch, parseOperations, toPlain } from "./json-patch.ts";
 import { matchHook, notConverted, type View } from "./matching.ts";
-import { isSameToServer, isStamped, readObject } from "./objects.ts";
-import type { Step } from "./trace.ts";
+import { isSameToServer, isStamped, readObject } from "./server-objects.ts";
+import type { Step } from "./types.ts";
 
 interface Mutated {
   refusal?: Status;

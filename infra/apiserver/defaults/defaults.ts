@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "#lib/review.ts";
-import { type Reading, shapeOf } from "./shape.ts";
+import { type Reading, shapeOf } from "./typed-reading.ts";
 
 /** An object as the API server understands it. */
 export interface Filled extends Omit<Reading, "trail"> {

@@ -1,5 +1,5 @@
 import type { Json } from "#lib/json.ts";
-import { type Finishers, listIn, partOf } from "./fields.ts";
+import { type Finishers, listIn, partOf } from "./finisher.ts";
 import { podFinishers } from "./pods.ts";
 
 /**

@@ -2,7 +2,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Json } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
-import { type Finishers, listIn, partOf } from "./fields.ts";
+import { type Finishers, listIn, partOf } from "./finisher.ts";
 import { resourcePrinted } from "./scalars.ts";
 
 /** What the API server fills in of Pods and of their parts by looking at the rest; fixed values are in presets.ts. */

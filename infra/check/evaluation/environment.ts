@@ -1,5 +1,5 @@
 import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
-import type { Called, Cel, Sent, Step } from "#infra/apiserver/admission/trace.ts";
+import type { Called, Cel, Sent, Step } from "#infra/apiserver/admission/types.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 import type { Path } from "../manifests/manifests.ts";

@@ -1,6 +1,6 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
 import { notConverted } from "#infra/apiserver/admission/matching.ts";
-import type { Around, Attributes, Trace } from "#infra/apiserver/admission/trace.ts";
+import type { Around, Attributes, Trace } from "#infra/apiserver/admission/types.ts";
 import { own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";

@@ -1,4 +1,4 @@
-import type { Attributes, Step, Trace } from "#infra/apiserver/admission/trace.ts";
+import type { Attributes, Step, Trace } from "#infra/apiserver/admission/types.ts";
 import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
 import { own } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";

@@ -2,7 +2,7 @@ import { request } from "node:https";
 import { isIP } from "node:net";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { addressOf, parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
-import type { Called, Sent } from "#infra/apiserver/admission/trace.ts";
+import type { Called, Sent } from "#infra/apiserver/admission/types.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 
 /** More than this nobody answers. */

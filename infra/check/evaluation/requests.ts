@@ -1,4 +1,4 @@
-import type { Attributes } from "#infra/apiserver/admission/trace.ts";
+import type { Attributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";

@@ -1,7 +1,7 @@
 import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { matchHook, openView } from "#infra/apiserver/admission/matching.ts";
-import { assignIdentity } from "#infra/apiserver/admission/objects.ts";
-import type { Around, Attributes } from "#infra/apiserver/admission/trace.ts";
+import { assignIdentity } from "#infra/apiserver/admission/server-objects.ts";
+import type { Around, Attributes } from "#infra/apiserver/admission/types.ts";
 import { isMap, isSame, own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";

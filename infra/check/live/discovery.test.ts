@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Answer } from "#lib/cluster/exchange.ts";
+import type { Answer } from "#lib/cluster/https-request.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { discover } from "./discovery.ts";
 import { openNamespaces } from "./namespaces.ts";

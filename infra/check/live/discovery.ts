@@ -1,4 +1,4 @@
-import { Unanswered } from "#lib/cluster/exchange.ts";
+import { Unanswered } from "#lib/cluster/https-request.ts";
 import { rootOf, splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { type Answer, Unanswered } from "#lib/cluster/exchange.ts";
+import { type Answer, Unanswered } from "#lib/cluster/https-request.ts";
 import { pagesOf } from "./pages.ts";
 import type { Read } from "./reader.ts";
 

@@ -1,4 +1,4 @@
-import { Unanswered } from "#lib/cluster/exchange.ts";
+import { Unanswered } from "#lib/cluster/https-request.ts";
 import { pageIn, pageQuery } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";

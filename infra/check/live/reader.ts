@@ -1,6 +1,6 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Answer, exchange, Unanswered, unanswered } from "#lib/cluster/exchange.ts";
+import { type Answer, exchange, Unanswered, unanswered } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
 import { clean } from "../../cli/terminal.ts";
 import type { Way } from "../../clusters/api.ts";

@@ -1,7 +1,7 @@
+import { memoryOf } from "#lib/cluster/answer-cache.ts";
 import { addressOf } from "#lib/cluster/credentials.ts";
-import { exchange, Unanswered } from "#lib/cluster/exchange.ts";
+import { exchange, Unanswered } from "#lib/cluster/https-request.ts";
 import { type Connection, worlds } from "#lib/cluster/live.ts";
-import { memoryOf } from "#lib/cluster/memory.ts";
 import { Failure } from "#lib/failure.ts";
 import { memoryLedger, within } from "#lib/ledger.ts";
 import type { HttpsRequest, World } from "#lib/needs.ts";

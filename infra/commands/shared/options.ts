@@ -1,10 +1,10 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { findRule } from "../../catalogue/names.ts";
 import { catalogueFolder, readNames } from "../../catalogue/registry.ts";
+import { findRule } from "../../catalogue/rule-names.ts";
 import type { Option, Options } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { didYouMean } from "../../cli/names.ts";
+import { didYouMean } from "../../cli/did-you-mean.ts";
 import { address, content, isNoFile } from "../../cli/options.ts";
 import { type Config, chooseCluster } from "../../config/config.ts";
 import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";

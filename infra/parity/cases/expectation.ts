@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Request } from "#lib/review.ts";
+import { differences } from "../../catalogue/case-differences.ts";
 import { decideCase, phaseOf, reviewOf } from "../../catalogue/cases.ts";
-import { differences } from "../../catalogue/outcome.ts";
 import type { Listed } from "../../catalogue/registry.ts";
 import { type Comparable, comparable, diffOf } from "../compare.ts";
 import {

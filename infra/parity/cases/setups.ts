@@ -1,8 +1,8 @@
 import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { memoryOf } from "#lib/cluster/answer-cache.ts";
 import { worlds } from "#lib/cluster/live.ts";
-import { memoryOf } from "#lib/cluster/memory.ts";
 import type { World } from "#lib/needs.ts";
 import { type Recorded, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";

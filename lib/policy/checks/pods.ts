@@ -1,8 +1,8 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { isMap } from "../../json.ts";
+import { goQuoted } from "../../objects/go-quoted.ts";
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
-import { goQuoted } from "../../objects/quoted.ts";
 import { labelSelector } from "./selectors.ts";
 import { atLeast, blame, type Check, listOf, mapOf, required, shown, text, texts, textThat, whole } from "./shape.ts";
 

@@ -2,7 +2,7 @@ import { admit } from "#infra/apiserver/admission/admit.ts";
 import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
-import type { Attributes, Called, Sent, Trace } from "#infra/apiserver/admission/trace.ts";
+import type { Attributes, Called, Sent, Trace } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import type { GroupVersionKind, Request } from "#lib/review.ts";
 import type { Answer } from "../../../infra/parity/control-plane/client.ts";

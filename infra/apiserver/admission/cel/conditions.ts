@@ -1,5 +1,5 @@
 import { Environment, EvaluationError } from "@marcbachmann/cel-js";
-import type { Cel, Compiled, Evaluated } from "../trace.ts";
+import type { Cel, Compiled, Evaluated } from "../types.ts";
 import { findUnsupported, type Node, openBudget, renameMethod } from "./expressions.ts";
 import { compilePattern } from "./patterns.ts";
 import { measure, toCelValue } from "./values.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { isMap, isObject, isSame, type Json, own } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import type { Attributes } from "./trace.ts";
+import type { Attributes } from "./types.ts";
 
 // What an API server does to objects between webhooks: reads them, compares them, and prepares them for storage.
 

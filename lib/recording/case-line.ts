@@ -7,7 +7,7 @@ import { merge } from "../settings.ts";
 import { noReads, openReads } from "./reads.ts";
 import { askedBy, type Judged, type Origin, type Recording, requestOf } from "./recording.ts";
 import { openRedaction, type Path, type Redaction } from "./redacted.ts";
-import { replaying, trace, untraced } from "./trace.ts";
+import { replaying, trace, untraced } from "./traced-decision.ts";
 
 /** Of one recording, in bytes. */
 const longest = 1024 * 1024;

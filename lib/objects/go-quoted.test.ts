@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { goQuoted } from "./quoted.ts";
+import { goQuoted } from "./go-quoted.ts";
 
 describe("a quoted text", () => {
   // As strconv.Quote has them.

@@ -1,5 +1,5 @@
-import { before } from "./exchange.ts";
-import type { Found, Memory, Recollection } from "./memory.ts";
+import type { Found, Memory, Recollection } from "./answer-cache.ts";
+import { before } from "./https-request.ts";
 
 /** How long to wait for what somebody else asks, in milliseconds, before asking it oneself. */
 const patience = 1000;

@@ -1,5 +1,5 @@
 import { Complaint } from "../cli/complaint.ts";
-import { didYouMean, spelling } from "../cli/names.ts";
+import { didYouMean, spelling } from "../cli/did-you-mean.ts";
 
 /** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
 export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);

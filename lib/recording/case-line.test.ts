@@ -7,7 +7,7 @@ import { aws, cue, get, http, https, list } from "../needs.ts";
 import { type Recorded, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import { rule } from "../rule.ts";
-import { lineOf } from "./made.ts";
+import { lineOf } from "./case-line.ts";
 import { recorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { Path } from "./redacted.ts";

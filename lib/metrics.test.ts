@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { countLines } from "./counts.ts";
+import { countLines } from "./metrics.ts";
 
 const of = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 

@@ -4,7 +4,7 @@ import type { Phase } from "#lib/rule.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref, refOf } from "./api.ts";
 import { compareObjects, type Difference, entriesIn, missing, unwanted } from "./drift.ts";
-import { discreet } from "./redaction.ts";
+import { discreet } from "./hidden-keys.ts";
 
 /** What was done to an object of a cluster, and why. */
 export interface Change {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { type Found, type Memory, memoryOf } from "./memory.ts";
+import { type Found, type Memory, memoryOf } from "./answer-cache.ts";
 
 /** What comes of asking, now or later. */
 const recall = async (memory: Memory, ...asked: Parameters<Memory["recall"]>): Promise<unknown> => {

@@ -13,9 +13,9 @@ import { configurations } from "../webhooks/configurations.ts";
 
 // `postern/test`: what a rule's own test needs beside the rule.
 export { worlds as connectWorlds } from "#lib/cluster/live.ts";
-export type { Count } from "#lib/counts.ts";
+export type { Count } from "#lib/metrics.ts";
 export { merge as mergeSettings } from "#lib/settings.ts";
-export { patched } from "../catalogue/outcome.ts";
+export { patched } from "../catalogue/case-differences.ts";
 export { condition } from "./cel.ts";
 export { type Case, type Decision, recorded };
 

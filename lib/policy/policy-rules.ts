@@ -1,5 +1,5 @@
-import type { Count } from "../counts.ts";
 import { warm } from "../cue/engine.ts";
+import type { Count } from "../metrics.ts";
 import { counter, cue, http, type Reader, type Resource, reader } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import type { LabelSelector } from "../objects/selection.ts";

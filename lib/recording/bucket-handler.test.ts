@@ -8,7 +8,7 @@ import { get } from "../needs.ts";
 import { recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
-import { type Place, stored } from "./stored.ts";
+import { type Place, stored } from "./bucket-handler.ts";
 
 const signer = signing(1);
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import { bookOf, overriding, validating } from "./book.ts";
 import { nameOf, type OverridePolicy, type Policy, type Selector, type Subject, type ValidatePolicy } from "./kinds.ts";
+import { bookOf, overriding, validating } from "./policy-index.ts";
 import { selects } from "./selectors.ts";
 
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";

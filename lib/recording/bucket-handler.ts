@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Context } from "aws-lambda";
 import { domainOf, ourIdentity } from "../cluster/credentials.ts";
-import { before, exchange } from "../cluster/exchange.ts";
+import { before, exchange } from "../cluster/https-request.ts";
 import { signed } from "../cluster/signature.ts";
 import type { decide } from "../decide.ts";
 import type { Host } from "../endpoint.ts";

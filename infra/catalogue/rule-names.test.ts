@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { closest } from "../cli/names.ts";
-import { findRule, requireRules } from "./names.ts";
+import { closest } from "../cli/did-you-mean.ts";
 import { readCatalogue } from "./registry.ts";
+import { findRule, requireRules } from "./rule-names.ts";
 
 const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Reader, Resource } from "../needs.ts";
 import type { KubernetesObject, Request } from "../review.ts";
 import type { Policy } from "./kinds.ts";
-import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./webhook.ts";
+import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./policy-rules.ts";
 
 const policy = (name: string, kind = "ClusterOverridePolicy", namespace?: string) =>
   ({ kind, metadata: { name, ...(namespace && { namespace }) }, spec: { overrideRules: [] } }) as unknown as Policy;
