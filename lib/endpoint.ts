@@ -11,7 +11,7 @@ import { recordedFor } from "./recorded-answers.ts";
 import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { merge } from "./settings.ts";
-import { doorkeeper } from "./url-key.ts";
+import { openKeyVerifier } from "./url-key.ts";
 import { type Variants, variantOf } from "./variant.ts";
 
 /** A rule's share of postern.yaml, baked into its bundle. */
@@ -53,7 +53,7 @@ const longestBody = 6 * 1024 * 1024;
 export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge = decide) => {
   frozen([rule.settings, share.clusters]);
   const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
-  const admit = doorkeeper(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
+  const admit = openKeyVerifier(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
 
   /** An event becomes a turn. A load balancer asks for our health without a key; others invoke us with a review. */
   const arrive = (step: Step): unknown => {

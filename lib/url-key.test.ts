@@ -2,22 +2,22 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { signing } from "../infra/parity/test-key.ts";
-import { claim, doorkeeper } from "./url-key.ts";
+import { claim, openKeyVerifier } from "./url-key.ts";
 
 const [one, two, stranger] = [signing(1), signing(2), signing(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
 const keyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
-const admit = doorkeeper(one.publicKey, keyVersions);
+const admit = openKeyVerifier(one.publicKey, keyVersions);
 const id = ({ publicKey }: typeof one) => publicKey.slice(0, 8);
 
 describe("a claim", () => {
   it("names the cluster and its key version", () => assert.equal(claim("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
-describe("the doorkeeper", () => {
+describe("the openKeyVerifier", () => {
   it("does not begin its work with a public key that is none", () =>
     assert.throws(
-      () => doorkeeper(`${one.publicKey},rubbish`, keyVersions),
+      () => openKeyVerifier(`${one.publicKey},rubbish`, keyVersions),
       /^Error: "rubbish" is no Ed25519 public key/,
     ));
   const valid = one.segment("prod-eu");
@@ -31,7 +31,7 @@ describe("the doorkeeper", () => {
     );
   });
   it("admits what either of two keys has signed, and says which", () => {
-    const either = doorkeeper(`${one.publicKey},${two.publicKey}`, keyVersions);
+    const either = openKeyVerifier(`${one.publicKey},${two.publicKey}`, keyVersions);
     assert.deepEqual(
       [one, two, stranger].map(({ segment }) => either(segment("prod-eu"))?.key),
       [`${id(one)}.1`, `${id(two)}.1`, undefined],
@@ -81,16 +81,16 @@ describe("the doorkeeper", () => {
       .filter((spelling) => Buffer.from(spelling, "base64url").equals(bytes));
     assert.equal(spellings.length, 16);
     assert.deepEqual(
-      spellings.filter((spelling) => doorkeeper(one.publicKey, keyVersions)(`prod-eu.${spelling}`)),
+      spellings.filter((spelling) => openKeyVerifier(one.publicKey, keyVersions)(`prod-eu.${spelling}`)),
       [signature],
     );
   });
 
   it("sends away all where it has no key", () => {
-    for (const none of ["", ",", ",,"]) assert.equal(doorkeeper(none, keyVersions)(valid), undefined);
+    for (const none of ["", ",", ",,"]) assert.equal(openKeyVerifier(none, keyVersions)(valid), undefined);
   });
   it("fails where its keys are none: that is our fault, not the caller's", () => {
-    assert.throws(() => doorkeeper("garbage", keyVersions)(valid));
+    assert.throws(() => openKeyVerifier("garbage", keyVersions)(valid));
   });
 
   it("sends away any other text", () => {
@@ -108,7 +108,7 @@ describe("the doorkeeper", () => {
 
   it("remembers the right, and no more than it said it would", () => {
     let asked = 0;
-    const counting = doorkeeper(one.publicKey, () => {
+    const counting = openKeyVerifier(one.publicKey, () => {
       asked += 1;
       return [1];
     });
@@ -126,7 +126,7 @@ describe("the doorkeeper", () => {
 
   it("remembers nothing that is wrong", () => {
     let asked = 0;
-    const counting = doorkeeper(one.publicKey, () => {
+    const counting = openKeyVerifier(one.publicKey, () => {
       asked += 1;
       return [1];
     });

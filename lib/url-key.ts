@@ -18,7 +18,7 @@ const remembered = 256;
  * Verifies `{cluster}.{key}` against the public keys (base64url, comma between) and the key versions a cluster has.
  * Valid segments are remembered, wrong ones are not: a stranger can't fill the memory.
  */
-export const doorkeeper = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
+export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
   const known = new Map<string, Caller>();
   const keys = publicKeys.split(",").filter(Boolean).map(publicKey);
 

@@ -54,6 +54,17 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
+  it("of a folder name files that are in it, or in lib", () => {
+    const missing = present
+      .filter(([page]) => /^(infra|lib|test)\/.*README\.md$/.test(page) && page !== "lib/client/README.md")
+      .flatMap(([page, text]) =>
+        [...text.matchAll(/`((?:[\w-]+\/)*[\w.-]+\.ts)`/g)].flatMap(([, path = ""]) =>
+          [path, `${dirname(page)}/**/${path}`, `lib/**/${path}`].some(doesExist) ? [] : [`${page}: ${path}`],
+        ),
+      );
+    assert.deepEqual(missing, []);
+  });
+
   it("name functions that are in the file before them", () => {
     const missing = present.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { doorkeeper } from "#lib/url-key.ts";
+import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/apply.ts";
@@ -89,7 +89,7 @@ const readSegment = async ({ stage }: Pick<Targets, "stage">, name: string, { ke
 const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }: ReleasedCluster): Promise<string> => {
   if (signer === undefined)
     throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
-  const verify = doorkeeper(signer, () => [keyVersion]);
+  const verify = openKeyVerifier(signer, () => [keyVersion]);
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
   const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: configurationName })));
   const urls = listEntries(found.filter((one) => one !== undefined)).map(({ clientConfig }) => clientConfig.url);

@@ -9,7 +9,7 @@ import { verdictOf } from "#lib/log-line.ts";
 import { unconnected } from "#lib/needs.ts";
 import type { Recorder } from "#lib/recording/recorder.ts";
 import { nameOf } from "#lib/refusals.ts";
-import { doorkeeper } from "#lib/url-key.ts";
+import { openKeyVerifier } from "#lib/url-key.ts";
 import type { Written } from "../apiserver/manifest-cluster.ts";
 import type { Listed } from "../catalogue/registry.ts";
 import { common, type Option, type Options, print, table } from "../cli/command.ts";
@@ -93,7 +93,7 @@ export const serve = async (
   const serveWorkshop = ({ config: { clusters }, handlers }: Workshop) =>
     gateway.serve(
       handlers,
-      doorkeeper(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
+      openKeyVerifier(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
     );
   serveWorkshop(workshop);
   const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];

@@ -3,7 +3,7 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { S3 as S3Client } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
-import { doorkeeper } from "#lib/url-key.ts";
+import { openKeyVerifier } from "#lib/url-key.ts";
 import { type Bucket, openBucket } from "../../infra/aws/bucket.ts";
 import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
 import { openStage, passingOn } from "../../infra/aws/stage.ts";
@@ -283,7 +283,7 @@ describe("a stage's memory", await needs("moto"), () => {
     const cluster = "prod-eu";
     /** Whether functions with these public keys let by a URL that this key signed. */
     const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
-      doorkeeper(publicKeys, () => [1])(current.segment(cluster, 1))?.cluster === cluster;
+      openKeyVerifier(publicKeys, () => [1])(current.segment(cluster, 1))?.cluster === cluster;
     const keysOf = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
     it("isn't there before somebody deploys, and can't be changed", async () => {

@@ -12,7 +12,7 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import { endpoint } from "#lib/endpoint.ts";
 import { unconnected } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
-import { doorkeeper } from "#lib/url-key.ts";
+import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { signing } from "../../infra/parity/test-key.ts";
@@ -61,7 +61,7 @@ const slow = { sending: 120_000, keyless: 120_000 };
 const opened = async (handlers: Record<string, Handler> = {}, patience: Parameters<typeof openGateway>[3] = slow) => {
   const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
   gateways.push(gateway);
-  const admits = doorkeeper(signer.publicKey, () => [1]);
+  const admits = openKeyVerifier(signer.publicKey, () => [1]);
   gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })), admits);
   return {
     gateway,

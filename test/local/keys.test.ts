@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, it } from "node:test";
 import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { doorkeeper } from "#lib/url-key.ts";
+import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { certificate } from "../../infra/commands/shared/options.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
@@ -88,7 +88,7 @@ describe("the signing key", () => {
 
   it("signs what functions admit", async () => {
     const { publicKey, segment } = await openSigner(folder);
-    const admit = doorkeeper(publicKey, () => [1, 2]);
+    const admit = openKeyVerifier(publicKey, () => [1, 2]);
     assert.match(segment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
     assert.deepEqual(admit(segment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
     assert.equal(admit(segment("prod-eu", 3)), undefined);
