@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { realpathSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -222,7 +223,8 @@ const spared = (listed: Listed, isRecorded: boolean): Plugin => {
     ...(runsScripts(listed) ? [] : ["cue/engine.ts"]),
     ...(asks ? [] : ["recorded-answers.ts", "recording/notes.ts"]),
     ...(asks || isRecorded ? [] : ["needs.ts"]),
-  ].map((file) => join(root, "lib", file));
+    // As esbuild names them, which follows links.
+  ].map((file) => realpathSync(join(root, "lib", file)));
   return {
     name: "spared",
     setup({ onLoad }) {
