@@ -5,16 +5,16 @@ import { isTooDeep } from "./checks/shape.ts";
 import type { Condition, OverrideTemplate, Policy } from "./kinds.ts";
 import { faultOfScript } from "./scripts.ts";
 
-/** What templates are in CUE, for whoever reads a policy. */
+/** Renders templates as CUE, for people who read a policy. */
 export interface Renderings {
   renderedOverride(template: OverrideTemplate): string;
   renderedCondition(condition: Condition): string;
 }
 
 /**
- * Why a policy is refused: all that is wrong with it; if nothing is, the first of its scripts that doesn't compile.
- * Without CUE, where no script ever runs, having one is wrong. What an update leaves as it was is not judged anew, and
- * renderings that are our own are known to compile.
+ * Returns why a policy is refused: all its faults or, if it has none, the first script that doesn't compile. Without
+ * `cue`, scripts never run, so a policy that has one is refused. An update that leaves `spec` as it was is not checked
+ * again, and a `renderedCue` that equals our own rendering is known to compile.
  */
 export const refusalOf = async (
   policy: unknown,
@@ -26,25 +26,24 @@ export const refusalOf = async (
   const faults = faultsOf(policy);
   if (faults.length > 0) return faults.join("; ");
   const known = new Set(render && renderingsIn(policy, render).map(({ rendered }) => rendered));
-  // It has no faults.
   for (const { at, what } of scriptsIn(policy as Policy)) {
     if (known.has(what)) continue;
     const fault = cue && (await faultOfScript(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
-    // A rendering is there to be read.
+    // A renderedCue is only for reading, so a policy may have one without CUE.
     if (!cue && at.endsWith(".cue")) return `${at} is a script, and scripts are turned off here`;
   }
 };
 
 /**
- * Fills in, in a draft of a policy, what its author may leave out: what a condition's mode is, and what templates are in
- * CUE. A policy that is too wrong for it is left to be refused. What an update leaves as it was stays so.
+ * Sets, in a draft of a policy, the fields that its author may leave out: `affectMode` of conditions, and
+ * `renderedCue`. A policy that is nested too deeply, or whose `spec` an update leaves as it was, stays unchanged.
  */
 export const completed = (policy: unknown, render: Renderings, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
   for (const condition of rulesOf(policy, "validateRules").map(conditionOf))
     if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
-  // A rendering never outlives its template, and none is better than one of something else.
+  // If there is no rendering, an old renderedCue would mislead readers, so it is deleted.
   for (const { holder, rendered } of renderingsIn(policy, render))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
@@ -54,7 +53,6 @@ const rulesOf = (policy: unknown, field: string): Json[] => toList(toMap(toMap(p
 
 const conditionOf = (rule: Json): unknown => toMap(rule.template).condition;
 
-/** What holds the rendering of a template, or would, and what that is; undefined where there is none to render. */
 const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: Renderings) => {
   let left = longestRenderings;
   const fitting = (rendered: string | undefined) => {
@@ -73,12 +71,12 @@ const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: 
   ];
 };
 
-/** Of one policy, in characters: with more, a policy that etcd can hold would become one that it can't. */
+/** In characters per policy: with longer renderings, a policy that fits into etcd could become one that doesn't. */
 const longestRenderings = 256 * 1024;
 
 const attempted = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
-    // A draft answers as the object it stands for, but can't be cloned; whether it is a template shows in rendering it.
+    // JSON copies a draft, which structuredClone can't do; rendering throws if the value is no template.
     return render(JSON.parse(JSON.stringify(template)) as T);
   } catch {
     return undefined;

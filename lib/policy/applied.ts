@@ -4,19 +4,18 @@ import type { Policy, Reach } from "./kinds.ts";
 import { type Applied, override } from "./override.ts";
 import { bookOf } from "./policy-index.ts";
 
-/** A request, and the policies that are to be applied to it. */
 export interface Application {
   policies: readonly Policy[];
   object: KubernetesObject;
   oldObject?: KubernetesObject;
   operation: Operation;
-  /** The request's, which an object that is being created may not have yet. */
+  /** The request's namespace; an object that is being created may not have one yet. */
   namespace?: string;
   dryRun?: boolean;
   reach: Reach;
 }
 
-/** What policies make of an object, the patch that leads there, and which rules they did it by. The object given stays as it is. */
+/** Applies policies to a copy of an object. Returns the result, the patch that leads to it and the rules that ran. */
 export const applyPolicies = async ({
   policies,
   object,
@@ -26,6 +25,6 @@ export const applyPolicies = async ({
   const { value, changes } = draft(object);
   const applied = await override(bookOf(policies), { ...request, object: value }, reach);
   const patch = changes();
-  // A patch that leaves an object its kind and metadata leaves it an object.
+  // override keeps kind and metadata valid, so the result is still a KubernetesObject.
   return { object: patched(object, patch) as KubernetesObject, patch, applied };
 };

@@ -15,7 +15,7 @@ export const titleOf = (policy: unknown): string => {
   return `${typeof kind === "string" ? kind.slice(0, 60) : "a document"} ${names.slice(0, 320) || "without a name"}`;
 };
 
-/** What went wrong in one of a policy's rules, as a failure that names it; one that has a code keeps it. */
+/** Returns an error of a rule as a Failure that names policy and rule. A Failure keeps its code, others get 500. */
 export const blamed = (policy: Policy, list: keyof Rules, index: number, error: unknown): Failure => {
   const sentence = messageOf(error);
   const code = error instanceof Failure ? error.code : 500;
@@ -28,11 +28,10 @@ const noted = (policy: Policy, failure: Failure): Failure => {
   return failure;
 };
 
-/** The policy that is to blame for what was thrown, if one is. */
 export const blamedIn = (error: unknown): Policy | undefined =>
   error instanceof Failure ? policies.get(error) : undefined;
 
-/** A policy's rules, none where it has none. One whose rules can't be read is no policy that can be left out. */
+/** Returns a policy's rules. Throws if the spec can't be read: skipping the policy would skip what it enforces. */
 export const rulesOf = <List extends keyof Rules>(policy: Policy, list: List): Rules[List][] => {
   const wrong = (field: string, expected: string) =>
     noted(policy, new Failure(500, `${titleOf(policy)}: ${field} must be ${expected}`));
@@ -44,6 +43,6 @@ export const rulesOf = <List extends keyof Rules>(policy: Policy, list: List): R
   if (!Array.isArray(listed)) throw wrong(`spec.${list}`, "a list of rules");
   const odd = listed.findIndex((rule) => !isMap(rule));
   if (odd >= 0) throw wrong(`spec.${list}[${odd}]`, "an object");
-  // What is in a rule, whoever evaluates it checks.
+  // The evaluation of a rule checks its fields.
   return listed as Rules[List][];
 };

@@ -12,7 +12,7 @@ import { unfitHttp } from "./references/http.ts";
 import { isKind, type Kind, kindsIn } from "./references/referred.ts";
 import { isLabelSelector } from "./selectors.ts";
 
-/** What an apiVersion and a kind are served as; undefined where they aren't. */
+/** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
 type Plurals = (kind: Kind) => (Pick<Resource, "group" | "resource"> & { version: string }) | undefined;
 
 const split = (apiVersion: string) => {
@@ -20,10 +20,10 @@ const split = (apiVersion: string) => {
   return { group, version };
 };
 
-/** As Kubernetes forms them for its own kinds, and most others do. */
+/** Forms plurals as Kubernetes does for its own kinds and most others. */
 const guessed: Plurals = ({ apiVersion, kind }) => ({ ...split(apiVersion), resource: plural(kind) });
 
-/** What can come of one request: what a policy concerns, of the operations that it can concern at all. */
+/** Returns the webhook rules for one policy; `possible` are the operations that its kind can concern. */
 const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): Match[] => {
   const { resourceSelectors, overrideRules, validateRules } = toMap(policy.spec);
   const rules = [overrideRules, validateRules].flatMap(toList);
@@ -44,7 +44,7 @@ const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals
   });
 };
 
-/** The same requests in few rows, always in the same order. */
+/** Merges rows into fewer that match the same requests, in a stable order. */
 const together = (rows: readonly Match[], possible: readonly Operation[]): Match[] => {
   const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
   const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
@@ -69,7 +69,7 @@ const together = (rows: readonly Match[], possible: readonly Operation[]): Match
     .sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
 };
 
-/** Which requests must be sent for these settings' policies to hold; `possible` are those that policies of this kind can concern. */
+/** Returns the webhook rules for the settings' policies; `possible` are the operations that they can concern. */
 export const interceptionOf =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): Match[] =>
@@ -85,8 +85,8 @@ const rowOf = ({ operations = ["*"], ...row }: Interception, possible: readonly 
 const covers = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
 
 /**
- * The settings with every policy in the form of what it intercepts and what it reads: their own, and those that the cluster
- * keeps in these places, by the plurals under which it serves them.
+ * Returns settings whose policies, and those that the cluster keeps in `places`, are replaced by the rows and reads
+ * that follow from them, with the plurals that the cluster serves.
  */
 export const surveyOf =
   (places: readonly Resource[], ...possible: Operation[]) =>
@@ -120,8 +120,8 @@ export const surveyOf =
   };
 
 /**
- * What the cluster serves a policy's kinds as, where it can be asked; as they are usually called otherwise. Of a group that
- * doesn't answer, that is noted, for everybody else's policies need their entries all the same.
+ * Asks the cluster for the plurals of kinds; without `discover` they are guessed. With `notes`, a group that doesn't
+ * answer adds a note and its plurals are guessed, so that other policies still get their entries.
  */
 const servedBy = async (
   { discover }: Pick<Surveyed, "discover">,
@@ -157,13 +157,13 @@ const keptIn = async (
     return [];
   }
   const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));
-  // Of those kinds; whatever is in one, it is looked at with care.
+  // The kinds are right, but the content is not checked: code that reads it must expect any JSON.
   return lists.flat() as unknown as Policy[];
 };
 
 const unique = <T>(values: readonly T[]): T[] => [...new Map(values.map((one) => [JSON.stringify(one), one])).values()];
 
-/** What a policy concerns that no entry with these rows sends, in words. */
+/** Describes the requests that a policy concerns and that no entry with these rows sends. */
 export const uncovered = async (
   policy: Policy,
   possible: readonly Operation[],
@@ -183,7 +183,7 @@ export const uncovered = async (
   });
 };
 
-/** Reads the policies of these kinds in files; those of others that stand beside them are another rule's. */
+/** Reads policies of these kinds from manifests; policies of other kinds belong to another rule. */
 export const writtenPolicies =
   (...kinds: Policy["kind"][]) =>
   (documents: readonly unknown[]): Written => {
@@ -195,7 +195,7 @@ const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
 const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
-/** What is wrong with settings of the right shape, in a sentence. */
+/** Returns what is wrong with settings of the right shape, in a sentence. */
 export const unfitSettings = ({
   policies,
   intercept,

@@ -14,13 +14,12 @@ interface PolicyObject extends KubernetesObject {
   metadata: { name: string; namespace?: string };
 }
 
-/** Changes objects; one that isn't a cluster's, those of its own namespace alone. */
+/** Changes objects; an OverridePolicy only those of its own namespace. */
 export interface OverridePolicy extends PolicyObject {
   kind: "OverridePolicy" | "ClusterOverridePolicy";
   spec: { resourceSelectors?: Selector[]; overrideRules: OverrideRule[] };
 }
 
-/** Refuses requests. */
 export interface ValidatePolicy extends PolicyObject {
   kind: "ClusterValidatePolicy";
   spec: { resourceSelectors?: Selector[]; validateRules: ValidateRule[] };
@@ -28,7 +27,7 @@ export interface ValidatePolicy extends PolicyObject {
 
 export type Policy = OverridePolicy | ValidatePolicy;
 
-/** Which objects a policy concerns: one that any of its selectors takes. */
+/** A policy concerns an object that any of its selectors matches. */
 export interface Selector {
   apiVersion: string;
   kind: string;
@@ -43,12 +42,12 @@ export interface FieldSelector {
   matchExpressions?: { field: string; operator: string; value?: string[] }[];
 }
 
-/** In this order: template, cue, plaintext, origin. */
+/** Applied in this order: template, cue, plaintext, origin. */
 export interface OverrideRule {
   targetOperations?: string[];
   overriders: {
     template?: OverrideTemplate;
-    /** What a template is in CUE, for whoever reads it; never evaluated here. */
+    /** The template in CUE, for people who read the policy; never evaluated. */
     renderedCue?: string;
     cue?: string;
     plaintext?: PlaintextPatch[];
@@ -56,7 +55,7 @@ export interface OverrideRule {
   };
 }
 
-/** In this order: template, cue. */
+/** Evaluated in this order: template, cue. */
 export interface ValidateRule {
   targetOperations?: string[];
   template?: { type: "condition"; condition: Condition };
@@ -73,7 +72,7 @@ export interface PlaintextPatch {
 export interface OverrideTemplate {
   type: "annotations" | "labels" | "resources" | "resourcesOversell" | "tolerations" | "affinity";
   operation: "add" | "replace" | "remove";
-  /** Of annotations and labels: the key. */
+  /** For annotations and labels: the key. */
   path?: string;
   value?: Constant;
   valueRef?: Reference;
@@ -83,7 +82,6 @@ export interface OverrideTemplate {
   affinity?: Affinity;
 }
 
-/** What overriders of `origin` may be of. */
 export const originTypes = [
   "annotations",
   "labels",
@@ -99,7 +97,7 @@ export const originTypes = [
 
 export interface OriginOverrider {
   type: (typeof originTypes)[number];
-  /** May be left out where `replace` is set, and where the type takes nothing but `replace`. */
+  /** May be left out if `replace` is set, or if the type supports only `replace`. */
   operation?: "add" | "replace" | "remove";
   replace?: boolean;
   containerCount?: number;
@@ -115,7 +113,7 @@ export interface OriginOverrider {
   topologySpreadConstraints?: TopologySpreadConstraint[];
 }
 
-/** The first that is set, in this order, is the value; an empty list or map is none. */
+/** The first field that is set, in this order, is the value; an empty list or map counts as not set. */
 export interface Constant {
   string?: string;
   integer?: number;
@@ -127,7 +125,7 @@ export interface Constant {
   stringMap?: Record<string, string>;
 }
 
-/** A value that stands somewhere else. */
+/** Names a value in an object of the request, in another object or in an HTTP response. */
 export interface Reference {
   from: "current" | "old" | "k8s" | "owner" | "http";
   path: string;
@@ -164,45 +162,43 @@ export interface Condition {
   message?: string;
 }
 
-/** A request as policies see it. On DELETE the object is the one that goes, and there is no old one. */
+/** A request as policies see it. On DELETE, `object` is the deleted object and `oldObject` is missing. */
 export interface Subject {
   operation: Operation;
   object: KubernetesObject;
   oldObject?: KubernetesObject;
-  /** The request's, which an object that is being created may not have yet. */
+  /** The request's namespace; an object that is being created may not have one yet. */
   namespace?: string;
   dryRun?: boolean;
 }
 
-/** What evaluating a policy may ask of the world; its references and scripts have no other way out. */
+/** The only functions through which references and scripts of policies ask a cluster, HTTP services and CUE. */
 export interface Reach {
-  /** Rejects where a kind isn't served. Without it, that shows only in what is read. */
+  /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object shows that. */
   serves?(apiVersion: string, kind: string): Promise<unknown>;
-  /** The object of that name; undefined where there is none. A kind that isn't served is an error. */
+  /** Resolves to undefined if there is no such object; rejects if its kind isn't served. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;
-  /** The first object, by namespace and name, whose labels a selector takes; of all namespaces where none is given. */
+  /** Finds the first object, by namespace and name, whose labels match; in all namespaces if none is given. */
   first(
     apiVersion: string,
     kind: string,
     labels: LabelSelector,
     namespace?: string,
   ): Promise<KubernetesObject | undefined>;
-  /** Sends a request that a template's reference describes, its placeholders filled. */
+  /** Sends the request that a template's reference describes; its placeholders are already filled. */
   fetch(request: HttpReference): Promise<Reply>;
-  /** Sends a request that a script describes, and resolves to the JSON object it was answered with. */
+  /** Sends the request that a script describes, and resolves to the JSON object in the response. */
   process(request: ProcessingRequest): Promise<Record<string, unknown>>;
-  /** The value of a CUE text, as JSON; rejects with CUE's own message where it has none. */
+  /** Evaluates CUE to JSON; rejects with CUE's own message if there is no value. */
   cue(source: string): Promise<string>;
 }
 
-/** What references with `from: http` resolve in. */
 export interface Reply {
   body: Record<string, unknown>;
   header: Record<string, string[]>;
   trailer: Record<string, string[]>;
 }
 
-/** `processing.http` of a script. */
 export interface ProcessingRequest {
   method: string;
   url: string;
@@ -210,11 +206,11 @@ export interface ProcessingRequest {
   tls_config?: { ca: string; client_crt?: string; client_key?: string };
 }
 
-/** How errors and metrics name a policy. */
+/** Returns the name of a policy for errors and metrics. */
 export const nameOf = ({ metadata: { name, namespace } }: Policy): string =>
   namespace === undefined ? name : `${namespace}/${name}`;
 
-/** Where an object is or will be: one that is being created may not say it yet. A Namespace is in none. */
+/** Returns an object's namespace or, if the object doesn't state one, the request's. A Namespace object has none. */
 export const namespaceOf = ({ object, namespace }: Subject): string | undefined => {
   if (object.apiVersion === "v1" && object.kind === "Namespace") return undefined;
   return object.metadata?.namespace || namespace || undefined;

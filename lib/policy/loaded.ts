@@ -5,8 +5,8 @@ import { shown } from "./checks/shape.ts";
 import type { Policy } from "./kinds.ts";
 
 /**
- * The policies that documents of files hold, and everything that is wrong with the others. Lists are unpacked. In field
- * expressions `values` stands for `value`, as upstream's pages have it.
+ * Returns the policies in documents of files, and all faults of the other documents. Lists are unpacked. Field
+ * expressions may have `values` in place of `value`, as in upstream's documentation.
  */
 export const policiesIn = (documents: readonly unknown[]): { policies: Policy[]; faults: string[] } => {
   const all = checkDocuments(documents);
@@ -16,18 +16,17 @@ export const policiesIn = (documents: readonly unknown[]): { policies: Policy[];
   };
 };
 
-/** What one document, or one item of a list, holds: a policy, or everything that is wrong with it. */
 export interface CheckedDocument {
   name: string;
   policy?: Policy;
   faults: string[];
   /** The index of the document. */
   document: number;
-  /** The steps from the document to the item of its list; none where the document is no list. */
+  /** The steps from the document to the item of its list; empty if the document is no list. */
   path: readonly (string | number)[];
 }
 
-/** Checks each policy among documents of files, as `policiesIn` does. */
+/** Checks each document of files, and each item of a list as a document of its own. */
 export const checkDocuments = (documents: readonly unknown[]): CheckedDocument[] => {
   const names = new Set<string>();
   return unpacked(documents).map(({ value, ...place }) => {
@@ -36,7 +35,6 @@ export const checkDocuments = (documents: readonly unknown[]): CheckedDocument[]
     const name = titleOf(value);
     if (faults.length === 0 && names.has(name)) faults.push("is there twice");
     names.add(name);
-    // Without faults, it is a policy.
     return { name, faults, ...place, ...(faults.length === 0 && { policy: value as Policy }) };
   });
 };
@@ -49,10 +47,9 @@ const unpacked = (documents: readonly unknown[]) =>
       if (!isList) return [{ value, document, path: [] }];
       return items.map((item: unknown, index) => ({ value: item, document, path: ["items", index] }));
     })
-    // An empty document of YAML.
+    // An empty YAML document is null.
     .filter(({ value }) => value !== null && value !== undefined);
 
-/** Why a document that says what it is holds something else than a policy. */
 const otherKind = (document: unknown): string | undefined => {
   const { apiVersion, kind } = toMap(document);
   if (typeof apiVersion !== "string" || typeof kind !== "string") return undefined;

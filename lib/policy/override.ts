@@ -9,26 +9,25 @@ import { resolve } from "./references/references.ts";
 import { patchesOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
 
-/** What a rule may consist of, in the order in which it is done. */
+/** The parts of a rule, in the order in which they are applied. */
 export type Source = "template" | "cue" | "plaintext" | "origin";
 
-/** A rule that was for a request, and what of it changed the object. */
+/** A rule that ran for a request. `sources` are its parts that changed the object. */
 export interface Applied {
   policy: OverridePolicy;
-  /** Its index. */
   rule: number;
   sources: Source[];
 }
 
 /**
- * Does to the object of a request, in place, what all policies say that concern it. Where one fails, all fail: nothing of
- * the object may be used then. What is deleted or connected to is nobody's to change.
+ * Applies the override policies that concern a request to its object, in place. If this throws, don't use the object:
+ * it may be partly changed. Requests that delete an object or connect to it change nothing.
  */
 export const override = async (book: Book, subject: Subject, reach: Reach): Promise<Applied[]> => {
   if (subject.operation === "DELETE" || subject.operation === "CONNECT") return [];
   const concerned = overriding(book, subject);
   const applied = await appliedOf(concerned.filter(isOfCluster), subject, reach);
-  // Those of the cluster may have changed which of a namespace concern the object.
+  // Changes by ClusterOverridePolicies may decide which OverridePolicies select the object.
   const isChanged = applied.some(({ sources }) => sources.length > 0);
   const then = (isChanged ? overriding(book, subject) : concerned).filter((policy) => !isOfCluster(policy));
   return [...applied, ...(await appliedOf(then, subject, reach))];
@@ -49,7 +48,6 @@ const appliedOf = async (policies: OverridePolicy[], subject: Subject, reach: Re
   return applied;
 };
 
-/** The sources of a rule that changed something. */
 const changesOf = async ({ overriders }: OverrideRule, subject: Subject, reach: Reach): Promise<Source[]> => {
   mapOf(overriders, "overriders");
   const { object, dryRun = false } = subject;

@@ -5,7 +5,7 @@ import { namespaceOf, policyGroup } from "./kinds.ts";
 import { selects } from "./selectors.ts";
 import { compareBytes } from "./values/texts.ts";
 
-/** Policies in their order, found by what their selectors name: however many there are, few are looked at. */
+/** Policies in evaluation order, indexed by what their selectors name, so that a request looks at few of them. */
 export interface Book {
   readonly overriding: Shelf<OverridePolicy>;
   readonly validating: Shelf<ValidatePolicy>;
@@ -21,7 +21,7 @@ interface Placed<P extends Policy> {
   readonly place: number;
 }
 
-/** The book of these policies, made once for a list that stays as it is. */
+/** Returns the index of a list of policies. It is cached by the list's identity, so the list must not change. */
 export const bookOf = (policies: readonly Policy[]): Book => {
   const known = books.get(policies);
   if (known !== undefined) return known;
@@ -41,7 +41,7 @@ const isOverride = (policy: Policy): policy is OverridePolicy =>
   isInNamespace(policy) || policy.kind === "ClusterOverridePolicy";
 const isValidate = (policy: Policy): policy is ValidatePolicy => policy.kind === "ClusterValidatePolicy";
 
-/** By name and then by namespace, those of the cluster before those of namespaces. */
+/** Sorts by name, then namespace; policies of the cluster come before those of namespaces. */
 const shelved = <P extends Policy>(policies: P[]): Shelf<P> => {
   const part = ({ metadata }: P, key: "name" | "namespace") => textOf(isMap(metadata) ? metadata[key] : "");
   const sorted = policies.toSorted(
@@ -69,8 +69,8 @@ const shelved = <P extends Policy>(policies: P[]): Shelf<P> => {
 const selectorsOf = ({ spec }: Policy): unknown => (isMap(spec) ? spec.resourceSelectors : undefined);
 
 /**
- * What an object is found under that a selector takes: its kind, and of its name and its labels the first that the
- * selector asks for. Selectors may share a key by chance: each is looked at again.
+ * Returns a selector's index key: the kind with the name or, without a name, the first of `matchLabels`. Different
+ * selectors may share a key, so `concerned` evaluates each of them again.
  */
 const keyOf = (selector: Json): string => {
   const kind = kindOf(selector);
@@ -81,7 +81,6 @@ const keyOf = (selector: Json): string => {
   return key === undefined || !isMap(labels) ? kind : `${kind} ${key}=${textOf(labels[key])}`;
 };
 
-/** All that an object may be found under. */
 const keysOf = (object: KubernetesObject): string[] => {
   const kind = kindOf(object);
   const { name, labels } = isMap(object.metadata) ? object.metadata : {};
@@ -94,15 +93,13 @@ const kindOf = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) 
 
 const textOf = (value: unknown) => (typeof value === "string" ? value : "");
 
-/** The override policies that concern a request, in their order. */
 export const overriding = ({ overriding }: Book, subject: Subject): OverridePolicy[] => concerned(overriding, subject);
 
-/** The validate policies that concern a request, in their order. */
 export const validating = ({ validating }: Book, subject: Subject): ValidatePolicy[] => concerned(validating, subject);
 
 const concerned = <P extends Policy>({ byKey, ofAll }: Shelf<P>, subject: Subject): P[] => {
   const { object } = subject;
-  // Otherwise a policy could refuse what mends it.
+  // Otherwise a policy could refuse its own correction.
   if (isPolicy(object)) return [];
   const namespace = namespaceOf(subject);
   const found = new Set([...ofAll, ...keysOf(object).flatMap((key) => byKey.get(key) ?? [])]);
@@ -111,7 +108,7 @@ const concerned = <P extends Policy>({ byKey, ofAll }: Shelf<P>, subject: Subjec
     .map(({ policy }) => policy)
     .filter((policy) => {
       const selectors = selectorsOf(policy);
-      // Whom a policy concerns that has no list of them, nobody knows: its evaluation says so.
+      // A policy whose selectors are no list is included, so that its evaluation throws.
       const isList = Array.isArray(selectors ?? []);
       return isInScope(policy, subject) && (!isList || selects(selectors, object, namespace));
     });
@@ -122,8 +119,8 @@ const isPolicy = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }
   /^(OverridePolicy|Cluster(Override|Validate)Policy)$/.test(textOf(kind));
 
 /**
- * A policy of a namespace has no say outside of it, but over an object that doesn't say yet where it will be, if a
- * selector names the namespace.
+ * Reports whether a policy may apply in the request's namespace. An OverridePolicy applies in its own namespace, and to
+ * an object without metadata.namespace if a selector that names the request's namespace matches it.
  */
 const isInScope = (policy: Policy, subject: Subject): boolean => {
   if (!isInNamespace(policy)) return true;

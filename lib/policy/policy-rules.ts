@@ -11,25 +11,22 @@ import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./refere
 import { hasScript, kindsReferred } from "./references/referred.ts";
 import type { Validation } from "./validate.ts";
 
-/** Requests that are sent though no policy that is known beforehand names them. */
+/** Requests that are sent even if no known policy selects them. */
 export interface Interception extends Omit<Match, "operations"> {
-  /** All that policies can concern, if not said. */
+  /** If left out, all operations that policies can concern. */
   operations?: Match["operations"];
 }
 
-/** What the rules that apply policies are set up with. */
 export interface PolicySettings {
   /** In postern.yaml also files, or folders of them. */
   policies: readonly Policy[];
-  /** Whether those in the cluster hold, too. */
   inCluster: boolean;
   intercept: readonly Interception[];
   objectSelector: LabelSelector;
-  /** What references may read beside what policies name; Secrets only if they are among it. */
+  /** What references may read besides what policies name; they may read Secrets only if listed here. */
   reads: readonly Resource[];
-  /** Whether policies may hold scripts. */
   scripts: boolean;
-  /** Whether CloudWatch counts by policy. */
+  /** Whether to count per-policy metrics in CloudWatch. */
   metrics: boolean;
   http: HttpSettings;
 }
@@ -47,11 +44,10 @@ export const policySettings: PolicySettings = {
 
 const kept = (resource: string): Resource => ({ group: policyGroup, version: "v1alpha1", resource });
 
-/** Where a cluster keeps what changes objects, and what refuses requests. */
 export const overridePolicies = [kept("clusteroverridepolicies"), kept("overridepolicies")];
 export const validatePolicies = [kept("clustervalidatepolicies")];
 
-/** What a rule needs that applies policies which a cluster keeps there. */
+/** Returns the needs of a rule that applies the policies which a cluster keeps in `places`. */
 export const policyNeeds = (places: readonly Resource[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
     ...(inCluster ? places : []),
@@ -66,7 +62,6 @@ export const policyNeeds = (places: readonly Resource[]) => ({
   count: counter(),
 });
 
-/** Of a rule's surroundings, what evaluating policies needs. */
 interface Around {
   request: Request;
   oldObject: KubernetesObject | null;
@@ -77,11 +72,11 @@ interface Around {
   count(counts: readonly Count[]): void;
 }
 
-/** Whether policies have a say: of policies themselves nobody but admission has, for one could lock out what mends it. */
+/** Reports whether policies apply to a request. They don't apply to policies: one could refuse its own correction. */
 export const isJudged = ({ operation, kind }: Request): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 
-/** A request as policies see it. */
+/** Builds the request as policies see it. */
 export const subjectOf = (object: KubernetesObject, { request, oldObject }: Around): Subject => {
   const { operation, namespace, dryRun } = request;
   return {
@@ -92,7 +87,7 @@ export const subjectOf = (object: KubernetesObject, { request, oldObject }: Arou
   };
 };
 
-/** All policies: those of the settings, and those that the cluster keeps. One of the settings stands for its namesake there. */
+/** Returns all policies. One in the settings replaces one in the cluster of the same kind, namespace and name. */
 export const policiesOf = async (
   places: readonly Resource[],
   { settings: { policies, inCluster, scripts }, reader }: Pick<Around, "settings" | "reader">,
@@ -103,18 +98,18 @@ export const policiesOf = async (
   const known = joined.get(first);
   if (known?.policies === policies && isSameLists(known.lists, lists)) return known.all;
   const own = new Set(policies.map(identity));
-  // Of that kind, whatever is in it: the cluster lists nothing else there.
+  // The cluster lists only policies here, but their content is not checked.
   const others = lists.flat().filter((one) => !own.has(identity(one))) as unknown as Policy[];
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joined.set(first, { policies, lists, all });
-  // The first object that one of them is for should not have to wait for all of CUE.
+  // Starts loading CUE now, so that the first request that needs it waits less.
   if (scripts && all.some(hasScript)) warm();
   return all;
 };
 
 /**
- * By a cluster's first list, which no other cluster has: as long as the lists are the same, so is what they come to, for
- * a book is made of it once.
+ * Keyed by a cluster's first list, which belongs to that cluster only. While the lists are the same, policiesOf returns
+ * the same array, so that bookOf indexes it once.
  */
 const joined = new WeakMap<
   readonly KubernetesObject[],
@@ -131,14 +126,14 @@ const listed = async (place: Resource, { list, discover }: Reader): Promise<read
   try {
     return await list(place);
   } catch (error) {
-    // Where nobody has made the kinds, nobody has made any policy.
+    // A cluster without the CRDs has no policies.
     if ((await discover(`${policyGroup}/${place.version}`)) === undefined) return none;
     throw error;
   }
 };
 const none: readonly KubernetesObject[] = [];
 
-/** The ways out of an evaluation. */
+/** Builds the functions through which an evaluation asks the cluster, HTTP services and CUE. */
 export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
   const servedAs = async (apiVersion: string, kind: string) => {
     const served = await reader.discover(apiVersion);
@@ -175,20 +170,20 @@ export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
   };
 };
 
-/** What is said where a policy refuses a request: its reason as it is, and where that is none, whose it was. */
+/** Returns the verdict for a denial: the policy's reason or, if that is empty, a warning that names the policy. */
 export const refusalBy = (denied: Validation["denied"]): Verdict => {
   if (denied === undefined || denied.reason !== "") return denied?.reason;
   return { refuse: "", warnings: [`ClusterValidatePolicy ${nameOf(denied.policy)} refuses it, and says no reason`] };
 };
 
-/** A metric of one policy, under upstream's name for it. */
+/** One increment of a policy's metric, under upstream's name for it. */
 export interface Happening {
   metric: string;
-  /** As upstream names it, a namespace before it. */
+  /** Upstream's form: `namespace/name`, or `name` alone. */
   policy: string;
 }
 
-/** Has happenings counted, where that is wanted. */
+/** Counts happenings if the setting `metrics` is on. */
 export const tell = ({ settings, request, count }: Around, happenings: readonly Happening[]): void => {
   if (!settings.metrics || happenings.length === 0) return;
   const { group, version, kind } = request.kind;
@@ -201,7 +196,7 @@ export const tell = ({ settings, request, count }: Around, happenings: readonly 
   );
 };
 
-/** The same of an evaluation that fails, by the policy that it blames. */
+/** Runs an evaluation; if it throws, counts an error of the policy that the error names. */
 export const telling = async <T>(around: Around, evaluate: () => Promise<T>): Promise<T> => {
   try {
     return await evaluate();

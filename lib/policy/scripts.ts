@@ -4,13 +4,12 @@ import { isMap } from "../json.ts";
 import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
 import type { PatchOperation } from "./overriders/plaintext.ts";
 
-/** What a validating script decides. */
 export interface ScriptedVerdict {
   valid: boolean;
   reason: string;
 }
 
-/** What an overriding script wants to change in an object; nothing is sent on dry run that could change something. */
+/** Returns the patch of an overriding script. On dry run, throws if the script sends other than GET or HEAD. */
 export const patchesOf = async (
   script: string,
   object: unknown,
@@ -18,7 +17,6 @@ export const patchesOf = async (
   { dryRun = false }: { dryRun?: boolean } = {},
 ): Promise<PatchOperation[]> => patchesIn(await outcome(script, { object }, "patches", reach, dryRun));
 
-/** What a validating script decides about a request. */
 export const verdictOf = async (
   script: string,
   { operation, object, oldObject, dryRun = false }: Subject,
@@ -28,14 +26,14 @@ export const verdictOf = async (
   return verdictIn(await outcome(script, inputs, "validate", reach, dryRun));
 };
 
-/** Why a script can't be a policy's: what CUE says against it before it is given anything; undefined where nothing. */
+/** Returns CUE's message if a script fails even without input; undefined if it compiles. */
 export const faultOfScript = async (script: string, cue: Reach["cue"]): Promise<string | undefined> => {
   try {
     const { name, text } = around(script);
     await asking(cue, name, text);
     return undefined;
   } catch (error) {
-    // That it could not be found out is no fault of the script.
+    // A Failure means that CUE could not run, which is no fault of the script.
     if (error instanceof Failure || !(error instanceof Error)) throw error;
     return error.message;
   }
@@ -52,16 +50,15 @@ export const hasWrongOutput = async (script: string, output: Output, cue: Reach[
   return wrong === true;
 };
 
-/** A script in a field that isn't part of the value, so that what it leaves open does no harm. */
+/** A script inside a hidden CUE field, which is not part of the output: values left open in it cause no error. */
 interface Wrapped {
-  /** The field's, which the script knows nothing of. */
   name: string;
   text: string;
 }
 
 const around = (script: string): Wrapped => {
   const { imports, declarations } = parted(script);
-  // One more than the script has in a row.
+  // One u more than the longest such name in the script.
   const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
   const name = `_${"u".repeat(most)}`;
   return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
@@ -69,13 +66,12 @@ const around = (script: string): Wrapped => {
 
 type Output = "patches" | "validate";
 
-/** In CUE, what an output must not be. */
 const wrongShapes: Record<Output, string> = {
   patches: "bool | number | string | bytes | {...}",
   validate: "null | bool | number | string | bytes | [...]",
 };
 
-/** The output of a script, and on the way to it the one request that it may have sent. */
+/** Returns the output of a script, after sending the one request that the script may describe. */
 const outcome = async (
   script: string,
   inputs: Record<string, unknown>,
@@ -84,7 +80,7 @@ const outcome = async (
   dryRun: boolean,
 ): Promise<unknown> => {
   const wrapped = around(script);
-  // Most have none, and are spared an evaluation.
+  // Most scripts send no request; this saves them one evaluation.
   if (!script.includes("processing")) return evaluated(wrapped, inputs, output, reach);
   const request = await requestOf(wrapped, inputs, reach.cue);
   if (request === undefined) return evaluated(wrapped, inputs, output, reach);
@@ -101,7 +97,7 @@ const evaluated = async (
   output: Output,
   { cue }: Reach,
 ): Promise<unknown> => {
-  // Under the name that the script's author knows, for what CUE has to say of it.
+  // The field has the name that the script's author knows, because CUE's messages contain it.
   const source = `${text}${given(name, inputs)}"${output}": ${name}.${output}\n`;
   const value = await asking(cue, name, source).catch((error) => {
     if (error instanceof Error && error.message === `${output}: undefined field: ${output}`)
@@ -111,13 +107,13 @@ const evaluated = async (
   return value[output];
 };
 
-/** Each a field of its own beside the script's, which must declare what it uses. A quoted name can't be referred to. */
+/** Renders inputs as quoted fields. CUE can't refer to quoted names, so a script must declare the inputs it uses. */
 const given = (name: string, inputs: Record<string, unknown>): string =>
   Object.entries(inputs)
     .map(([field, value]) => `${name}: "${field}": ${literal(value)}\n`)
     .join("");
 
-/** JSON as CUE takes it: without halves of characters, and with no byte order mark as it is. */
+/** Renders JSON as CUE accepts it: without lone surrogates, and with byte order marks escaped. */
 const literal = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "null";
   const whole = text.includes("\\ud")
@@ -126,7 +122,7 @@ const literal = (value: unknown): string => {
   return whole.replaceAll("\uFEFF", "\\ufeff");
 };
 
-/** A value of CUE, which is a struct; its complaints are cleared of what was put around the script. */
+/** Evaluates CUE to a struct; removes the hidden field's name from error messages. */
 const asking = async (cue: Reach["cue"], name: string, source: string): Promise<Record<string, unknown>> => {
   const json = await cue(source).catch((error) => {
     if (error instanceof Failure || !(error instanceof Error)) throw error;
@@ -138,13 +134,13 @@ const asking = async (cue: Reach["cue"], name: string, source: string): Promise<
   return value;
 };
 
-/** A number that is larger than JavaScript's would become null on its way. */
+/** Rejects numbers beyond JavaScript's range, which would become null in JSON. */
 const finite = (_: string, value: unknown): unknown => {
   if (value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY) return value;
   throw new Error("the script has a number that is too large");
 };
 
-/** What CUE says may quote all that it was given. */
+/** In characters: messages of CUE may quote the whole input. */
 const longestMessage = 1000;
 
 const requestOf = async (
@@ -197,7 +193,7 @@ const textsOf = (value: unknown, field: string): Record<string, string> =>
     ]),
   );
 
-/** Null is no patch, as in Go. */
+/** Null means no patch, as in Go. */
 const patchesIn = (found: unknown): PatchOperation[] => {
   if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");
@@ -216,7 +212,7 @@ const verdictIn = (found: unknown): ScriptedVerdict => {
   return { valid, reason };
 };
 
-/** By their names in lower case: Go, for which such scripts were written, reads them in any, and the last of two counts. */
+/** Lowercases field names: Go, for which such scripts were written, ignores their case; the last duplicate counts. */
 const fieldsOf = (value: unknown, field: string): Record<string, unknown> =>
   Object.fromEntries(Object.entries(mapOf(value, field)).map(([name, one]) => [name.toLowerCase(), one]));
 

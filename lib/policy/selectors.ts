@@ -3,8 +3,8 @@ import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject } from "../review.ts";
 
 /**
- * Whether any of a policy's selectors takes an object; without selectors it concerns every one. Of policies in a cluster
- * nobody knows who checked them: what isn't as it should be takes nothing.
+ * Reports whether any of a policy's selectors matches an object; without selectors, every object matches. Policies in a
+ * cluster may be unchecked: an invalid selector matches nothing.
  */
 export const selects = (selectors: unknown, object: KubernetesObject, namespace: string | undefined): boolean => {
   if (!isGiven(selectors)) return true;
@@ -12,7 +12,6 @@ export const selects = (selectors: unknown, object: KubernetesObject, namespace:
   return selectors.length === 0 || selectors.some((selector) => takes(selector, object, namespace));
 };
 
-/** Whether a selector takes an object in that namespace. */
 export const takes = (selector: unknown, object: KubernetesObject, namespace: string | undefined): boolean => {
   if (!isMap(selector)) return false;
   const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
@@ -28,21 +27,20 @@ export const takes = (selector: unknown, object: KubernetesObject, namespace: st
 const isGiven = (value: unknown) => value !== undefined && value !== null;
 const isSet = (value: unknown) => isGiven(value) && value !== "";
 
-/** Whether a rule of a policy is about an operation; without any it is about all. */
+/** Reports whether targetOperations include an operation; a missing or empty list includes all. */
 export const targets = (operations: unknown, operation: string): boolean => {
   if (!isGiven(operations)) return true;
   if (!Array.isArray(operations)) throw new Error("targetOperations must be a list of operations");
   return operations.length === 0 || operations.includes(operation) || operations.includes("*");
 };
 
-/** Whether labels are as a selector wants them; an invalid selector takes none, an empty one any. */
+/** Reports whether labels match a label selector; an invalid selector matches none, an empty one all. */
 export const labelsMatch = (selector: unknown, labels: unknown): boolean => {
   const wants = requirements(selector);
   const present = isMap(labels) ? labels : {};
   return wants?.every((want) => holds(want, Object.hasOwn(present, want.key), present[want.key])) ?? false;
 };
 
-/** Whether Kubernetes takes this for a label selector. */
 export const isLabelSelector = (selector: unknown): selector is LabelSelector => requirements(selector) !== undefined;
 
 interface Requirement {
@@ -65,7 +63,7 @@ const requirements = (selector: unknown): Requirement[] | undefined => {
     : undefined;
 };
 
-/** What a selector wants of labels or fields, each pair of its map as an `In` of one value; undefined where it can't be read. */
+/** Lists a selector's requirements, each pair of its map as an `In` of one value; undefined if it is malformed. */
 const listedIn = (selector: unknown, map: string, subject: string, ...lists: string[]): Requirement[] | undefined => {
   if (!isMap(selector)) return undefined;
   const { [map]: pairs, matchExpressions: expressions } = selector;
@@ -93,7 +91,7 @@ const holds = ({ operator, values }: Requirement, exists: boolean, value: unknow
   return isAboutPresence(operator) && (operator === "Exists") === exists;
 };
 
-// As objects/label.ts has them, whose sentences would make every bundle larger.
+// Copied from objects/label.ts, whose messages would make every bundle larger.
 const namePart = /^[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const prefixPart = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 
@@ -105,7 +103,7 @@ const isLabelKey = (key: string): boolean => {
 
 const isLabelValue = (value: unknown): boolean => typeof value === "string" && (value === "" || namePart.test(value));
 
-/** The file loader's `values` is what the cluster calls `value`. */
+/** Policies in files may have `values` where the cluster's kind has `value`. */
 const fieldsMatch = (selector: unknown, object: KubernetesObject): boolean =>
   listedIn(selector, "matchFields", "field", "value", "values")?.every((want) => {
     const found = fieldOf(object, want.key);
@@ -114,9 +112,9 @@ const fieldsMatch = (selector: unknown, object: KubernetesObject): boolean =>
 
 const annotations = ".annotations.";
 
-/** The text of a field; what isn't one, or leads through what has no members, can't be read. */
+/** Returns a field's text; "unreadable" if it is no string, or if the path leads through a value that is no map. */
 const fieldOf = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
-  // An annotation's key may have dots in it, and everything behind is one.
+  // The rest after .annotations. is one key, because such keys may contain dots.
   const end = field.indexOf(annotations);
   const path = end < 0 ? field.split(".") : field.slice(0, end + annotations.length - 1).split(".");
   if (end >= 0) path.push(field.slice(end + annotations.length));

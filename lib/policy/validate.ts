@@ -9,15 +9,14 @@ import { isHit } from "./values/conditions.ts";
 import { compares, constantOf } from "./values/constants.ts";
 import { shown } from "./values/texts.ts";
 
-/** What validate policies say to a request. */
 export interface Validation {
-  /** The first that refuses it, and why: in the policy's words, which may be none. */
+  /** The first denial; the policy's reason may be empty. */
   denied?: { policy: ValidatePolicy; rule: number; reason: string };
-  /** Those that concern it, as far as they were asked. */
+  /** The policies that concern the request, up to the first denial. */
   matched: { policy: ValidatePolicy; rejected: boolean }[];
 }
 
-/** Asks the policies that concern a request, in their order, until one refuses it. */
+/** Evaluates the policies that concern a request, in their order, until one denies it. */
 export const validate = async (book: Book, subject: Subject, reach: Reach): Promise<Validation> => {
   const matched: Validation["matched"] = [];
   if (subject.operation === "CONNECT") return { matched };
@@ -41,7 +40,6 @@ const denialBy = async (policy: ValidatePolicy, subject: Subject, reach: Reach) 
   return undefined;
 };
 
-/** Why a rule refuses a request; undefined where it doesn't. */
 const reasonAgainst = async (
   { targetOperations, template, cue }: ValidateRule,
   subject: Subject,
@@ -68,7 +66,7 @@ const holds = async (condition: Condition, subject: Subject, reach: Reach): Prom
   if (!isMap(dataRef)) throw new Error("dataRef must say where the data stands");
   const data = resolve(dataRef, subject, reach);
   const comparison = compares(condition) ? valueFor({ valueRef, value }, subject, reach) : undefined;
-  // Both are on their way at once; of two failures the first in this order is the one that is told.
+  // Both are resolved in parallel. If both fail, the error of data is thrown; this handles the other rejection.
   comparison?.catch(() => {});
   return isHit(condition, await data, await comparison);
 };

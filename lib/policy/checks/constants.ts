@@ -19,14 +19,12 @@ import {
 
 const decimalPattern = /^[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?$/;
 
-/** Whether a text is a decimal number. */
 export const isDecimal = (text: string): boolean => decimalPattern.test(text);
 
 const decimal: Check = textThat((value) =>
   isDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,
 );
 
-/** A value that is written out. */
 export const constant: Check = fields<Constant>({
   string: text,
   integer: whole,
@@ -42,7 +40,6 @@ const orders = ["Gt", "Gte", "Lt", "Lte"];
 const memberships = ["In", "NotIn"];
 const existences = ["Exist", "NotExist"];
 
-/** A fraction, or a percentage of one: what a value is reckoned with. */
 const operandFault = ({ operation, operationWith }: NonNullable<Condition["valueProcess"]>): string | undefined => {
   if (operationWith === undefined || operationWith === "") return "is missing";
   const number = String(operationWith).replace(/%$/, "");
@@ -74,7 +71,6 @@ const comparison: Across<Condition> = (condition, blame) => {
     blame("value", `must be a number or a text for ${cond}, not ${field}`);
 };
 
-/** When a validate rule refuses. */
 export const condition: Check = fields<Condition>(
   {
     affectMode: (value, at, faults) => (value === "" ? undefined : oneOf("reject", "allow")(value, at, faults)),

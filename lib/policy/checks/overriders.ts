@@ -41,12 +41,10 @@ export const plaintext: Check = listOf(
   }),
 );
 
-/** A factor of any size. */
 const factor: Check = textThat((value) =>
   isDecimal(value) && !(Number(value) < 0) ? undefined : `must be a decimal number such as "0.5", not ${shown(value)}`,
 );
 
-/** What is wrong with a factor that makes less of something. */
 const fractionFault = (value: string): string | undefined =>
   isDecimal(value) && Number(value) > 0 && Number(value) < 1
     ? undefined
@@ -57,7 +55,7 @@ type Blame = Parameters<Across<OverrideTemplate>>[1];
 const metadata = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: Blame) => {
   const kind = settled(value);
   if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
-  // Where nobody reads the key, it need not be one.
+  // A stringMap has its own keys, so path isn't read.
   if (!path && (kind !== "stringMap" || operation === "remove"))
     blame("path", `is missing; it is the key among the ${type}`);
   if (kind === undefined && valueRef === undefined && operation !== "remove")
@@ -75,7 +73,7 @@ const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, bla
     const given = Object.entries(factors).filter(([, factor]) => factor !== "");
     if (given.length === 0)
       blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
-    // What is removed has no factor: there it only names the resource.
+    // With remove, a factor only names its resource.
     if (operation === "remove") return;
     for (const [name, factor] of given) {
       const fault = fractionFault(factor);
@@ -106,7 +104,6 @@ export const template: Check = fields<OverrideTemplate>(
   (given, blame) => payload[given.type](given, blame),
 );
 
-/** Origin overriders that can but set what they are of. */
 export const onlyReplacing: ReadonlySet<OriginOverrider["type"]> = new Set([
   ...(["hostNetwork", "schedulerName", "resourceRequirements", "resourceOversell"] as const),
   ...(["affinity", "topologySpreadConstraints"] as const),
@@ -133,7 +130,7 @@ const overrider: Check = fields<OriginOverrider>(originFields, ({ type, operatio
   if (operation === undefined && replace !== true && !onlyReplacing.has(type)) blame("operation", "is missing");
 });
 
-/** Origin overriders, and what upstream refuses of them, in its words. */
+/** Checks origin overriders. What upstream refuses gets upstream's message. */
 export const origin: Check = (value, at, faults) => {
   const before = faults.length;
   listOf(overrider)(value, at, faults);

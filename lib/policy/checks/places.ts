@@ -1,18 +1,16 @@
 import type { OverrideTemplate, Policy, Reference } from "../kinds.ts";
 import { compares, settled } from "../values/constants.ts";
 
-/** Something in a policy, and the path of the field that holds it. */
 export interface Place<T> {
   at: string;
   what: T;
 }
 
-/** A reference, and whether anything is looked up by it. */
+/** `isUsed` is false for a reference that the evaluation ignores. */
 export interface ReferencePlace extends Place<Reference> {
   isUsed: boolean;
 }
 
-/** Every reference of a policy whose shape is right. */
 export const referencesIn = (policy: Policy): ReferencePlace[] => {
   const found: (Omit<ReferencePlace, "what"> & { what: Reference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
@@ -30,11 +28,11 @@ export const referencesIn = (policy: Policy): ReferencePlace[] => {
   return found.filter((place): place is ReferencePlace => place.what !== undefined);
 };
 
-/** Only annotations and labels take one, and a value wins over it. */
+/** Only annotations and labels take a reference, and a value wins over it. */
 const takesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && settled(value) === undefined;
 
-/** Every script that must compile: those of users, and renderings of templates. */
+/** Lists the scripts that must compile: those of users, and renderings of templates. */
 export const scriptsIn = (policy: Policy): Place<string>[] => {
   const rules =
     policy.kind === "ClusterValidatePolicy"

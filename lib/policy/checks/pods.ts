@@ -21,7 +21,7 @@ export const tolerations: Check = listOf(
 
 const effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/** What is wrong with tolerations, in upstream's words: it took them from Kubernetes, and calls the place as it calls it. */
+/** Returns faults in upstream's words, which come from Kubernetes; `place` is upstream's name of the field. */
 export const tolerationFaults = (tolerations: readonly Toleration[], place: string): string[] =>
   tolerations.slice(0, 100).flatMap((toleration, index) => {
     const { key = "", operator = "", value = "", effect = "", tolerationSeconds } = toleration;
@@ -58,7 +58,7 @@ const quoted = (text: string) => goQuoted(text.slice(0, 300));
 const asGo = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) =>
   `v1.Toleration{Key:${quoted(key)}, Operator:${quoted(operator)}, Value:${quoted(value)}, Effect:${quoted(effect)}, TolerationSeconds:${tolerationSeconds ?? "(*int64)(nil)"}}`;
 
-/** A text of megabytes is wrong for its length alone. */
+/** Checks the first 1000 characters only: a longer text is invalid for its length. */
 const limited = (text: string, faultsOf: (text: string) => string[]) => faultsOf(text.slice(0, 1000));
 
 const oneOfKubernetes = (...words: string[]): Check =>
@@ -98,7 +98,6 @@ export const affinity: Check = atLeast<Affinity>({
   podAntiAffinity: atLeast(podLists),
 });
 
-/** How many terms each list of an affinity has that it names. */
 export const affinityLists = ({ nodeAffinity, podAffinity, podAntiAffinity }: Affinity): number[] =>
   [nodeAffinity, podAffinity, podAntiAffinity]
     .flatMap((part) => (isMap(part) ? Object.values(part) : []))

@@ -1,5 +1,5 @@
 // Checks a policy when it is written or read from a file: `faultsOf` here, `warningsOf` in warnings.ts. The other files
-// check one part of a policy each, in the small language of shape.ts; places.ts lists a policy's references and scripts.
+// check one part of a policy each, with the checks of shape.ts; places.ts lists a policy's references and scripts.
 
 import { isMap, own } from "../../json.ts";
 import { policyGroup } from "../kinds.ts";
@@ -38,13 +38,11 @@ const named = atLeast<{ name?: string; generateName?: string }>(
   },
 );
 
-/** The version that policies have. */
 export const policyVersion = `${policyGroup}/v1alpha1`;
 
-/** The kinds that hold policies. */
 export const policyKinds: readonly string[] = Object.keys(specs);
 
-/** Everything that is wrong with a policy, each in a sentence that begins with the field; scripts are not compiled. */
+/** Returns all faults of a policy, each in a sentence that begins with the field. Doesn't compile scripts. */
 export const faultsOf = (policy: unknown): string[] => {
   const faults: string[] = [];
   if (!isMap(policy)) return ["a policy must be a map"];

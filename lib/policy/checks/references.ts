@@ -18,13 +18,13 @@ const isAddress = (text: string) => {
 };
 
 const url: Check = textThat((given) =>
-  // Whatever is filled in, scheme and host must stand there in a form that some value makes right.
+  // Placeholders count as 1: the URL needs a literal scheme and must be valid for some values.
   given.length < 10_000 && /^https?:\/\//i.test(given) && isAddress(given.replace(/\{\{[^{}]*\}\}/g, "1"))
     ? undefined
     : `must be an address that begins with http:// or https://, not ${shown(given)}`,
 );
 
-// As Go's ParseDuration takes it. A sequence has at most as many parts as there are units, and a few to spare.
+// As Go's ParseDuration accepts. 16 parts are more than there are units; the limits bound the time of a match.
 const duration = /^[+-]?(0|(\d{1,20}(\.\d{0,20})?(ns|us|µs|μs|ms|s|m|h)){1,16})$/;
 const moment = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,20})?([Zz]|[+-]\d\d:\d\d)$/;
 
@@ -65,7 +65,6 @@ const http: Check = fields({
   auth,
 });
 
-/** Where a value stands: `valueRef` and `dataRef`. */
 export const reference: Check = fields<Reference>(
   {
     from: required(oneOf("current", "old", "k8s", "owner", "http")),

@@ -14,7 +14,6 @@ import {
   textThat,
 } from "./shape.ts";
 
-/** Of label and field selectors. */
 export const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
 
 interface Expression {
@@ -22,7 +21,6 @@ interface Expression {
   values?: string[];
 }
 
-/** What an expression must have beside its operator. */
 const valuesFault = ({ operator }: Expression, values: string[] = []): string | undefined => {
   if (!operators.includes(operator)) return undefined;
   const takes = operator.endsWith("In");
@@ -38,12 +36,10 @@ const operator: Check = required(
 
 const key: Check = textThat((value) => labelKeyFault(value));
 
-/** What is wrong with the key of a label or annotation. */
 export const labelKeyFault = (key: string): string | undefined =>
-  // A name has at most 63 bytes, its prefix 253: what is longer need not be looked at.
+  // A valid key has at most 317 bytes: a prefix of 253, a slash and a name of 63.
   key.length > 400 ? "is too long for a key" : phrased(key, keyFaults(key));
 
-/** What is wrong with the value of a label. */
 export const labelValueFault = (value: string): string | undefined =>
   value.length > 63 ? "must be no more than 63 bytes" : phrased(value, valueFaults(value));
 
@@ -52,7 +48,7 @@ const phrased = (value: string, faults: string[]) =>
 
 const labelValue: Check = textThat(labelValueFault);
 
-/** Of a value that may be filled in, what stands there before says little. */
+/** A value with placeholders can be checked only after they are filled. */
 const filledValue: Check = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? text : labelValue)(value, at, faults);
 
@@ -60,7 +56,7 @@ const labels = (value: Check): Check =>
   atLeast<LabelSelector>({
     matchLabels: (given, at, faults) => {
       mapOf(value)(given, at, faults);
-      // Only keys matter here; that the rest is a map was said above.
+      // mapOf has already reported a value that is no map.
       for (const name of Object.keys(Object(given)).slice(0, 1000)) key(name, `${at}: the key`, faults);
     },
     matchExpressions: listOf(
@@ -73,13 +69,12 @@ const labels = (value: Check): Check =>
 
 export const labelSelector: Check = labels(labelValue);
 
-/** Whatever its expressions say: where they say nothing, they take nothing. */
+/** Accepts any operator: an unknown one matches nothing, and `warningsOf` reports it. */
 const fieldSelector: Check = fields({
   matchFields: textMap,
   matchExpressions: listOf(fields({ field: required(text), operator: required(text), value: texts, values: texts })),
 });
 
-/** An entry of resourceSelectors. */
 export const selector: Check = fields({
   apiVersion: required(text),
   kind: required(text),
@@ -89,7 +84,6 @@ export const selector: Check = fields({
   fieldSelector,
 });
 
-/** The object that a reference means. */
 export const referred: Check = fields<{ name?: string; labelSelector?: unknown }>(
   {
     apiVersion: required(text),

@@ -1,19 +1,18 @@
 import { isDeeper, isMap, own } from "../../json.ts";
 
-/** A small language for what JSON must look like: each check adds a sentence for what is wrong, beginning with the field. */
+/** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
 export type Check = (value: unknown, at: string, faults: string[]) => void;
 
-/** Nobody mends more at once, and a hostile object must not be answered with megabytes. */
+/** The limit of faults: a hostile object must not cause a response of megabytes. */
 const most = 50;
 
-/** Adds a fault unless there are enough. */
 export const blame = (faults: string[], at: string, sentence: string): void => {
   if (faults.length < most) faults.push(`${at} ${sentence}`);
 };
 
 const isFull = (faults: string[]) => faults.length >= most;
 
-/** A value as a sentence shows it: in short. */
+/** Quotes a value for a sentence; a long text is cut. */
 export const shown = (value: unknown): string => {
   const text = typeof value === "string" && value.length > 60 ? `${value.slice(0, 57)}...` : value;
   return JSON.stringify(text);
@@ -38,7 +37,6 @@ export const whole: Check = typed("a whole number", Number.isInteger);
 export const count: Check = typed("a whole number from 0 on", (value) => Number.isInteger(value) && Number(value) >= 0);
 export const anything: Check = () => {};
 
-/** One of a few words. */
 export const oneOf =
   (...words: string[]): Check =>
   (value, at, faults) => {
@@ -46,11 +44,9 @@ export const oneOf =
     blame(faults, at, `must be ${listed(words)}, not ${typeof value === "string" ? shown(value) : naming(value)}`);
   };
 
-/** `a, b or c`. */
 export const listed = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
-/** A text that holds, where it is given; `fault` says what is wrong with it. */
 export const textThat =
   (fault: (value: string) => string | undefined): Check =>
   (value, at, faults) => {
@@ -59,7 +55,7 @@ export const textThat =
     if (found !== undefined) blame(faults, at, found);
   };
 
-/** What can't be left out; an empty text is left out, as Go has it. */
+/** Requires a value. An empty text counts as missing, as in Go. */
 export const required =
   (check: Check): Check =>
   (value, at, faults) => {
@@ -74,7 +70,7 @@ export const listOf =
     if (!Array.isArray(value)) return blame(faults, at, `must be a list, not ${naming(value)}`);
     for (const [index, element] of value.entries()) {
       if (isFull(faults)) return;
-      // Absent is what a field can be, and an element can't.
+      // undefined would pass as a missing field; an element can't be missing.
       check(element ?? null, `${at}[${index}]`, faults);
     }
   };
@@ -93,7 +89,7 @@ export const mapOf =
 export const texts: Check = listOf(text);
 export const textMap: Check = mapOf(text);
 
-/** What is wrong between the fields of a map, each of which is right by itself; names the field it adds a sentence for. */
+/** Checks fields of a map against each other, once each is valid alone; `blame` takes the field at fault. */
 export type Across<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const check = <T>(shape: Record<string, Check>, isOpen: boolean, across?: Across<T>): Check => {
@@ -115,14 +111,13 @@ const check = <T>(shape: Record<string, Check>, isOpen: boolean, across?: Across
   };
 };
 
-/** A map with these fields and no others. */
+/** Checks a map that has these fields and no others. */
 export const fields = <T>(shape: Record<string, Check>, across?: Across<T>): Check => check(shape, false, across);
 
-/** A map with these fields and whatever others: a kind of Kubernetes' own, which grows from version to version. */
+/** Checks a map that may have other fields: Kubernetes' own kinds get new ones in new versions. */
 export const atLeast = <T>(shape: Record<string, Check>, across?: Across<T>): Check => check(shape, true, across);
 
-/** Deeper than anything that means something; what walks JSON by recursion gets that far. */
+/** More levels than policies have; recursive functions can handle them. */
 const deepest = 300;
 
-/** Whether JSON is nested deeper than anybody means it. */
 export const isTooDeep = (value: unknown): boolean => isDeeper(value, deepest);

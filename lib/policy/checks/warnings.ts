@@ -15,10 +15,9 @@ import { faultsOf } from "./policy.ts";
 import { labelKeyFault, labelValueFault, operators } from "./selectors.ts";
 import { shown } from "./shape.ts";
 
-/** What is allowed and yet hardly meant, in sentences that begin with the field; of a policy with faults, nothing. */
+/** Warns of valid but probably unintended fields, one sentence each; returns none for a policy with faults. */
 export const warningsOf = (policy: unknown): string[] => {
   if (faultsOf(policy).length > 0) return [];
-  // It has no faults.
   const sound = policy as Policy;
   const perRule =
     sound.kind === "ClusterValidatePolicy"
@@ -118,7 +117,7 @@ const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Sele
   ];
 };
 
-/** What a template writes and no API server takes: every request that gets it fails. */
+/** Warns of values that the API server refuses, so that every request with this template fails. */
 const refusedByKubernetes = ({ type, path = "", value, tolerations = [] }: OverrideTemplate, at: string): string[] => {
   if (type === "tolerations") return tolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5);
   if (type !== "annotations" && type !== "labels") return [];
@@ -132,7 +131,7 @@ const refusedByKubernetes = ({ type, path = "", value, tolerations = [] }: Overr
         ])
       : [["path", unescapeStep(path), kind && value?.[kind]]];
   return pairs.slice(0, 100).flatMap(([place, key, given]) => {
-    // The keys of annotations are looked at in lower case.
+    // Kubernetes validates annotation keys in lower case.
     const fault =
       labelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
       (type === "labels" && typeof given === "string" ? labelValueFault(given) : undefined);

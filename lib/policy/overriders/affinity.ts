@@ -5,7 +5,6 @@ import { insert } from "./pod-spec.ts";
 export const required = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/** Where the six lists of terms are, in a pod spec as in a template. */
 export const places = [
   { parents: ["affinity", "nodeAffinity", required], key: "nodeSelectorTerms" },
   { parents: ["affinity", "nodeAffinity"], key: preferred },
@@ -16,11 +15,10 @@ export const places = [
 ];
 type Place = (typeof places)[number];
 
-/** Adds to the lists that a template has, replaces or removes them. */
 export const changeAffinity = (podSpec: Json, { operation, affinity }: OverrideTemplate): boolean => {
   const given = places.flatMap((place) => {
     const terms = listIn({ affinity }, place);
-    // What is removed is named, and nothing more.
+    // remove only names a list, so the list may be empty.
     return terms === undefined || (terms.length === 0 && operation !== "remove") ? [] : [{ place, terms }];
   });
   if (given.length === 0) throw new Error("template.affinity must have one list of terms at least");
@@ -40,7 +38,7 @@ const listIn = (root: Json, { parents, key }: Place): unknown[] | undefined => {
 
 const parentIn = (root: Json, { parents }: Place): Json => parents.reduce((map, step) => mapAt(map, step, step), root);
 
-/** An empty map where lists were would be invalid, of required terms. */
+/** Removes a list and parents that become empty: an empty map of required terms would be invalid. */
 const removeFrom = (map: Json, [step, ...rest]: readonly string[], key: string): boolean => {
   if (step === undefined) return drop(map, key);
   const below = mapOf(own(map, step), step);

@@ -2,7 +2,6 @@ import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf, unescape
 import type { KubernetesObject } from "../../review.ts";
 import type { Constant, OverrideTemplate } from "../kinds.ts";
 
-/** Sets or removes annotations or labels. */
 export const changeMetadata = (
   object: KubernetesObject,
   name: "annotations" | "labels",
@@ -19,7 +18,7 @@ export const changeMetadata = (
   return map !== undefined && drop(map, key);
 };
 
-/** Whether a constant has a value; empty lists and maps are none. */
+/** Reports whether a constant has a value; empty lists and maps don't count. */
 export const isConstant = (constant: Constant | null | undefined): boolean =>
   Object.values(mapOf(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,

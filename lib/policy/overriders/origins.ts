@@ -5,7 +5,7 @@ import type { OriginOverrider } from "../kinds.ts";
 import { factorOf, quantityIn, truncated } from "./oversell.ts";
 import { podSpecOf } from "./pod-spec.ts";
 
-/** A member of the object, and what it is to become; undefined where it is to go. */
+/** A field to set, or to delete if `value` is undefined. */
 interface Change {
   parent: Json;
   key: string;
@@ -13,8 +13,8 @@ interface Change {
 }
 
 /**
- * Does what a list of overriders says, and says whether that changed anything. Each is computed of the object as it was
- * before the first, as upstream has it: of two for the same member, the last one's result is what stays.
+ * Applies overriders in place and reports whether anything changed. As upstream, computes each from the object as it
+ * was before the first: if two overriders set the same field, the last one wins.
  */
 export const applyOrigins = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
   const changes = origins.map((origin, index) => {
@@ -36,7 +36,7 @@ const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | u
   if (!Object.hasOwn(computations, type))
     throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
   const { compute, onlyReplace } = computations[type];
-  // Where there is but one thing to do, it need not be said.
+  // Types that support only replace may leave the operation out.
   const operation = origin.operation ?? (onlyReplace || origin.replace === true ? "replace" : undefined);
   if (operation !== "replace" && (onlyReplace || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
@@ -47,7 +47,6 @@ const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | u
 
 type Compute = (parent: Json, origin: OriginOverrider) => Change;
 
-/** A member that is set to what is given, or to what stands for nothing. */
 const field =
   (
     key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",
@@ -86,7 +85,7 @@ const tolerations: Compute = (parent, origin) => {
   return change(others.length > 0 ? others : undefined);
 };
 
-/** Two tolerations with one name are one, whatever their seconds; what is left out is empty. */
+/** Identifies a toleration by all fields but its seconds; a missing field equals an empty one. */
 const nameOf = (toleration: unknown): string => {
   const { key = "", operator = "", value = "", effect = "" } = mapOf(toleration, "a toleration") ?? {};
   return JSON.stringify([key, operator, value, effect]);
@@ -109,10 +108,8 @@ const requirements: Compute = (podSpec, origin) => {
   return { parent: containerOf(podSpec, origin), key: "resources", value };
 };
 
-/** Whose requests and limits are multiplied; no others are. */
 export const sold = ["cpu", "memory", "storage", "ephemeral-storage"];
 
-/** Multiplies requests and limits that are there. */
 const oversell: Compute = (podSpec, origin) => {
   const parent = containerOf(podSpec, origin);
   const factors = mapOf(origin.resourcesOversell, "resourcesOversell");

@@ -2,7 +2,6 @@ import { canonical, milliOf, parseQuantity, type Quantity, wholeOf } from "../..
 import { type Decimal, parseDecimal } from "../values/decimals.ts";
 import { shown } from "../values/texts.ts";
 
-/** The factor that a text is, which must not be negative. */
 export const factorOf = (text: unknown, field: string): Decimal => {
   const factor = typeof text === "string" || typeof text === "number" ? parseDecimal(text) : undefined;
   if (factor === undefined || factor.numerator < 0n)
@@ -10,7 +9,6 @@ export const factorOf = (text: unknown, field: string): Decimal => {
   return factor;
 };
 
-/** As `factorOf`, between 0 and 1. */
 export const shareOf = (text: unknown, field: string): Decimal => {
   const factor = factorOf(text, field);
   if (factor.numerator === 0n || factor.numerator >= factor.denominator)
@@ -18,22 +16,21 @@ export const shareOf = (text: unknown, field: string): Decimal => {
   return factor;
 };
 
-/** The quantity that a value is. */
 export const quantityIn = (value: unknown, field: string): Quantity => {
   const quantity = typeof value === "string" || typeof value === "number" ? parseQuantity(value) : undefined;
   if (quantity === undefined) throw new Error(`${field} must be a quantity, not ${shown(value)}`);
   return quantity;
 };
 
-/** Times a factor, in units of so many billionths, rounded half away from zero. */
+/** Multiplies a quantity by a factor, in units of `unit` billionths, rounded half away from zero. */
 export const rounded = ({ nanos }: Quantity, { numerator, denominator }: Decimal, unit: bigint): bigint => {
   const [dividend, divisor] = [nanos * numerator, denominator * unit];
   return (2n * dividend + (dividend < 0n ? -divisor : divisor)) / (2n * divisor);
 };
 
 /**
- * Times a factor, in thousandths of a CPU or whole bytes, truncated; as the API server writes it. In floating point, as
- * upstream reckons: 100 times 0.29 are 28 bytes.
+ * Multiplies a quantity by a factor, truncated to thousandths of a CPU or whole bytes, in the API server's notation.
+ * Calculates in floating point, as upstream does: 100 times 0.29 is 28 bytes.
  */
 export const truncated = (quantity: Quantity, factor: number, isCpu: boolean): string => {
   const product = Number(isCpu ? milliOf(quantity) : wholeOf(quantity)) * factor;

@@ -2,7 +2,7 @@ import { any, cloned, drop, isMap, isSame, own, parsePointer, put } from "../../
 import type { KubernetesObject } from "../../review.ts";
 import { shown } from "../values/texts.ts";
 
-/** An operation of a JSON patch. A value that is missing is null. */
+/** A JSON patch operation. A missing value is null. */
 export interface PatchOperation {
   op: string;
   path: string;
@@ -10,9 +10,9 @@ export interface PatchOperation {
 }
 
 /**
- * Carries out a JSON patch in place, and says whether it changed anything. As evanphx/json-patch 4.12 does it, upstream's
- * library: `replace` of a key that is absent adds it, a negative index counts from the end, and there is no `copy` or
- * `move`. Where an operation fails, those before it are done: nothing of the object may be used then.
+ * Applies a JSON patch in place and reports whether it changed anything. Follows evanphx/json-patch 4.12, upstream's
+ * library: `replace` adds an absent key, a negative index counts from the end, `copy` and `move` are not supported. If
+ * an operation throws, those before it are applied: don't use the object then.
  */
 export const patchWith = (object: KubernetesObject, operations: readonly PatchOperation[]): boolean => {
   const { kind, apiVersion } = object;
@@ -24,7 +24,7 @@ export const patchWith = (object: KubernetesObject, operations: readonly PatchOp
   return changed;
 };
 
-/** Errors repeat a path. */
+/** In characters, because errors repeat the path. */
 const longest = 4096;
 
 const isName = (value: unknown) => typeof value === "string" && value !== "";
@@ -56,7 +56,6 @@ interface Place {
 
 const missing = (op: string, path: string, why: string) => new Error(`${op} ${JSON.stringify(path)}: ${why}`);
 
-/** The keys that a JSON pointer names, from the root; none for the root itself. */
 const stepsOf = (pointer: string): string[] => {
   if (pointer !== "" && !pointer.startsWith("/"))
     throw new Error(`the path ${JSON.stringify(pointer)} must begin with a slash`);
@@ -68,14 +67,14 @@ const member = (parent: unknown, key: string): unknown => {
   return isMap(parent) ? own(parent, key) : undefined;
 };
 
-/** Below a length, counted from the end where it is negative. */
+/** Parses an index below `length`; a negative index counts from the end. */
 const indexIn = (key: string, length: number): number | undefined => {
   if (!/^[+-]?\d{1,15}$/.test(key)) return undefined;
   const index = Number(key) < 0 ? Number(key) + length : Number(key);
   return index >= 0 && index < length ? index : undefined;
 };
 
-/** In a list: the element that an operation means; undefined in a map. */
+/** Returns the list element that an operation means; undefined if the parent is a map. */
 const elementOf = ({ parent, key, op, path }: Place, extra = 0) => {
   if (!Array.isArray(parent)) return undefined;
   const index = extra > 0 && key === "-" ? parent.length : indexIn(key, parent.length + extra);
@@ -83,7 +82,7 @@ const elementOf = ({ parent, key, op, path }: Place, extra = 0) => {
   return { list: parent, index };
 };
 
-/** Objects may come without these two, and policies add to them as if they were there. */
+/** Creates missing annotations or labels: policies add keys to them as if the map existed. */
 const prepare = (object: object, [first, second, ...rest]: string[]) => {
   if (first !== "metadata" || rest.length > 0 || (second !== "annotations" && second !== "labels")) return;
   const metadata = own(object, first);
@@ -111,7 +110,6 @@ const acts: Record<string, (place: Place) => boolean> = {
   },
 };
 
-/** The whole object can only be tested, or replaced by another. */
 const whole = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
   if (op !== "replace" || !isMap(value)) throw missing(op, "", "that can't be done to the whole object");

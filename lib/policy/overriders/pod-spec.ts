@@ -3,7 +3,7 @@ import type { KubernetesObject } from "../../review.ts";
 
 const ofTemplate = ["spec", "template", "spec"];
 
-/** By kind, whatever the group: others than Kubernetes' own have their pods in the same place, too. */
+/** By kind, in any group: workload kinds of other groups have their pod spec in the same place. */
 const places: ReadonlyMap<unknown, string[]> = new Map([
   ["Pod", ["spec"]],
   ["ReplicationController", ofTemplate],
@@ -15,13 +15,13 @@ const places: ReadonlyMap<unknown, string[]> = new Map([
   ["CronJob", ["spec", "jobTemplate", ...ofTemplate]],
 ]);
 
-/** The pod spec of a pod, or of the pods that an object makes; undefined where there is none. */
+/** Returns the pod spec of a pod, or of the pods that an object creates; undefined if there is none. */
 export const podSpecOf = (object: KubernetesObject): Json | undefined => {
   const place = places.get(object.kind);
   return place && mapOf(lookUp(object, place)?.value, place.join("."));
 };
 
-/** Puts each of what is given in front of a list in turn, but for those that are there; says whether there were others. */
+/** Prepends each element that a list lacks, one after the other; reports whether any was added. */
 export const insert = (parent: Json, key: string, given: readonly unknown[]): boolean => {
   const present = listOf(own(parent, key), key) ?? [];
   const fresh: unknown[] = [];

@@ -30,14 +30,13 @@ export const changeResources = (podSpec: Json, { operation, resources }: Overrid
 const milli = 10n ** 6n;
 const whole = 10n ** 9n;
 
-/** What each factor is of, and how the request is written. */
 export const factors = [
   { factor: "cpuFactor", name: "cpu", unit: milli, suffix: "m" },
   { factor: "memoryFactor", name: "memory", unit: whole, suffix: "" },
   { factor: "diskFactor", name: "ephemeral-storage", unit: whole, suffix: "" },
 ] as const;
 
-/** Makes requests of the first container a share of its limits, or removes them. */
+/** Sets requests of the first container to a share of its limits, or removes them. */
 export const oversell = (podSpec: Json, { operation, resourcesOversell }: OverrideTemplate): boolean => {
   const given = mapOf(resourcesOversell, "template.resourcesOversell");
   const wanted = factors.filter(({ factor }) => (own(given, factor) ?? "") !== "");
@@ -52,7 +51,7 @@ export const oversell = (podSpec: Json, { operation, resourcesOversell }: Overri
     const share = shareOf(own(given, factor), `template.resourcesOversell.${factor}`);
     const limit = quantityOf(container, "limits", name);
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
-    // A container that asks for no CPU at all goes on doing so, as long as it says so in this way.
+    // A CPU request that is written as "0" stays 0.
     const isZero = name === "cpu" && own(resourcesOf(container, "requests"), name) === "0";
     const text = `${isZero ? 0n : rounded(limit, share, unit)}${suffix}`;
     return set(container, "requests", name, quantityIn(text, name), text);
@@ -75,7 +74,7 @@ const remove = (container: Json, list: string, name: string): boolean => {
   return quantities !== undefined && drop(quantities, name);
 };
 
-/** The API server writes quantities in a form of its own: what is as much already is left as it is. */
+/** Leaves an equal quantity as it is: the API server rewrites quantities in a form of its own. */
 const set = (container: Json, list: string, name: string, { nanos }: Quantity, written: unknown): boolean => {
   const present = own(resourcesOf(container, list), name);
   if (isWritten(present) && parseQuantity(present)?.nanos === nanos) return false;

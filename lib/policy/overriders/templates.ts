@@ -1,5 +1,5 @@
-// What overriders do to an object, in place: templates here, each kind in a file of its own; JSON patches in plaintext.ts,
-// `origin` in origins.ts. They take policies that may have passed no admission, and fail in a sentence that names the field.
+// Overriders change an object in place: templates here, with a file for each kind of template; JSON patches in
+// plaintext.ts; `origin` in origins.ts. Policies may not have passed admission, so each error names its field.
 
 import type { Found, Json } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
@@ -19,11 +19,11 @@ const inPodSpec = new Map<string, (podSpec: Json, template: OverrideTemplate) =>
 
 const isOfMetadata = (type: string): type is "annotations" | "labels" => type === "annotations" || type === "labels";
 
-/** The reference whose value a template asks for: a constant wins over it, and only metadata takes one. */
+/** Returns the reference that a template uses: a constant wins over it, and only metadata takes one. */
 export const referenceOf = ({ type, operation, value, valueRef }: OverrideTemplate): Reference | undefined =>
   isOfMetadata(type) && operation !== "remove" && !isConstant(value) ? (valueRef ?? undefined) : undefined;
 
-/** Does to an object what a template says, and says whether that changed anything. Without a pod spec, most do nothing. */
+/** Applies a template in place and reports whether anything changed. Most types do nothing without a pod spec. */
 export const applyTemplate = (
   object: KubernetesObject,
   template: OverrideTemplate,

@@ -2,7 +2,6 @@ import { any, isMap, isSame, type Json, listOf, own, put } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { insert } from "./pod-spec.ts";
 
-/** Adds, replaces or removes tolerations. */
 export const changeTolerations = (podSpec: Json, { operation, tolerations }: OverrideTemplate): boolean => {
   const given = listOf(tolerations, "template.tolerations") ?? [];
   if (given.length === 0) throw new Error("template.tolerations must have one at least");
@@ -20,7 +19,7 @@ export const changeTolerations = (podSpec: Json, { operation, tolerations }: Ove
 
 const presentIn = (podSpec: Json): unknown[] => listOf(own(podSpec, "tolerations"), "tolerations") ?? [];
 
-/** What is as one of those given stands for it alone, for two may differ in nothing but the effect, which isn't compared. */
+/** Skips tolerations equal to another given one: they may differ only in effect, which `matches` doesn't compare. */
 const replaceIn = (podSpec: Json, toleration: Json, given: Json[]): boolean => {
   const present = presentIn(podSpec);
   const isMeant = (there: unknown) =>
@@ -31,7 +30,7 @@ const replaceIn = (podSpec: Json, toleration: Json, given: Json[]): boolean => {
     : any(places, (index) => put(present, index, toleration));
 };
 
-/** Whether a toleration of a policy means one that is there. */
+/** Compares key and value, or the key alone for Exists. */
 const matches = (toleration: Json, there: unknown): boolean => {
   if (!isMap(there) || !isOwnText(there, "key") || there.key !== toleration.key) return false;
   const operator = toleration.operator ?? "";

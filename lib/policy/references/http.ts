@@ -9,7 +9,7 @@ import { isAmong, isHost } from "./hosts.ts";
 import { addressOf, bodyOf, headersOf, methodOf, texts } from "./request.ts";
 import { basicOf, keeping, tokenIn } from "./tokens.ts";
 
-/** What a service is told by: a password, where there is a username, else a token; and where that is kept. */
+/** A credential for a host and where it is kept: a password if there is a username, else a token. */
 export interface HttpCredential {
   host: string;
   username?: string;
@@ -18,13 +18,12 @@ export interface HttpCredential {
   region?: string;
 }
 
-/** Whom policies may ask. */
 export interface HttpSettings {
-  /** None but these: `api.example.com`, `api.example.com:8443`, `*.example.com`. */
+  /** The only allowed hosts: `api.example.com`, `api.example.com:8443`, `*.example.com`. */
   hosts: readonly string[];
-  /** PEM; trusted beside Node's own roots. */
+  /** PEM; trusted in addition to Node's root certificates. */
   ca: string;
-  /** Where hosts may be that are not on the internet: `10.0.0.0/8`. */
+  /** Allowed addresses that are not public: `10.0.0.0/8`. */
   addresses: readonly string[];
   credentials: readonly HttpCredential[];
 }
@@ -37,7 +36,6 @@ const second = 1000;
 const longest = { reference: second, script: 3 * second, token: second };
 const most = { answer: 1024 * 1024, token: 64 * 1024 };
 
-/** What policies get from services, by requests that go where settings allow it, and nowhere else. */
 export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch" | "process"> => {
   const { isAdmitted, lookup, secureContext } = boundsOf(settings);
 
@@ -46,14 +44,14 @@ export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch"
     const address = addressIn(url);
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} may not be asked: http.addresses does not list it, and it is no public address`);
-    // A connection that somebody else made may lead elsewhere.
+    // A pooled connection may lead to an address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: trust() }) };
     return ask({ most: most.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
     });
   };
 
-  /** The token of a service that policies name, or that it is asked for in their name. */
+  /** Requests a token with the policy's own password or, without one, a credential of the settings. */
   const exchanged = async (auth: HttpAuth, authUrl: string, refused?: string): Promise<string> => {
     const url = addressOf(authUrl, "auth.authUrl");
     const answer = await sent(url, {
@@ -105,7 +103,6 @@ export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch"
 
 const every = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-/** A reference's request, without what says who asks. */
 const described = ({ url: text, method, header, params, body: given, auth }: HttpReference) => {
   const url = addressOf(text, "url", params);
   const body = bodyOf(given);
@@ -126,7 +123,6 @@ const isOver = (expireAt: string | undefined) => expireAt !== undefined && Date.
 const needOf = ({ token }: HttpAuth, { host }: URL) =>
   `auth must have ${token ? "a token that is not over" : "a staticToken, a token"} or an authUrl, or http.credentials must list ${host}`;
 
-/** Who asks, as settings have it. */
 type Kept = Pick<HttpsRequest, "bearer" | "username">;
 
 const credentialsFor = ({ credentials }: HttpSettings, url: URL, name = ""): Kept | undefined => {
@@ -142,11 +138,9 @@ const credentialsFor = ({ credentials }: HttpSettings, url: URL, name = ""): Kep
 const placeOf = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
   tokenOf({ tokenSecret: secret, tokenParameter: parameter, region });
 
-/** What a need for it reads, under these settings. */
 export const httpPlaces = ({ credentials }: HttpSettings): SecretPlace[] =>
   credentials.flatMap((one) => placeOf(one) ?? []);
 
-/** What follows from settings for every request, found out once. */
 const boundsOf = (settings: HttpSettings) => {
   const known = bounds.get(settings);
   if (known) return known;
@@ -165,7 +159,7 @@ const bounds = new WeakMap<
   { isAdmitted(address: string): boolean; lookup: ReturnType<typeof lookupOf>; secureContext(): SecureContext }
 >();
 
-/** Whom to trust, and who we are. A script that says whom it trusts trusts nobody else. */
+/** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */
 const contextOf = (
   { ca }: HttpSettings,
   { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ProcessingRequest["tls_config"]>>,
@@ -195,7 +189,7 @@ const objectIn = (answer: HttpsResponse, { host }: URL): Record<string, unknown>
   return content;
 };
 
-/** By names as Go writes them; those of the transfer it keeps for itself. */
+/** Writes header names as Go does. Leaves out those of the transfer, which Go doesn't expose. */
 const named = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
   Object.fromEntries(
     Object.entries(headers)
@@ -206,7 +200,6 @@ const named = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
       ]),
   );
 
-/** What is wrong with them, in a sentence. */
 export const unfitHttp = ({ hosts, ca, addresses, credentials }: HttpSettings): string | undefined => {
   const shown = (value: unknown) => JSON.stringify(value)?.slice(0, 100);
   const host = hosts.find((one) => typeof one !== "string" || !isHost(one));

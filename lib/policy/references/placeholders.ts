@@ -2,12 +2,12 @@ import { lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { shown } from "../values/texts.ts";
 
-/** As many characters as a placeholder may make of a name or an address. */
+/** In characters, for a text with its placeholders filled. */
 const longest = 65_536;
 
 /**
- * A text with its `{{a.b.c}}` replaced by what the object has there; undefined where it has no text, number or boolean
- * in one of these places. `encoded` makes of a value what may stand at that point of the text.
+ * Replaces each `{{a.b.c}}` in a text by the object's value there; returns undefined if one of these values is no text,
+ * number or boolean. `encoded` escapes a value for its position in the text.
  */
 export const fill = (
   text: string,
@@ -19,7 +19,7 @@ export const fill = (
   for (;;) {
     const open = text.indexOf("{{", at);
     const close = open < 0 ? -1 : text.indexOf("}}", open + 2);
-    // What is never closed is no placeholder.
+    // An unclosed {{ is plain text.
     if (close < 0) break;
     const path = text.slice(open + 2, close);
     if (path === "") throw new Error(`${shown(text)} has a placeholder without a path; write {{metadata.name}}`);

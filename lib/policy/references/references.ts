@@ -1,5 +1,5 @@
-// Values that stand somewhere else: `resolve` here looks them up in objects; http.ts asks services, which only the
-// settings' hosts, addresses and credentials allow (hosts.ts, tokens.ts, request.ts). referred.ts says which kinds are read.
+// Values that references name: `resolve` looks them up in objects; http.ts sends requests within the settings' hosts,
+// addresses and credentials (hosts.ts, tokens.ts, request.ts). referred.ts lists the kinds that references read.
 
 import { isMap, lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
@@ -12,7 +12,7 @@ import { fill } from "./placeholders.ts";
 
 type Found = { value: unknown } | undefined;
 
-/** What stands where a reference says; undefined where there is no such place. The value may be part of a draft. */
+/** Returns the value that a reference names; undefined if there is none. The value may be part of a draft. */
 export const resolve = async (reference: Reference, subject: Subject, reach: Reach): Promise<Found> => {
   if (!isMap(reference)) throw new Error("a reference must be an object");
   const path = parsePath(reference.path);
@@ -51,7 +51,7 @@ const objectFor = async (
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
     "k8s",
   );
-  // What can't be filled is nowhere, and what no cluster can have is a mistake all the same.
+  // If a placeholder has no value, there is no object; a kind that isn't served is an error all the same.
   const nothing = async () => {
     await reach.serves?.(apiVersion, kind);
     return undefined;
@@ -66,12 +66,11 @@ const objectFor = async (
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
   const labels = filledIn(labelSelector, object);
   if (labels === undefined) return nothing();
-  // A value with a comma in it would say something else to the API server.
+  // A value with a comma would change the meaning of the query to the API server.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
   return reach.first(apiVersion, kind, labels, within);
 };
 
-/** The object of that name, which must be there. */
 const known = async (
   { apiVersion, kind, name }: { apiVersion: string; kind: string; name: string },
   namespace: string | undefined,
@@ -88,14 +87,13 @@ const texts = <Key extends string>(values: Record<Key, unknown>, where: string):
   return values as Record<Key, string>;
 };
 
-/** A name that stands in an address of the API server, and must not lead elsewhere in it. */
+/** Checks a name that becomes part of an API server URL: it must not change the path. */
 const segment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
     throw new Error(`k8s.${field} becomes ${shown(name)}, which no object can be called`);
   return name;
 };
 
-/** A label selector with its placeholders replaced; undefined where one of them stands for nothing. */
 const filledIn = (selector: Record<string, unknown>, object: KubernetesObject): unknown => {
   let isWhole = true;
   const filled = (value: unknown): unknown => {
@@ -147,8 +145,8 @@ const answerAt = async (
 };
 
 /**
- * An address with its placeholders replaced. What an object's author writes there stays what the policy's author meant by
- * it: a part of a host's name, or of one segment of the path or of the query.
+ * Fills the placeholders of a URL. The values come from the object's author, so they are encoded or refused: each stays
+ * part of the host name, or of one segment of the path or query.
  */
 const filledAddress = (url: string, object: KubernetesObject): string | undefined => {
   const [scheme = ""] = /^https?:\/\//i.exec(url) ?? [];
@@ -165,5 +163,5 @@ const filledAddress = (url: string, object: KubernetesObject): string | undefine
   return filled;
 };
 
-/** A client takes such steps out of an address, and what stands before them. */
+/** HTTP clients remove such steps from a URL, together with the steps before them. */
 const leadsUp = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;

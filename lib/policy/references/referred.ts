@@ -3,13 +3,11 @@ import type { Resource } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
 import { plural } from "../../recorded-answers.ts";
 
-/** A kind, as objects name it. */
 export interface Kind {
   apiVersion: string;
   kind: string;
 }
 
-/** Who owns objects of these kinds, as a rule. */
 const owners: Record<string, Kind[]> = {
   Pod: ["ReplicaSet", "StatefulSet", "DaemonSet"]
     .map((kind) => ({ apiVersion: "apps/v1", kind }))
@@ -18,7 +16,7 @@ const owners: Record<string, Kind[]> = {
   Job: [{ apiVersion: "batch/v1", kind: "CronJob" }],
 };
 
-/** The kinds whose objects a policy's references read, as far as it names them; Secrets are never among them. */
+/** Lists the kinds that a policy's references read, as far as the policy names them; never Secrets. */
 export const kindsIn = (policy: unknown): Kind[] => {
   const { resourceSelectors, overrideRules, validateRules } = toMap(toMap(policy).spec);
   const templates = toList(overrideRules).map((rule) => toMap(toMap(rule).overriders).template);
@@ -36,24 +34,23 @@ export const kindsIn = (policy: unknown): Kind[] => {
   return [...named, ...owning].filter(isKind).filter((one) => !isSecret(one));
 };
 
-/** However it is written, for a plural that nobody was asked for is guessed from it. */
+/** Compares the plural, because the resource to read is guessed in the same way and ignores case. */
 const isSecret = ({ apiVersion, kind }: Kind) => !apiVersion.includes("/") && plural(kind) === "secrets";
 
-/** The same as resources, by the plurals that Kubernetes' own kinds have. */
+/** Lists the resources of `kindsIn`, with plurals guessed as for Kubernetes' own kinds. */
 export const kindsReferred = (policies: readonly unknown[]): Resource[] =>
   policies.flatMap(kindsIn).map(({ apiVersion, kind }) => {
     const { group, version } = splitApiVersion(apiVersion);
     return { group, version, resource: plural(kind) };
   });
 
-/** Whether a policy holds something to run. */
 export const hasScript = (policy: unknown): boolean => {
   const { overrideRules, validateRules } = toMap(toMap(policy).spec);
   const places = [...toList(overrideRules).map((rule) => toMap(rule).overriders), ...toList(validateRules)];
   return places.some((place) => Boolean(toMap(place).cue));
 };
 
-/** Whether this names a kind, by what can be the name of one: a cluster's policies may hold anything. */
+/** Reports whether a value has a valid apiVersion and kind: policies of a cluster may hold any JSON. */
 export const isKind = (value: unknown): value is Kind => {
   const { apiVersion, kind } = toMap(value);
   return typeof apiVersion === "string" && typeof kind === "string" && versions.test(apiVersion) && kinds.test(kind);

@@ -1,6 +1,6 @@
 import { isMap } from "../../json.ts";
 
-/** Where a request goes, its parameters written as Go writes them. */
+/** Parses a URL and adds params to its query, sorted and encoded as Go does. */
 export const addressOf = (text: unknown, field: string, params?: unknown): URL => {
   const url = typeof text === "string" ? URL.parse(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol))
@@ -13,7 +13,7 @@ export const addressOf = (text: unknown, field: string, params?: unknown): URL =
 
 const byName = ([one]: [string, string], [other]: [string, string]) => (one < other ? -1 : 1);
 
-/** A map's texts; null is none, as in Go. */
+/** Returns the entries of a map of texts; null entries are left out, as in Go. */
 export const texts = (value: unknown, field: string): [string, string][] => {
   if (!isMap(value)) throw new Error(`${field} must be a map of texts`);
   return Object.entries(value).flatMap(([key, text]): [string, string][] => {
@@ -23,7 +23,6 @@ export const texts = (value: unknown, field: string): [string, string][] => {
   });
 };
 
-/** One of these, in whatever case it is written; GET where none is. */
 export const methodOf = <const Method extends string>(text: unknown, known: readonly Method[]): Method | "GET" => {
   if (text === undefined || text === "") return "GET";
   const found = known.find((method) => typeof text === "string" && method === text.toUpperCase());
@@ -31,15 +30,14 @@ export const methodOf = <const Method extends string>(text: unknown, known: read
   return found;
 };
 
-/** In JSON; undefined where nothing is sent. */
 export const bodyOf = (value: unknown): string | undefined =>
   value === undefined || value === null ? undefined : JSON.stringify(value);
 
-/** What says how a message is carried, and to whom, and is not a sender's to say. */
+/** Headers of the connection, the transfer and its target, which policies must not set. */
 const carriers =
   /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
 
-/** By lower case, with the length of a body, which Node would leave out of a GET. */
+/** Lowercases names and adds content-length, which Node would leave out of a GET. */
 export const headersOf = (given: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
   const headers = texts(given, "header").map(([name, value]): [string, string] => [name.toLowerCase(), value]);
   const carrier = headers.find(([name]) => carriers.test(name));

@@ -4,17 +4,15 @@ import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, jsonOf } from "../../needs.ts";
 import type { HttpAuth } from "../kinds.ts";
 
-/** A token, and until when it may be used (as Date.now() has it), where its service says so. */
+/** A token and its expiry in milliseconds since 1970; undefined if the service doesn't state one. */
 interface Token {
   token: string;
   expireAt: number | undefined;
 }
 
-/** The headers that a policy's own name and password make. */
 export const basicOf = ({ username = "", password = "" }: HttpAuth): Record<string, string> =>
   username || password ? { authorization: basic(username, password) } : {};
 
-/** What a service says that is asked for a token; undefined where that is none. */
 export const tokenIn = (answer: HttpsResponse): Token | undefined => {
   const content = answer.status >= 200 && answer.status < 300 ? jsonOf(answer) : undefined;
   if (!isMap(content)) return undefined;
@@ -23,12 +21,14 @@ export const tokenIn = (answer: HttpsResponse): Token | undefined => {
   return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
 };
 
-/** When an answer came that is kept. */
+/** When each kept response was first seen. */
 const since = new WeakMap<HttpsResponse, number>();
 const usualLife = 5 * 60_000;
 const leastRest = 5000;
 
-/** How long a token is used: until a tenth of its life is left, and five seconds. One that was refused isn't. */
+/**
+ * Returns for how many seconds to keep a token: its life less a tenth of it, or less 5 s if that is more; 0 if refused.
+ */
 export const keeping =
   ({ expireDuration = "" }: HttpAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
   (answer) => {
@@ -51,7 +51,7 @@ const units: Record<string, number> = {
   h: 3_600_000,
 };
 
-/** Milliseconds of a duration as Go writes it, such as 1h30m; undefined for none. */
+/** Parses a Go duration such as 1h30m to milliseconds; undefined if it is invalid. */
 export const durationOf = (text: string): number | undefined => {
   if (!/^\+?([\d.]+(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) return undefined;
   const parts = text.matchAll(/([\d.]+)(\D+)/g);

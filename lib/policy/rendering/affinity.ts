@@ -4,14 +4,13 @@ import { places, required } from "../overriders/affinity.ts";
 import { below, inputs, listOrEmpty, made, patchesIf, podSpec } from "./pods.ts";
 import { insertion, listed, literals, nullable, operation, script } from "./text.ts";
 
-/** The six lists: what they are called here, and where they are. */
 const lists = places.map(({ parents, key }) => {
   const steps = [...parents, key];
   const kind = steps.includes(required) ? "Required" : "Preferred";
   return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
 });
 
-/** A map in which lists are, under the last of its steps, and the name of the one that it is in. */
+/** A map that contains lists: its field name, its path, and the field name of the map that contains it. */
 interface Parent {
   name: string;
   steps: string[];
@@ -22,7 +21,6 @@ interface List extends Parent {
   terms: unknown[];
 }
 
-/** What adds to lists of an affinity, replaces or removes them. */
 export const renderedAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
   const given = lists.flatMap(({ name, steps }): List[] => {
     const terms = lookUp({ affinity }, steps)?.value;
@@ -43,7 +41,7 @@ const parentsOf = (steps: readonly string[]): Parent[] =>
     return { name: nameOf(step), steps: steps.slice(0, index + 1), within: nameOf(steps[index - 1]) };
   });
 
-/** Of the field that is a map. There is but one map of required terms. */
+/** Returns the field name of a map. Only one map holds required terms, so "required" is unique. */
 const nameOf = (step = "podSpec") => (step === required ? "required" : step);
 
 const setting = (given: List[], parents: Parent[], adds: boolean) => {

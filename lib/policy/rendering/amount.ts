@@ -9,10 +9,10 @@ const scales = Object.fromEntries([
   ...Object.entries(binary).map(([suffix, twos]) => [suffix, [0, twos]]),
 ]);
 
-/** A fraction as CUE writes decimals; undefined where it isn't one. */
+/** Writes a fraction as a decimal; undefined if it has no finite one. */
 export const decimalText = ({ numerator, denominator }: Decimal): string | undefined => {
   const size = numerator < 0n ? -numerator : numerator;
-  // A denominator of so many binary digits has no more factors, so that this many decimals suffice.
+  // A denominator of n binary digits has fewer than n prime factors, so n decimals suffice.
   const most = denominator.toString(2).length;
   for (let places = 0, scale = 1n; places <= most; places++, scale *= 10n) {
     if ((size * scale) % denominator !== 0n) continue;
@@ -23,22 +23,23 @@ export const decimalText = ({ numerator, denominator }: Decimal): string | undef
   return undefined;
 };
 
-/** CUE reckons with so many digits, and rounds what has more. */
+/** CUE calculates with this many digits and rounds longer results. */
 const precision = 24;
 
-/** Texts of numbers that can be multiplied by one of so many digits, and the product has all of its own. */
+/** Returns a pattern of the numbers whose product with a number of that many digits is exact. */
 export const multipliable = (digits: number): string =>
   digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : never;
 
-/** Likewise for adding a number; only what is neither large nor small can be. */
+/** Returns a pattern of the numbers whose sum with `text` is exact; both must be neither large nor very small. */
 export const addable = (text: string): string => (new RegExp(small).test(text) ? small : never);
 
 const small = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3]|[0-9]))$";
 const never = "^$";
 
 /**
- * The CUE that says what a number amounts to, or a text that is a decimal or a quantity. It fails where it could not say
- * so exactly: of texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and where the number isn't of `shape`.
+ * Returns a CUE definition that gives the value of a number, or of a text that is a decimal or a quantity. It fails
+ * where CUE can't be exact: for texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and for numbers
+ * that don't match `shape`.
  */
 export const amountDefinition = (
   shape?: string,
@@ -63,5 +64,5 @@ _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]
 _scales: ${literal(scales)}
 _largest: 9223372036854775807`;
 
-/** What a value amounts to: a list of one, or an empty one. */
+/** Returns the CUE expression for a value's amount: a list of one, empty if the value is no number. */
 export const amountOf = (value: string): string => `(_amount & {of: ${value}}).out`;

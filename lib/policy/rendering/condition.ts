@@ -5,10 +5,10 @@ import { addable, amountDefinition, amountOf, decimalText, multipliable } from "
 import { literal, placeOf, script } from "./text.ts";
 
 /**
- * What a condition is in CUE, for whoever reads the policy; the condition must have passed its checks. Evaluated, it
- * decides as the condition does, or fails where CUE reckons less exactly: texts of numbers with 19 digits or more, finer
- * than a billionth or beyond 2^63-1, and what is calculated with more than 24 digits; and where two lists or maps that are
- * referred to differ, and have both numbers and texts that are numbers in them.
+ * Renders a condition as CUE, for people who read the policy; the condition must have passed its checks. The CUE
+ * decides as the condition does, or fails where CUE is less exact: texts of numbers with 19 digits or more, finer than
+ * a billionth or beyond 2^63-1; calculations with more than 24 digits; two referenced lists or maps that differ and
+ * contain both numbers and texts that are numbers.
  */
 export const renderedCondition = (condition: Condition): string => {
   const { affectMode, message, dataRef } = condition;
@@ -30,7 +30,7 @@ export const renderedCondition = (condition: Condition): string => {
   );
 };
 
-/** When a condition holds, and what is needed to say so. */
+/** `hit` is a CUE expression that tells whether the condition holds; the rest is what it uses. */
 interface Rendering {
   inputs: string[];
   parts: string[];
@@ -62,7 +62,6 @@ const comparison = (condition: Condition): Rendering => {
   };
 };
 
-/** A constant of a condition, whose floats are exact numbers, in CUE. */
 const written = (value: unknown): string => {
   if (isDecimal(value)) return decimalText(value) ?? "";
   return Array.isArray(value) ? `[${value.map(written).join(", ")}]` : literal(value);
@@ -74,7 +73,7 @@ const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" }
 
 interface Test {
   test: string;
-  /** Of the numbers that it can reckon with. */
+  /** The pattern of the numbers that the test can calculate with exactly. */
   shape?: string | undefined;
 }
 
@@ -107,7 +106,6 @@ _same: {
 
 const same = (one: string, other: string) => `(_same & {"one": ${one}, "other": ${other}}).out`;
 
-/** Whether `one` equals `other`. */
 const equality = (value: Value): string => {
   if (value === undefined) return same("one", "other");
   const { value: constant } = value;
@@ -117,17 +115,15 @@ const equality = (value: Value): string => {
   return single("other", [constant]);
 };
 
-/** Whether it is a list or a map of so many members, and each as it should be. */
 const all = (shape: string, members: string) =>
   `[if (one & ${shape}) != _|_ if len(one) == len(other) {!list.Contains([${members}], false)}, false][0]`;
 
-/** Whether `one` is among `other`. */
 const membership = (value: Value): string => {
   const members = Array.isArray(value?.value) ? value.value : undefined;
   return `list.Contains([for member in other & [...] {${members ? single("member", members) : same("one", "member")}}], true)`;
 };
 
-/** Whether `one` is as a constant of which it is known what it may be. */
+/** Compares `one` with constants, as simply as their types allow. */
 const single = (name: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
     return `list.Contains([for amount in ${amountOf("one")} {amount == ${name}}], true)`;
@@ -136,7 +132,6 @@ const single = (name: string, constants: unknown[]): string => {
     : `list.Contains([one], ${name})`;
 };
 
-/** Whether `one` stands before `other`, or after it. */
 const order = (sign: string, value: Value): string => {
   const constant = value?.value;
   if (typeof constant === "number" || isDecimal(constant)) return `${amountOf("one")}[0] ${sign} other`;
@@ -158,7 +153,7 @@ _ordered: {
 	][0]
 }`;
 
-/** Against a value that is calculated first, as far as it is known at once. */
+/** Tests against a calculated value; with a constant, the value is calculated here and not in CUE. */
 const processedTest = ({ cond, valueProcess }: Condition, value: Value): Test => {
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parsePercentage(operationWith);
@@ -171,12 +166,12 @@ const processedTest = ({ cond, valueProcess }: Condition, value: Value): Test =>
   const sign = signs[cond];
   if (sign !== undefined) return { test: `${amountOf("one")}[0]${amount} ${sign} ${wanted}`, shape };
   const isEqual = `list.Contains([for amount in ${amountOf("one")} {amount${amount} == ${wanted}}], true)`;
-  // What isn't a number is an error, whatever it is compared with.
+  // Evaluates the value first, so that a value that is no number is an error in every case.
   const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
 
-/** Both sides of a comparison: what the one is multiplied by, and the other. */
+/** `amount` is CUE that follows the data's amount, such as ` * 3`; `wanted` is the other side of the comparison. */
 interface Sides {
   amount: string;
   wanted: string;
@@ -184,7 +179,7 @@ interface Sides {
 }
 
 const ofConstant = (wanted: Decimal | undefined): Sides => {
-  // Not a number: an error, as soon as there is something to compare with it.
+  // No number: this fails in CUE as soon as there is data to compare.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
   const text = decimalText(wanted);
   if (text !== undefined) return { amount: "", wanted: text };
@@ -198,7 +193,7 @@ const ofReference = (sign: string, operand: Decimal): Sides => {
   if (sign === "+" || sign === "-") return { amount: "", wanted: `${other} ${sign} (${text})`, shape: addable(text) };
   const shape = multipliable(text.replace(/[-.]/g, "").length);
   if (sign === "*") return { amount: "", wanted: `${other} * (${text})`, shape };
-  // Multiplying the one side is exact where dividing the other might not be.
+  // Multiplying one side is exact where dividing the other might not be.
   return text.startsWith("-")
     ? { amount: ` * ${text.slice(1)}`, wanted: `-(${other})`, shape }
     : { amount: ` * ${text}`, wanted: other, shape };

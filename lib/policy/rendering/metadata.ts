@@ -2,7 +2,6 @@ import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { listed, literal, nullable, operation, placeOf, script, selector } from "./text.ts";
 
-/** What sets or removes annotations or labels. */
 export const renderedMetadata = (template: OverrideTemplate): string => {
   const { type, operation: act } = template;
   if (act === "remove") return script(["object: data.object"], [present(type), removal(type, keyOf(template))]);
@@ -41,12 +40,11 @@ const patches = (type: string, operations: readonly string[], clauses = "") => {
 const removal = (type: string, key: string) =>
   `patches: ${listed([operation("remove", pathOf(type, key), undefined, `if ${selector(type, [key])} != _|_`)])}`;
 
-/** A JSON literal, in which nothing is code. */
+/** Renders a path as a JSON literal, so that nothing in the key is code. */
 const pathOf = (type: string, key: string) => literal(`/metadata/${type}/${escapeStep(key)}`);
 
 const keyOf = ({ path }: OverrideTemplate): string => unescapeStep(path ?? "");
 
-/** Sets what is written out; nothing, where nothing is. */
 const constants = (template: OverrideTemplate): string[] => {
   const { string, integer, float, boolean, stringMap } = template.value ?? {};
   const scalar = string ?? integer ?? float ?? boolean;

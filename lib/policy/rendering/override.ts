@@ -1,5 +1,5 @@
-// Templates as CUE, for readers of a policy: templates of overriders from here, conditions in condition.ts. text.ts has the
-// parts of a script, pods.ts and amount.ts what several renderings define. Nothing here evaluates CUE.
+// Renders templates as CUE, for people who read a policy: templates of overriders here, conditions in condition.ts.
+// text.ts has the parts of a script; pods.ts and amount.ts have shared definitions. Nothing here evaluates CUE.
 
 import type { OverrideTemplate } from "../kinds.ts";
 import { renderedAffinity } from "./affinity.ts";
@@ -17,8 +17,8 @@ const renderings = {
 };
 
 /**
- * What a template is in CUE, for whoever reads the policy; the template must have passed its checks. Evaluated, it makes
- * the same of an object as the template does, or fails: where a field is of another shape than it should be, and where CUE
- * can't reckon exactly the share of a limit, for it has 19 digits or more, or is finer than a billionth or beyond 2^63-1.
+ * Renders a template as CUE, for people who read the policy; the template must have passed its checks. The CUE changes
+ * an object as the template does, or fails: if a field has a wrong shape, or if CUE can't calculate the share of a
+ * limit exactly, because the limit has 19 digits or more, is finer than a billionth or beyond 2^63-1.
  */
 export const renderedOverride = (template: OverrideTemplate): string => renderings[template.type](template);

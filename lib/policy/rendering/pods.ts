@@ -1,9 +1,8 @@
 import { nullable, operation } from "./text.ts";
 
-/** What renderings need of an object that has pods, or makes them. */
 export const inputs = ["object: data.object", "kind: object.kind"];
 
-/** Where an object's pod spec is, and what it says. By kind, whatever the group. */
+/** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
 export const podSpec = `// where the specification of the pods is; other kinds have none
 templated: ["ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"]
 place: [
@@ -19,7 +18,7 @@ podSpec: (null | {...}) & [
 	null,
 ][0]`;
 
-/** The first container of a pod spec, and what it has of these. */
+/** CUE that defines the first container and these lists of its resources; each is null if missing. */
 export const firstContainer = (...lists: string[]): string =>
   [
     "// of the first container",
@@ -29,16 +28,12 @@ export const firstContainer = (...lists: string[]): string =>
     ...lists.map((list) => nullable(list, `resources.${list}`, "{...}")),
   ].join("\n");
 
-/** A path below the pod spec. */
 export const below = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
-/** Makes a map that isn't there. */
 export const made = (name: string, path: string): string => operation("add", path, "{}", `if ${name} == null`);
 
-/** The patch, empty where something isn't there that it needs. */
 export const patchesIf = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 
-/** A list, empty where there is none. */
 export const listOrEmpty = (name: string, place: string): string =>
   `${name}: [...] & [if ${place} != _|_ if ${place} != null {${place}}, []][0]`;

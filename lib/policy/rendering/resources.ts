@@ -8,13 +8,12 @@ import { listed, literal, operation, script, selector } from "./text.ts";
 
 const resourcesPath = ["containers", "0", "resources"];
 
-/** A JSON literal's inside: where a resource is, below the pod spec. */
+/** Writes the resource's name as JSON without the quotes, so that nothing in it is code. */
 const pathOf = (list: string, name: string) => below(...resourcesPath, list, literal(escapeStep(name)).slice(1, -1));
 
 const removal = (list: string, name: string) =>
   operation("remove", pathOf(list, name), undefined, `if ${selector(list, [name])} != _|_`);
 
-/** What sets or removes requests and limits of the first container. */
 export const renderedResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
@@ -33,7 +32,6 @@ export const renderedResources = ({ operation: act, resources = {} }: OverrideTe
   ]);
 };
 
-/** What makes requests of the first container a share of its limits, or removes them. */
 export const renderedOversell = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
   const given = factors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (act === "remove") {
@@ -76,11 +74,10 @@ const amountAt = (list: string, name: string): string => {
   return `[if ${place} != _|_ if ${place} != null {${amountOf(place)}[0]}]`;
 };
 
-/** In thousandths or whole, and halves away from zero. */
+/** Returns CUE for a share in thousandths of a CPU or whole units, rounded half away from zero. */
 const worth = (field: string, times: string) =>
   field === "cpu"
     ? `"\\(${`[if isIdle {0}, math.Round(limit * 1000 * ${times})][0]`})m"`
     : `"\\(math.Round(limit * ${times}))"`;
 
-/** A factor as a number of CUE. */
 const factorOf = (written: unknown): string => decimalText(shareOf(written, "factor")) ?? "";

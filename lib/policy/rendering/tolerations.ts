@@ -5,7 +5,6 @@ import { insertion, listed, literal, literals, operation, orElse, script } from 
 
 const path = `"\\(place)/tolerations"`;
 
-/** What adds, replaces or removes tolerations. */
 export const renderedTolerations = ({ operation: act, tolerations: given = [] }: OverrideTemplate): string => {
   const parts = act === "add" ? addition(given) : act === "remove" ? removal(given) : replacement(given);
   return script(inputs, [podSpec, listOrEmpty("existing", "podSpec.tolerations"), ...parts]);
@@ -67,7 +66,7 @@ _replacement: {
   patchesIf("podSpec", listed([whole, operation("add", path, `_step${given.length}.after`, "if len(existing) > 0")])),
 ];
 
-/** Which tolerations one means: those of its key, and unless it is for all values of its own. */
+/** Returns the key, or key and value, of the tolerations that one means; Exists means all values of its key. */
 const meant = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
   if (operator === "Exists") return [{ key }];

@@ -5,7 +5,7 @@ import { compareBytes, shown, typeOf } from "./texts.ts";
 
 type Given = { value: unknown } | undefined;
 
-/** Whether a condition holds for what its references found; without what is to be compared only NotExist does. */
+/** Reports whether a condition holds; if a value that it needs is missing, only NotExist holds. */
 export const isHit = (condition: Condition, data: Given, comparison: Given): boolean => {
   const { cond, valueProcess } = condition;
   if (cond === "Exist" || cond === "NotExist") return (cond === "Exist") === (data !== undefined);
@@ -53,10 +53,10 @@ const isIn = (data: unknown, values: unknown): boolean => {
   return values.some((value) => isEqual(data, value));
 };
 
-/** No object has been seen to go deeper; and what does must not exhaust the stack. */
+/** In levels: deeper values could exhaust the stack. */
 const deepest = 1000;
 
-/** Numbers are equal by what they say, even where one of the two is a text; texts are only if they are the same. */
+/** Compares numbers by value, even if one of them is a text; two texts must be identical. */
 const isEqual = (one: unknown, other: unknown, depth = 0): boolean => {
   if (depth > deepest) throw new Error(`the values are nested deeper than ${deepest} levels`);
   if (isNumber(one) || isNumber(other)) {
@@ -75,12 +75,12 @@ const isEqual = (one: unknown, other: unknown, depth = 0): boolean => {
 
 const isNumber = (value: unknown) => typeof value === "number" || isDecimal(value);
 
-/** Below 0 where one stands before the other. Texts that say numbers or quantities are ordered as these. */
+/** Returns less than 0 if `one` is smaller. Two texts that are numbers or quantities compare as numbers. */
 const order = (one: unknown, other: unknown): number => {
   const [first, second] = [numberOf(one), numberOf(other)];
   if (first !== undefined && second !== undefined) return compareDecimals(first, second);
   if (typeof one === "string" && typeof other === "string") return compareBytes(one, other);
-  // The values may be of an object that who asks can't read.
+  // The message doesn't quote the values: the user may not be allowed to read their object.
   throw new Error(`${kindOf(one)} and ${kindOf(other)} can't be ordered`);
 };
 

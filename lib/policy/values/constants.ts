@@ -12,7 +12,7 @@ const isText = (value: unknown) => typeof value === "string";
 const isFloat = (value: unknown) => floatOf(value) !== undefined;
 const floatOf = (value: unknown): Decimal | undefined => (typeof value === "string" ? parseDecimal(value) : undefined);
 
-/** In the order in which the first that is set is the value: what it holds, where its members are and how each must be. */
+/** In order of precedence: what a field holds, its members, and the check of each member. */
 const fields: Record<keyof Constant, [expected: string, members: Members, fits: (member: unknown) => boolean]> = {
   string: ["a string", single, isText],
   integer: ["an integer", single, Number.isInteger],
@@ -24,14 +24,14 @@ const fields: Record<keyof Constant, [expected: string, members: Members, fits: 
   stringMap: ["a map of strings", map, isText],
 };
 
-/** Which field of a constant counts: the first that is set, where an empty list or map is not. */
+/** Returns the first field of a constant that is set; an empty list or map counts as not set. */
 export const settled = (constant: Constant | undefined): keyof Constant | undefined =>
   (Object.keys(fields) as (keyof Constant)[]).find((field) => {
     const value = constant?.[field];
     return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
   });
 
-/** The value that a constant stands for, floats as the exact numbers they say; undefined where it has none. */
+/** Returns a constant's value, with floats as exact `Decimal`s; undefined if it has none. */
 export const constantOf = (constant: Constant | undefined): { value: unknown } | undefined => {
   const given: unknown = constant ?? {};
   if (!isMap(given)) throw new Error("value must be an object with a field such as string or integer");
@@ -47,5 +47,4 @@ export const constantOf = (constant: Constant | undefined): { value: unknown } |
   return undefined;
 };
 
-/** Whether what a condition says depends on a value beside the data. */
 export const compares = ({ cond }: Condition): boolean => cond !== "Exist" && cond !== "NotExist";

@@ -1,19 +1,18 @@
 import { isMap } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 
-/** An exact number: a fraction, its denominator above zero. JSON has none, so it can't be taken for a value of JSON. */
+/** An exact fraction with a positive denominator. JSON has no bigint, so no JSON value can be mistaken for one. */
 export interface Decimal {
   readonly numerator: bigint;
   readonly denominator: bigint;
 }
 
-/** Longer texts and larger exponents are taken for no number, so that none takes long: not `1e999999999`, either. */
+/** Longer texts and larger exponents don't count as numbers: `1e999999999` would take too long. */
 const longest = 1000;
 const largestExponent = 1000;
 
 const shape = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
 
-/** What a decimal text or a number says, exactly; undefined where it says none. */
 export const parseDecimal = (written: string | number): Decimal | undefined => {
   const text = String(written);
   if (text.length > longest) return undefined;
@@ -36,7 +35,7 @@ export const parsePercentage = (written: string | number): Decimal | undefined =
   return parsed && { ...parsed, denominator: parsed.denominator * 100n };
 };
 
-/** The number that a value is, or that its text says as a decimal or a quantity such as `500m`; undefined where it is none. */
+/** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
 export const numberOf = (value: unknown): Decimal | undefined => {
   if (isDecimal(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return undefined;
@@ -44,10 +43,8 @@ export const numberOf = (value: unknown): Decimal | undefined => {
   return quantity && "nanos" in quantity ? { numerator: quantity.nanos, denominator: 10n ** 9n } : quantity;
 };
 
-/** Whether a value is one of these numbers. */
 export const isDecimal = (value: unknown): value is Decimal => isMap(value) && typeof value.denominator === "bigint";
 
-/** Below 0 where one is smaller than the other, above where it is larger. */
 export const compareDecimals = (one: Decimal, other: Decimal): number => {
   const [first, second] = [one.numerator * other.denominator, other.numerator * one.denominator];
   return Number(first > second) - Number(first < second);
@@ -63,7 +60,7 @@ const plus = (one: Decimal, other: Decimal): Decimal => ({
   denominator: one.denominator * other.denominator,
 });
 
-/** One and another number under `+`, `-`, `*` or `/`; undefined by zero, and where there is no such operation. */
+/** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
 export const calculated = (one: Decimal, operation: unknown, other: Decimal): Decimal | undefined => {
   const { numerator, denominator } = other;
   if (operation === "+") return plus(one, other);

@@ -1,16 +1,14 @@
 import { unescapeStep } from "../../json.ts";
 import { shown } from "./texts.ts";
 
-/** A step of a path: a key, or an index of a list. */
 export type Step = string | number;
 
 /**
- * The steps of a reference's path. With a slash outside of quotes it is a slash path, in which digits are an index and
- * `~1` and `~0` stand for `/` and `~`; else a dotted one with `[0]` and `["key"]`.
+ * Parses a reference's path. With a slash outside of quotes it is a slash path, in which digits are an index and `~1`
+ * and `~0` stand for `/` and `~`; else a dotted path with `[0]` and `["key"]`.
  */
 export const parsePath = (text: unknown): Step[] => {
   if (typeof text !== "string" || text === "") throw new Error("path must be a path such as /spec/replicas");
-  // Beyond, nobody wrote it by hand.
   if (text.length > longest) throw new Error(`path must not be longer than ${longest} characters`);
   return hasSlash(text) ? slashed(text) : dotted(text);
 };

@@ -1,8 +1,8 @@
-/** Below 0 where one text stands before the other byte by byte, above where it stands behind. */
+/** Compares UTF-8 bytes, not UTF-16 units as `<` does. */
 export const compareBytes = (one: string, other: string): number =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-/** A value in an error's sentence, and not at length. */
+/** Quotes a value for an error message; a long text is cut, and objects are only named. */
 export const shown = (value: unknown): string => {
   if (typeof value === "string")
     return value.length > longest ? `${JSON.stringify(value.slice(0, longest))}…` : JSON.stringify(value);
@@ -11,7 +11,6 @@ export const shown = (value: unknown): string => {
 
 const longest = 80;
 
-/** What a value is, in words. */
 export const typeOf = (value: unknown): string => {
   if (value === null) return "null";
   if (typeof value !== "object") return `a ${typeof value}`;
