@@ -5,33 +5,31 @@ import { Complaint } from "../cli/complaint.ts";
 import { isCluster } from "../config/validation.ts";
 import type { Recordings } from "./local-store.ts";
 
-/** The bucket and the prefix in `s3://BUCKET/PREFIX`. */
 export const placeIn = (address: string): { bucket: string; prefix: string } => {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(address) ?? [];
   if (bucket === undefined) throw new Complaint(`--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`);
   return { bucket, prefix };
 };
 
-/** `90m`, `24h`, `7d`, as milliseconds. */
+/** Parses `90m`, `24h` or `7d` to milliseconds. */
 export const ageOf = (text: string): number => {
   const [, number, unit = ""] = /^([1-9]\d{0,4})([mhd])$/.exec(text) ?? [];
   if (number === undefined) throw new Complaint(`--since takes a time such as 90m, 24h or 7d, not "${text}"`);
   return Number(number) * ({ m: 60_000, h: 3_600_000, d: 86_400_000 }[unit] ?? 0);
 };
 
-/** Who fetches twice would have everything twice. */
+/** Throws if the folder is not empty: a second fetch would duplicate every recording. */
 export const refuseUnlessEmpty = async (folder: string): Promise<void> => {
   const there = await readdir(folder).catch(() => []);
   if (there.length > 0)
     throw new Complaint(`--to ${folder} is not empty; what is fetched goes into a folder of its own`);
 };
 
-/** Longer than any recording. */
+/** More than the limit of a recording (1 MiB), in bytes. */
 const longest = 2 * 1024 * 1024;
-/** Objects that are read side by side. */
 const together = 16;
 
-/** Fetches what is below a prefix and no older than `since`, in bounded memory; answers how many were no recordings. */
+/** Fetches the recordings below a prefix, from `since` on, in bounded memory. Returns how many objects are not recordings. */
 export const fetchRecordings = async (
   bucket: Pick<Bucket, "list" | "read">,
   prefix: string,
@@ -66,7 +64,7 @@ export const fetchRecordings = async (
   return strange;
 };
 
-/** One object is one line, and says whose it is; that becomes a path on this machine. */
+/** Returns the cluster and rule of an object with one recording. Both are checked, because they become a path. */
 const originOf = (text: string): { cluster: string; rule: string } | undefined => {
   if (!text.startsWith("- {") || text.indexOf("\n") !== text.length - 1) return undefined;
   try {

@@ -8,28 +8,27 @@ import { oneLine, shortened } from "../cli/terminal.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface Recordings {
-  /** Keeps a review as soon as there is time for it; whatever goes wrong, nobody has to wait. */
+  /** Queues a review and returns at once. A failure doesn't affect the caller. */
   hear(one: Heard): void;
-  /** Keeps lines that were written elsewhere. */
   append(cluster: string, rule: string, line: string): Promise<void>;
-  /** When all is written: what came of it, as a sentence. */
+  /** Waits until everything is written, and returns a summary. */
   close(): Promise<string>;
 }
 
-/** A review that waits to be written, and about how many characters it has. */
+/** A queued review, and its approximate size in characters. */
 interface Waiting {
   heard: Heard;
   length: number;
 }
 
-/** What waits to be written, in characters: some ten thousand Pods. */
+/** The limit of the queue, in characters: about ten thousand Pods. */
 const longestQueue = 32 * 1024 * 1024;
-/** What is written at once, in characters. */
+/** The size from which a batch is written, in characters. */
 const longestBatch = 1024 * 1024;
-/** So many different reasons are told; those after them are others. */
+/** The number of reasons that are counted separately; later ones are counted together. */
 const mostReasons = 20;
 
-/** Has one writer; of each file it writes so many lines at most. What is to be said at once, `say` is told. */
+/** Opens a folder for recordings, at most `most` lines per file. `say` gets each problem once, as soon as it occurs. */
 export const openRecordings = async (
   folder: string,
   most: number,
@@ -49,7 +48,6 @@ export const openRecordings = async (
     if (!said.has(sentence)) say(sentence);
     said.add(sentence);
   };
-  /** Of lines for one file as many as it takes. */
   const append = async (cluster: string, rule: string, lines: readonly string[]) => {
     const place = placeOf(cluster, rule);
     const count = counts.get(place) ?? 0;
@@ -74,14 +72,13 @@ export const openRecordings = async (
       const batch = new Map<string, { cluster: string; rule: string; lines: string[] }>();
       let size = 0;
       while (queue.length > 0 && size < longestBatch) {
-        // Making a line takes as long as a review does: whoever waits for an answer comes first.
+        // Making a line takes as long as a review; reviews that wait for an answer run first.
         await turn();
         const next = queue.shift();
         if (next === undefined) break;
         length -= next.length;
         const { cluster, rule } = next.heard.origin;
         const place = placeOf(cluster, rule);
-        // Of what it doesn't take any more, none is made.
         const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(omissions.addError) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
@@ -112,7 +109,6 @@ export const openRecordings = async (
   };
 };
 
-/** Counts what is left out, by reason. */
 const openOmissions = () => {
   const left = new Map<string, number>();
   const add = (why: string, count = 1): void => {
@@ -131,7 +127,7 @@ const openOmissions = () => {
   };
 };
 
-/** About; what is too deep to be written as JSON won't be recorded either, and that is said of it when it is tried. */
+/** An estimate. A request that is too deep for JSON can't be recorded either; making its line reports that. */
 const lengthOf = (request: object): number => {
   try {
     return JSON.stringify(request).length;
@@ -142,7 +138,7 @@ const lengthOf = (request: object): number => {
 
 const placeOf = (cluster: string, rule: string) => join(cluster, `${rule}.yaml`);
 
-/** Lines as a whole, or nothing of them; the folder itself isn't made again where somebody took it away. */
+/** Appends all lines or none. Doesn't create `folder` again if it was deleted. */
 const written = async (folder: string, cluster: string, place: string, lines: string): Promise<void> => {
   await mkdir(join(folder, cluster), { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
@@ -152,7 +148,7 @@ const written = async (folder: string, cluster: string, place: string, lines: st
     const { size } = await file.stat();
     const begun = size > 0 && !(await endsLine(file, size));
     await appended(file, begun ? `\n${lines}` : lines).catch(async (error) => {
-      // What is no plain file can't be cut off; why it wasn't written is what counts.
+      // Only a regular file can be truncated; the error of the write is the one to report.
       await file.truncate(size).catch(() => {});
       throw error;
     });
@@ -161,14 +157,14 @@ const written = async (folder: string, cluster: string, place: string, lines: st
   }
 };
 
-/** In one go, where `appendFile` takes several: others may write there, too. */
+/** Writes in one call, while `appendFile` needs several: other processes may append to the same file. */
 const appended = async (file: FileHandle, text: string): Promise<void> => {
   const bytes = Buffer.from(text);
-  // A disk that is full takes a part, and says so when it is asked to take the rest.
+  // A full disk accepts a part of the bytes, and fails on the next write.
   for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten;
 };
 
-/** Whoever wrote before may have been cut off. */
+/** An earlier writer may have been interrupted within a line. */
 const endsLine = async (file: FileHandle, size: number): Promise<boolean> => {
   const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
   return buffer[0] === 10;

@@ -5,30 +5,29 @@ import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/
 import { decisionIn, patched } from "../catalogue/case-differences.ts";
 import { sentenceOf } from "../cli/complaint.ts";
 
-/** What a rule makes of a review by itself, whatever mode it is in. */
+/** What a rule decides about a review, regardless of its mode. */
 export interface Made {
   verdict: "allowed" | "changed" | "denied";
   message?: string;
   code?: number;
   reason?: string;
-  /** Not there where nobody wrote them down. */
+  /** Absent if the case doesn't state them. */
   details?: Status["details"] | undefined;
   warnings: string[];
   audit: Record<string, string>;
-  /** What the object is afterwards; where it was denied or only judged, none. */
+  /** The object afterwards; absent if the request was denied or only validated. */
   object?: unknown;
 }
 
-/** What a version makes of a review; nothing where it isn't asked, or where that can't be known. */
+/** An answer of a version; `absent` if the rule isn't evaluated there, `fault` if the answer can't be determined. */
 export type Answer = Given | { absent: string } | { fault: string };
 
-/** An answer, and in which mode the rule gave it; not there where nobody knows that, or it doesn't matter. */
+/** `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface Given {
   made: Made;
   mode?: Mode;
 }
 
-/** What was answered when a review was recorded, or what somebody wrote into a case. */
 export const recordedIn = (entry: Case): Answer => {
   const warnings = fitWarnings(entry.warnings ?? []);
   const audit = fitAudit(entry.audit ?? {});
@@ -42,10 +41,8 @@ export const recordedIn = (entry: Case): Answer => {
   return { made: { ...admitted(mutate, becomes ?? mutate), warnings, audit } };
 };
 
-/** What a function answered. */
 export const madeIn = (answer: unknown, entry: Case, uid: string): Answer => {
   const { kind, code, message } = Object(answer);
-  // There is no such phase: the rule doesn't have it.
   if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
   if (kind === "Status") return { fault: String(message) };
   try {
@@ -66,12 +63,11 @@ const admitted = (before: KubernetesObject | undefined, after: unknown): Pick<Ma
   return { verdict: isDeepStrictEqual(before, after) ? "allowed" : "changed", object: after };
 };
 
-/** In what two answers can differ. */
 export type Aspect = keyof Made | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;
 
-/** In what two answers differ. Patches are compared by what they make, and modes where the rule has something to say. */
+/** Patches are compared by their results. Modes are compared unless both verdicts are `allowed`. */
 export const differing = (left: Given, right: Given): Aspect[] => {
   const [one, other] = [left.made, right.made];
   const isWhole = "details" in one && "details" in other;

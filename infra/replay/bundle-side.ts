@@ -8,10 +8,9 @@ import type { Order, Reply } from "./function-process.ts";
 import type { Scratch } from "./scratch.ts";
 import { findPart, type Version } from "./sides.ts";
 
-/** As long as Lambda gives a function to start, in milliseconds. */
+/** The time that Lambda gives a function to start, in milliseconds. */
 const starting = 10_000;
 
-/** The version that a folder of bundles is, each review within so many milliseconds. */
 export const openBundles = async (
   name: string,
   folder: string,
@@ -44,10 +43,9 @@ export const openBundles = async (
   };
 };
 
-/** Whether a folder is one that `build` wrote. */
 export const isBuilt = async (folder: string): Promise<boolean> => (await readShares(folder)).size > 0;
 
-/** The functions in a folder of bundles, each with its share of postern.yaml; undefined where that isn't known. */
+/** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
 const readShares = async (folder: string): Promise<Map<string, unknown>> => {
   const shares = new Map<string, unknown>();
   for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
@@ -60,24 +58,23 @@ const readShares = async (folder: string): Promise<Map<string, unknown>> => {
   return shares;
 };
 
-/** A version whose build wrote no settings.json yet has its share in the code alone, as a call that parses it. */
+/** Older builds wrote no settings.json: their part of postern.yaml is only in the code, as a call of JSON.parse. */
 const shareIn = (code: string): unknown => {
   const [call] = /JSON\.parse\((['"`])\{\\?"rule\\?":.*?\}\1\)/s.exec(code) ?? [];
   return call && JSON.parse(runInNewContext(`JSON.stringify(${call})`));
 };
 
-/** A process in which the functions of a folder are asked, one question after the other. */
+/** A process that runs the functions of a folder, one order at a time. */
 interface Player {
   ask(order: Order): Promise<Reply>;
 }
 
-/** A function that ended its process, or had to be ended, so often isn't asked any more. */
+/** A function that crashed or exceeded its time this often isn't called again. */
 const mostEnds = 3;
 
-/** A process is given so much longer than its functions, to say itself that they took too long. */
+/** The extra time of a process, in milliseconds, so that its functions can report a timeout themselves. */
 const grace = 500;
 
-/** Started when it is needed, and again after it ended. */
 const openPlayer = (folder: string, scratch: Scratch): Player => {
   let actor: ChildProcess | undefined;
   let waiting: ((reply: Reply) => void) | undefined;
@@ -88,7 +85,7 @@ const openPlayer = (folder: string, scratch: Scratch): Player => {
     const { PATH, TZ, LANG } = process.env;
     const started = fork(fileURLToPath(new URL("function-process.ts", import.meta.url)), [folder], {
       execArgv: [],
-      // Nobody's credentials, for whatever a version would do with them.
+      // No credentials: the code of a version must not be able to use them.
       env: { ...(PATH && { PATH }), ...(TZ && { TZ }), ...(LANG && { LANG }) },
       stdio: ["ignore", "ignore", "ignore", "ipc"],
     });
@@ -118,7 +115,7 @@ const openPlayer = (folder: string, scratch: Scratch): Player => {
       asked.kill("SIGKILL");
       resolve({ fault: `it gave no answer within ${order.milliseconds / 1000} s` });
     }, order.milliseconds + grace);
-    // One that has ended says so itself.
+    // A process that has ended is reported by its exit event.
     asked.send(order, () => {});
     const reply = await promise;
     clearTimeout(timer);

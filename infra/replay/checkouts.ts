@@ -5,10 +5,9 @@ import { fileURLToPath } from "node:url";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { Ended, Scratch } from "./scratch.ts";
 
-/** Where the working tree is. */
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** What is built of a checkout: all that is on, or these rules, and that by a postern.yaml of its own or this one. */
+/** What to build of a checkout: these rules, or all that are on if empty; by this postern.yaml or the checkout's own. */
 export interface Wish {
   rules: readonly string[];
   config?: string | undefined;
@@ -18,27 +17,24 @@ const command = join("infra", "postern.js");
 
 export const isCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
-/** The commit that a name stands for in git; undefined where it stands for none. */
 export const commitOf = async (name: string, scratch: Scratch): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
   const { code, stdout } = await scratch.run("git", words, { cwd: root });
   return code === 0 ? stdout.trim() : undefined;
 };
 
-/** The names in git that somebody may mean. */
 export const namesInGit = async (scratch: Scratch): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
-/** Whether the commits before the last ones were left where this clone comes from, as pipelines like to. */
 export const isShallow = async (scratch: Scratch): Promise<boolean> => {
   const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: root });
   return code === 0 && stdout.trim() === "true";
 };
 
-/** Builds a commit, in a folder of its own. Answers where its bundles are. */
+/** Builds a commit in a temporary folder. Returns the folder of its bundles. */
 export const buildCommit = async (
   commit: string,
   name: string,
@@ -60,7 +56,7 @@ export const buildCommit = async (
   return buildIn(place, name, wish, scratch, true);
 };
 
-/** Builds a checkout as it stands, without a trace in it. Answers where its bundles are. */
+/** Builds a checkout without changing it. Returns the folder of its bundles. */
 export const buildCheckout = async (
   folder: string,
   name: string,
@@ -78,10 +74,10 @@ export const buildCheckout = async (
   return buildIn(place, name, wish, scratch, true);
 };
 
-/** What a build doesn't look at, or makes. */
+/** Entries at the top of a checkout that a build doesn't read, or writes itself. */
 const left = new Set([".git", "dist", ".serverless", ".postern"]);
 
-/** The packages of a tree: those that are there, where it wants the same. */
+/** Links the packages of `from` if its lock file is the same; else installs them. */
 const provide = async (
   place: string,
   from: string,
@@ -89,7 +85,7 @@ const provide = async (
   scratch: Scratch,
   say: (line: string) => void,
 ): Promise<void> => {
-  // Somebody may have committed them, or a link to where they were.
+  // The commit may contain node_modules, or a link to it.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(lockOf));
   if (wanted === present && existsSync(join(from, "node_modules"))) {
@@ -103,7 +99,7 @@ const provide = async (
 
 const lockOf = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
 
-/** Whether its build can be told where to write; those before that write into the checkout. */
+/** Reports whether the version's build has --to; older ones write into the checkout. */
 const takesFolder = async (place: string, name: string, scratch: Scratch): Promise<boolean> => {
   const said = await scratch.run(process.execPath, [command, "build", "--help"], surroundings(place));
   return mustEnd(said, `${name} can't be built`).stdout.includes("--to ");
@@ -130,13 +126,12 @@ const buildIn = async (
   return out;
 };
 
-/** A version that is built has nothing to do with AWS. */
+/** Removes AWS credentials and NODE_OPTIONS from the environment: a build doesn't need them. */
 const surroundings = (cwd: string) => {
   const env = Object.entries(process.env).filter(([key]) => !/^(AWS_|NODE_OPTIONS$)/.test(key));
   return { cwd, env: Object.fromEntries(env) };
 };
 
-/** What a program that fails says last is why. */
 const mustEnd = (ended: Ended, what: string): Ended => {
   if (ended.code === 0) return ended;
   const lines = sentenceOf(ended.stderr.trim().split("\n").slice(-3).join("\n"));

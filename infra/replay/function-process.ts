@@ -1,17 +1,15 @@
-// A process of its own in which the functions of one version run, as Lambda would start them: what they do to it, or how
-// long they take, is nobody else's affair.
+// A separate process that runs the functions of one version: a crash or a timeout affects only this process.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { messageOf } from "#lib/failure.ts";
 
-/** A function to load, or with an event, one to ask. */
+/** Loads a function, and invokes it if there is an event. */
 export interface Order {
   function: string;
   event?: object;
   milliseconds: number;
 }
 
-/** What it answered, or why it didn't. */
 export interface Reply {
   answer?: unknown;
   fault?: string;

@@ -10,36 +10,34 @@ import { isName } from "../catalogue/rule-names.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
 
-/** A recorded review, and where it stands. */
 export interface Recorded {
   file: string;
   line: number;
   entry: Case;
-  /** Whose case it is, and where it was recorded; one that somebody wrote says neither. */
+  /** Absent in a case written by hand. */
   rule?: string;
   cluster?: string;
 }
 
-/** What stands where a recording should. */
 export interface Unreadable {
   file: string;
   line: number;
   sentence: string;
 }
 
-/** Longer than any recording. */
+/** More than any recording has, in bytes. */
 const longestLine = 4 * 1024 * 1024;
 
-/** A cases.yaml written by hand is read whole, up to so many characters. */
+/** The limit of a cases.yaml written by hand, in characters; it is read into memory as a whole. */
 const longestFile = 4 * longestLine;
 
-/** All that files, folders and, for `-`, standard input hold, one after the other and in bounded memory. */
+/** Reads recordings from files, folders and, for `-`, standard input, one after the other in bounded memory. */
 export async function* recordingsAt(
   paths: readonly string[],
   stdin: AsyncIterable<Uint8Array> = process.stdin,
 ): AsyncGenerator<Recorded | Unreadable> {
   const files = new Set((await Promise.all(paths.map(filesAt))).flat());
-  // What is of one rule comes together, whichever clusters it was recorded in.
+  // The recordings of one rule come together, whatever their cluster.
   const sorted = [...files].sort((one, other) => compare(basename(one), basename(other)) || compare(one, other));
   for (const file of sorted) {
     const source: AsyncIterable<Uint8Array> = file === "-" ? stdin : createReadStream(file);
@@ -68,7 +66,7 @@ const filesAt = async (path: string): Promise<string[]> => {
 
 type Found = Omit<Recorded, "file"> | Omit<Unreadable, "file">;
 
-/** A case a line, as it is recorded, or a list as people write it: the first line tells. */
+/** Reads recordings, one per line, or a list of cases written by hand; the first line decides. */
 async function* recordingsIn(source: AsyncIterable<Uint8Array>): AsyncGenerator<Found> {
   let written: Line[] | undefined;
   let isRecorded = false;
@@ -102,7 +100,7 @@ const recordingIn = ({ number: line, text = "", wrong }: Line): Found => {
   return { line, ...caseIn(value) };
 };
 
-/** Cases as people write them, over several lines and with aliases, of which there may be many but not without end. */
+/** Parses cases written by hand, with several lines each. Aliases are limited, because they can expand without end. */
 const writtenCases = (lines: readonly Line[]): Found[] => {
   const counter = new LineCounter();
   const first = lines[0]?.number ?? 1;
@@ -148,13 +146,12 @@ const origin = {
   rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isName(value) },
   cluster: text,
 };
-/** What else may stand there is left alone: another version of Postern may have written it. */
+/** Unknown members are allowed: another version of Postern may have written them. */
 const caseShape = shape({ ...caseMembers, needs: shape(needs, true), recorded: shape(origin, true) }, true);
 
-/** Deeper than any object that somebody made; beyond, recursion would end the process rather than the review. */
+/** Deeper than any real object. Recursion beyond it could overflow the stack and end the process. */
 const deepest = 1000;
 
-/** A case, and whose it is, where that is written down; or a sentence that says why it is none. */
 const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {
   if (!isMap(value)) return { sentence: "is no case: a map is expected" };
   if (isDeeper(value, deepest)) return { sentence: `is no case: it is nested more than ${deepest} deep` };
@@ -163,13 +160,13 @@ const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string 
   if (!Object.hasOwn(value, "name")) return { sentence: "is no case: it has no name" };
   if (Object.hasOwn(value, "mutate") === Object.hasOwn(value, "validate"))
     return { sentence: "is no case: it must say either mutate or validate" };
-  // Checked above; what else it may say, nobody looks at here.
+  // The shape was checked above; other members are not read here.
   const entry = value as unknown as Case;
   const { rule, cluster } = (value.recorded ?? {}) as { rule?: string; cluster?: string };
   return { entry, ...(rule !== undefined && { rule }), ...(cluster !== undefined && { cluster }) };
 };
 
-/** A line of a file, from 1 on; one that is too long, or no text, has none. */
+/** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
 export interface Line {
   number: number;
   text?: string;
@@ -178,14 +175,13 @@ export interface Line {
 
 const newline = 10;
 
-/** The lines of what may be too large to be held, one at a time. */
 export async function* linesOf(source: AsyncIterable<Uint8Array>, longest = longestLine): AsyncGenerator<Line> {
   let number = 1;
   let parts: Uint8Array[] = [];
   let length = 0;
   const take = (part: Uint8Array) => {
     length += part.length;
-    // What goes on for too long is counted, and not kept.
+    // The bytes of a line that is too long are counted, but not kept.
     if (length > longest) parts = [];
     else if (part.length > 0) parts.push(part);
   };

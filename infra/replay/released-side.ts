@@ -3,7 +3,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { openReleases, type Release, releaseNamed } from "../rollout/releases.ts";
 import { findPart, type Part, type Version } from "./sides.ts";
 
-/** A release of a stage, or what is live in it: each review is sent to AWS, to the function's own version. */
+/** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
 export const openReleased = async ({ name, bucket, functions }: Stage, text: string): Promise<Version> => {
   const { all } = await openReleases(bucket);
   const [newest] = all;
@@ -42,7 +42,7 @@ export const openReleased = async ({ name, bucket, functions }: Stage, text: str
   };
 };
 
-/** A version's settings are in its code, and are written down with its release. */
+/** A version's settings are in its code; the release that deployed the version records them, too. */
 const shareOf = (releases: readonly Release[], part: string, version: string) =>
   releases
     .map(({ rules }) => (Object.hasOwn(rules, part) ? rules[part] : undefined))

@@ -7,7 +7,6 @@ import { type Answer, type Aspect, differing } from "./answers.ts";
 import type { Recorded, Unreadable } from "./recordings.ts";
 import type { Played, Side } from "./sides.ts";
 
-/** What became of one recording. */
 export type Result =
   | ({ state: "unreadable" } & Unreadable)
   | ({
@@ -16,11 +15,11 @@ export type Result =
       cluster?: string | undefined;
       differs: Aspect[];
       answers: [Answer, Answer];
-      /** The verdict hangs on placeholders, or a script was given them. */
+      /** The verdict depends on placeholders, or a script was given them. */
       redacted?: true;
     } & Place);
 
-/** `neither` is one that neither version is asked about. */
+/** `neither` means that neither version is asked. */
 export type State = "alike" | "differs" | "neither" | "unplayed";
 
 interface Place {
@@ -29,21 +28,19 @@ interface Place {
   name: string;
 }
 
-/** What is replayed, and how. */
 export interface Terms {
   sides: readonly [Side, Side];
-  /** Only these rules; one alone is that of cases that name none. */
+  /** Replays only these rules; all if empty. A single one is also the rule of cases that name none. */
   rules: readonly string[];
-  /** In the place of the cluster that a review was recorded in. */
+  /** Replaces the cluster that a review was recorded in. */
   cluster: string | undefined;
-  /** With the settings that a review was recorded with, on both sides. */
+  /** Uses the settings that a review was recorded with, on both sides. */
   asRecorded: boolean;
 }
 
-/** So many reviews are under way at once. */
 const atOnce = 8;
 
-/** Sends recordings to both sides, and compares what they answer; in their order, and no more of them held than are under way. */
+/** Sends recordings to both sides and compares the answers. Keeps the order, and holds at most `atOnce` recordings. */
 export async function* replayed(
   recordings: AsyncIterable<Recorded | Unreadable>,
   terms: Terms,
@@ -54,7 +51,7 @@ export async function* replayed(
     if ("entry" in one && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
     const result =
       "entry" in one ? replay(one, rule, terms) : Promise.resolve({ state: "unreadable" as const, ...one });
-    // It is thrown where it is waited for.
+    // `yield await` throws the error; this prevents an unhandled rejection before that.
     result.catch(() => {});
     underWay.push(result);
     if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<Result>);
@@ -75,7 +72,7 @@ const replay = async (one: Recorded, rule: string | undefined, terms: Terms): Pr
     return unreadable(`is no case: ${sentenceOf(error)}`);
   }
   const cluster = terms.cluster ?? one.cluster;
-  // Whoever writes a case writes its settings, too.
+  // A case written by hand also states its settings.
   const isWritten = one.rule === undefined;
   const played: Played = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
   const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(played)));
@@ -97,7 +94,7 @@ const compared = (left: Answer, right: Answer): { state: State; differs: Aspect[
   return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
 };
 
-/** A recording has all of its request; what a written case leaves open, the rule says. */
+/** A recording contains its whole request; for a case written by hand, the rule completes it. */
 const reviewIn = async (entry: Case, rule: string): Promise<Review> =>
   entry.request ? recordedReviewOf({ ...entry, request: entry.request }) : reviewOf(await listedAs(rule), entry);
 

@@ -4,7 +4,7 @@ import { difference, type Hunk } from "../diff/difference.ts";
 import type { Answer, Aspect, Made } from "./answers.ts";
 import type { Result, State } from "./replay.ts";
 
-/** How many of each there are; `redacted` are those among them that are judged on placeholders. */
+/** The number of results per state; `redacted` counts those among them that were evaluated on placeholders. */
 export type Counts = Record<State | "unreadable" | "redacted", number>;
 
 export const noCounts = (): Counts => ({ alike: 0, differs: 0, neither: 0, unplayed: 0, unreadable: 0, redacted: 0 });
@@ -14,7 +14,7 @@ export const count = (counts: Counts, result: Result): void => {
   if (result.state !== "unreadable" && result.redacted) counts.redacted++;
 };
 
-/** A result as somebody reads it: what is alike is not worth a line. */
+/** Returns a result as text; empty if there is no difference to show. */
 export const toldOf = (result: Result, names: readonly [string, string], paint: Paint): string => {
   const place = paint("dim", clean(`${result.file === "-" ? "standard input" : result.file}:${result.line}`));
   if (result.state === "unreadable") return `${place} ${paint("yellow", oneLine(result.sentence))}\n`;
@@ -31,14 +31,13 @@ export const toldOf = (result: Result, names: readonly [string, string], paint: 
 
 const verbal: Aspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
 
-/** What one side answered, as far as it differs from the other. */
 const linesOf = (answer: Answer, differs: readonly Aspect[], side: string, isLeft: boolean, paint: Paint): string => {
   const line = (text: string) => `    ${paint(isLeft ? "red" : "green", `${isLeft ? "-" : "+"} ${oneLine(text)}`)}\n`;
   if ("absent" in answer) return line(`${side} ${answer.absent}`);
   if ("fault" in answer) return line(`${side}: ${answer.fault}`);
   const { made, mode } = answer;
   const { warnings, audit } = made;
-  // Where the other side says nothing at all, what this one doesn't say either is no news.
+  // Without aspects that differ, the other side has no answer, and this one is written in full.
   const isWhole = differs.length === 0;
   const has = (...some: Aspect[]) => some.some((one) => differs.includes(one));
   const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
@@ -60,7 +59,6 @@ const verdictOf = ({ verdict, message, code, reason, details }: Made, differs: r
   return `denied: ${message} (${[code, reason].filter(Boolean).join(" ")})${more}`;
 };
 
-/** How the objects differ that two sides leave behind. */
 export const hunksOf = (result: Exclude<Result, { state: "unreadable" }>): Hunk[] => {
   const [left, right] = result.answers;
   if (!result.differs.includes("object") || !("made" in left) || !("made" in right)) return [];
@@ -69,7 +67,6 @@ export const hunksOf = (result: Exclude<Result, { state: "unreadable" }>): Hunk[
 
 const number = (count: number) => count.toLocaleString("en-US");
 
-/** The last line. */
 export const summaryLine = (counts: Counts): string => {
   const { alike, differs, neither, unplayed, unreadable, redacted } = counts;
   const all = alike + differs + neither + unplayed;

@@ -4,20 +4,18 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** What a program came to. */
 export interface Ended {
   code: number;
   stdout: string;
   stderr: string;
 }
 
-/** A place for what is gone afterwards: files, and processes that must not outlive us. */
 export interface Scratch {
   folder(): Promise<string>;
-  /** Ends it with us. */
+  /** Kills the child in `remove`. */
   mind(child: ChildProcess): void;
   run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<Ended>;
-  /** At once, for it may be the last thing that is done. */
+  /** Synchronous, because the process may exit right after it. */
   remove(): void;
 }
 
@@ -38,7 +36,7 @@ export const openScratch = (): Scratch => {
     run: (program, words, place) =>
       new Promise((resolve) => {
         const child = execFile(program, words, { ...place, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
-          // One that didn't start has a text for a code.
+          // For a program that didn't start, the code is a text such as ENOENT.
           const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
           resolve({ code, stdout, stderr: stderr || (error?.message ?? "") });
         });

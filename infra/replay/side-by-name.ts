@@ -17,11 +17,10 @@ import { openReleased } from "./released-side.ts";
 import type { Scratch } from "./scratch.ts";
 import { past, type Side, sideOf } from "./sides.ts";
 
-/** What is needed to come by a version. */
 export interface Means {
   stage: Stage | undefined;
   wish: Wish;
-  /** How long one review may take on this machine. */
+  /** The time limit of one review on this machine. */
   milliseconds: number;
   scratch: Scratch;
   say(line: string): void;
@@ -29,14 +28,14 @@ export interface Means {
 
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
-/** The one that somebody means: what was recorded, the working tree, a release, a commit or a folder. */
+/** Opens the side that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
 export const openSide = async (text: string, means: Means): Promise<Side> => {
   if (text === "recorded") return past;
   if (means.stage && isReleased(text)) return sideOf(await openReleased(means.stage, text));
   const { wish, milliseconds, scratch, say } = means;
   const bundles = async (folder: string) => sideOf(await openBundles(text, folder, milliseconds, scratch));
   if (text === "working-tree") return bundles(await buildCheckout(root, text, wish, scratch, say));
-  // A postern.yaml that is named is the working tree's.
+  // A postern.yaml that the user names applies to the working tree only.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath ? undefined : await commitOf(text, scratch);

@@ -3,7 +3,7 @@ import { gate } from "./gate.ts";
 import type { Send } from "./world.ts";
 import type { Setup } from "./write.ts";
 
-/** A request as @kubernetes/client-node hands it to its HTTP library. */
+/** A request as @kubernetes/client-node passes it to its HTTP library. */
 export interface RequestContext {
   getUrl(): string;
   getHttpMethod(): string;
@@ -12,25 +12,21 @@ export interface RequestContext {
   getSignal?(): AbortSignal | undefined;
 }
 
-/** Its answer, as far as it is made here. */
 export interface ResponseContext {
   httpStatusCode: number;
   headers: Record<string, string>;
   body: { text(): Promise<string>; binary(): Promise<Buffer> };
 }
 
-/** What it waits for. */
 export interface Observable<T> {
   toPromise(): Promise<T>;
   pipe<U>(next: (value: T) => U | PromiseLike<U>): Observable<U>;
 }
 
-/** Its HTTP library: what really sends. */
 export interface HttpLibrary {
   send(request: RequestContext): Observable<ResponseContext>;
 }
 
-/** A library that sends what rules make of it. Connections, credentials and agents stay the given one's. */
 export const guardedLibrary = (library: HttpLibrary, setup: Setup): HttpLibrary => {
   const judged = gate(setup);
   const pass = async (request: RequestContext): Promise<ResponseContext> => {
@@ -46,14 +42,14 @@ export const guardedLibrary = (library: HttpLibrary, setup: Setup): HttpLibrary 
   return { send: (request) => observable(pass(request)) };
 };
 
-/** One name in two spellings is one header, whose last value holds. */
+/** Header names that differ only in case are one header; the last value wins. */
 const headersOf = (request: RequestContext): Headers => {
   const headers = new Headers();
   for (const [name, value] of Object.entries(request.getHeaders())) headers.set(name, value);
   return headers;
 };
 
-/** Sends another request as this one would go: what it carries besides, such as an agent, stays. */
+/** Sends another request in place of `request`, and inherits its other members, such as the agent. */
 const sender =
   (library: HttpLibrary, request: RequestContext): Send =>
   async (method, url, headers, body, signal) => {
@@ -70,10 +66,10 @@ const sender =
     return new Response(bodiless.has(status) ? null : text, { status, headers: unpacked(said) });
   };
 
-/** Answers of these codes have no body. */
+/** Status codes for which `new Response` accepts no body. */
 const bodiless = new Set([204, 205, 304]);
 
-/** What is read is no longer as it was sent. */
+/** Removes the headers that describe the encoded body: the text has been decoded. */
 const unpacked = (headers: Record<string, string>): Headers => {
   const kept = new Headers(headers);
   for (const name of ["content-encoding", "content-length", "transfer-encoding"]) kept.delete(name);

@@ -2,10 +2,9 @@ import { Failure } from "../failure.ts";
 import { hasRepeatedKey, isDeeper, isMap, parseJson } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 
-/** What the API server takes, in bytes. */
+/** The API server's limit of a request body, in bytes. */
 const longest = 3 * 1024 * 1024;
 
-/** A body, read to its end; one that the API server would find too long, no further than that. */
 export const read = async (
   body: ReadableStream<Uint8Array> | null,
   most = longest,
@@ -20,13 +19,13 @@ export const read = async (
   return new Uint8Array(Buffer.concat(chunks));
 };
 
-/** The media type that a header names, without its parameters; of none, JSON, as the API server has it. */
+/** Returns the media type of Content-Type without parameters; JSON if the header is missing, as for the API server. */
 export const mediaType = (headers: Headers): string =>
   (headers.get("content-type") ?? json).split(";")[0]?.trim().toLowerCase() ?? "";
 
 export const json = "application/json";
 
-/** What a body of one of these media types says. */
+/** Parses a JSON body of one of these media types. Throws a Failure if the body can be read in more than one way. */
 export const parsed = (bytes: Uint8Array, headers: Headers, accepted: readonly string[]): unknown => {
   const type = mediaType(headers);
   const encoding = headers.get("content-encoding") ?? "identity";
@@ -53,10 +52,9 @@ const textIn = (bytes: Uint8Array): string | undefined => {
   }
 };
 
-/** What goes through it step by step would run out of stack. */
+/** Recursive functions would overflow the stack on deeper values. */
 const deepest = 1000;
 
-/** A body that is an object. */
 export const objectIn = (
   bytes: Uint8Array,
   headers: Headers,

@@ -10,19 +10,16 @@ import type { Phase } from "../rule.ts";
 import { denied, failed, type Refusal } from "./answers.ts";
 import type { Plan } from "./plans.ts";
 
-/** What a rule said to a write, for whoever keeps book of it. */
 export interface Told {
   rule: string;
   phase: Phase;
   mode: Mode;
   request: Request;
-  /** What came of it, and what the rule would have had in mode enforce. */
+  /** The outcome in the rule's mode, and whether the rule refused regardless of its mode. */
   decision?: Decision;
-  /** Why it could not say anything. */
   failure?: Failure;
 }
 
-/** What rules are asked with. */
 export interface Around {
   failurePolicy: "Fail" | "Ignore";
   now(): Date;
@@ -30,7 +27,6 @@ export interface Around {
   tell(told: Told): void;
 }
 
-/** What came of a write: a refusal, or the object as it may be sent. */
 export interface Judged {
   refusal?: Refusal;
   object: KubernetesObject;
@@ -38,11 +34,10 @@ export interface Judged {
   warnings: string[];
 }
 
-/** Those that a request concerns, in one phase. */
 export const concerned = (plans: readonly Plan[], phase: Phase, request: Request): Plan[] =>
   plans.filter(({ match }) => match[phase]?.some((one) => matches(one, request)));
 
-/** Has a request judged as the API server would: mutators one after another, each seeing the last one's object, then the others. */
+/** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
 export const judge = async (plans: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
   const mutated = await mutate(concerned(plans, "mutate", request), request, around);
   if (mutated.refusal) return mutated;
@@ -69,7 +64,7 @@ const mutate = async (asked: readonly Plan[], request: Request, around: Around):
     return said.patch.length > 0;
   });
   const changed = refusal === undefined && object !== request.object;
-  // That an object is left an object follows from what drafts can be made of.
+  // Rules only edit a draft of the object, so the result is an object, too.
   return { object: object as KubernetesObject, changed, warnings, ...(refusal && { refusal }) };
 };
 
@@ -97,7 +92,7 @@ const ask = async (plan: Plan, phase: Phase, request: Request, around: Around): 
 
 const nothing: Said = { patch: [], warnings: [] };
 
-/** Whether selectors of objects and namespaces take a request, as the API server asks them. */
+/** Reports whether the rule's selectors select a request, as the API server evaluates them. */
 const isAbout = async (
   { selectors: { ofNamespace, ofObject }, milliseconds }: Plan,
   { object, oldObject, namespace, resource: { group, resource } }: Request,

@@ -1,7 +1,7 @@
-// The client package: policies and rules on what a program writes to Kubernetes, before it leaves. README.md is for its users.
-// A write goes through gate.ts (target.ts tells what it is about, body.ts reads it), write.ts and patches.ts (what would be
-// stored), chain.ts (asks the rules in order) and answers.ts (what the program is told). world.ts reads the cluster with the
-// program's own rights. Nothing else in lib imports this folder.
+// The client package applies policies and rules to a program's writes to Kubernetes before they are sent. README.md is for
+// its users. A write goes through gate.ts (target.ts parses its URL, body.ts its body), write.ts and patches.ts (the object
+// that would be stored), chain.ts (evaluates the rules in order) and answers.ts (builds the response). world.ts reads the
+// cluster with the program's own credentials. Nothing else in lib imports this folder.
 import { isObject } from "../json.ts";
 import type { World } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
@@ -19,25 +19,20 @@ export type { Told } from "./chain.ts";
 export type { Ruled } from "./plans.ts";
 export type { Policies, References } from "./policies.ts";
 
-/** What is applied to a program's writes before they leave it. */
 export interface Guard {
-  /** Those of kinitiras' kinds; `policiesFrom` finds those that the cluster keeps. */
+  /** Policies of kinitiras' kinds; `policiesFrom` reads those stored in a cluster. */
   policies?: Policies;
-  /** What these policies may reach. */
   references?: References;
-  /** Rules of the catalogue, by name. */
   rules?: Record<string, Ruled>;
-  /** Where the API server is, with whatever stands before /api and /apis; without it, wherever a path looks like theirs. */
+  /** The API server's URL, with any path before /api and /apis. Without it, every URL with an API path is an API server's. */
   server?: string | URL;
-  /** As whom rules see the program; as nobody, if not said. */
+  /** The user in the requests that rules see; by default a user without name or groups. */
   user?: UserInfo;
-  /** What becomes of a write that a rule in mode enforce can't judge: an error, if not said. */
+  /** What happens to a write that a rule in mode enforce can't evaluate. By default Fail: the write gets an error. */
   failurePolicy?: "Fail" | "Ignore";
-  /** Where rules get their answers, for so many milliseconds; the cluster itself with the program's rights, if not said. */
+  /** Returns the capabilities of rules. By default rules read the cluster with the program's credentials. */
   world?(milliseconds: number): World;
-  /** The time, as rules see it. */
   now?(): Date;
-  /** Hears what every rule says to every write. */
   onOutcome?(told: Told): void;
 }
 
@@ -55,8 +50,8 @@ const setupOf = (guard: Guard): Setup => {
 };
 
 /**
- * A `fetch` that applies policies and rules to what it writes to Kubernetes, before it leaves. A refusal is an answer such
- * as the API server's; what no rule is about goes through untouched.
+ * Returns a `fetch` that applies policies and rules to writes to Kubernetes before it sends them. A refusal is a
+ * response like the API server's. A request that no rule matches is sent unchanged.
  */
 export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
   const judged = gate(setupOf(options));
@@ -69,7 +64,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
     const response = await judged({
       ...{ method, address, send: sender(send, given, init) },
       open: () => {
-        // It has the headers that follow from a body's type, too.
+        // Request also sets the headers that follow from the body's type.
         const made = given && init?.body == null ? given : new Request(address, { ...init, method, ...half(init) });
         const headers = new Headers(init?.headers ?? made.headers);
         const type = made.headers.get("content-type");
@@ -77,7 +72,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
         return { headers, read: () => read(made.body) };
       },
     });
-    // Whoever is no longer waited for hears of that, and of nothing that followed from it.
+    // A caller that aborted gets the abort error, not a response or an error that resulted from it.
     for (const one of [init?.signal, given?.signal]) one?.throwIfAborted();
     return response ?? send(input, init);
   };
@@ -85,10 +80,9 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
 
 const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
-/** What fetch wants to be told of a body that is a stream. */
+/** `fetch` requires `duplex` if the body is a stream. */
 const half = (init: RequestInit | undefined) => (init?.body == null ? {} : { duplex: "half" as const });
 
-/** Sends another request as the program sends this one. */
 const sender =
   (send: typeof fetch, given: Request | undefined, init: RequestInit | undefined): Send =>
   (method, url, headers, body, signal) => {
@@ -102,13 +96,13 @@ const sender =
     });
   };
 
-/** An HTTP library of @kubernetes/client-node, for `createConfiguration`: what really sends stays the one given. */
+/** Wraps an HTTP library of @kubernetes/client-node, for `createConfiguration`. `library` still sends the requests. */
 export const guardLibrary = (library: HttpLibrary, options: Guard): HttpLibrary =>
   guardedLibrary(library, setupOf(options));
 
 /**
- * A KubeConfig of @kubernetes/client-node as it is, but that the writes of the API clients made by it are judged. The
- * module sends them, with its own connections and credentials.
+ * Wraps a KubeConfig of @kubernetes/client-node: API clients made from it apply the rules to their writes. The module
+ * still sends them, with its own connections and credentials.
  */
 export const guardConfig = <C extends Config>(config: C, options: Guard): C => {
   const setup = setupOf(options);

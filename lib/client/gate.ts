@@ -10,7 +10,7 @@ import { addressOf, type Target, targetOf } from "./target.ts";
 import { ownWorlds, type Send } from "./world.ts";
 import { current, judgedAs, requestOf, type Setup, sent, settled, type Write } from "./write.ts";
 
-/** A request as a program makes it; its body is read only where it is looked at. */
+/** A request of the program. `open` is called only if a rule matches the request. */
 export interface Made {
   method: string;
   address: string;
@@ -18,7 +18,7 @@ export interface Made {
   open(): { headers: Headers; read(): Promise<Uint8Array<ArrayBuffer>> };
 }
 
-/** Takes a program's requests: what no rule is about is left to whoever made it, and undefined. */
+/** Returns a handler of requests. The handler returns undefined if no rule matches: the caller sends that request. */
 export const gate = (setup: Setup) => {
   const open = ownWorlds();
   return async ({ method, address, send, open: look }: Made): Promise<Response | undefined> => {
@@ -40,7 +40,7 @@ export const gate = (setup: Setup) => {
 
 const isOurs = (plans: readonly Plan[], target: Target): boolean => {
   const request = requestOf(target, { group: "", version: "", kind: "" }, {});
-  // What is put where nothing is may be created.
+  // A PUT or PATCH of an object that doesn't exist may create it.
   const created: Request = { ...request, operation: "CREATE" };
   const requests = target.operation === "UPDATE" ? [request, created] : [request];
   return requests.some((one) =>
@@ -65,14 +65,14 @@ const replace = async (write: Write): Promise<Response> => {
 const remove = async (write: Write): Promise<Response> => {
   const old = await current(write);
   if (old instanceof Response) return old;
-  // It will say itself that nothing is there.
+  // The object doesn't exist; the API server's own answer says so.
   if (old === undefined) return sent(write);
   const dryRun = write.target.dryRun || isDryRun(write);
   const judged = await judgedAs({ ...write, target: { ...write.target, dryRun } }, undefined, old);
   return settled(judged, () => sent(write));
 };
 
-/** Options of a deletion may be its body. */
+/** The body of a DELETE may hold its options, such as dryRun. */
 const isDryRun = ({ body, headers }: Write): boolean => {
   if (body.length === 0) return false;
   const options = parsed(body, headers, [mediaType(headers)]);

@@ -10,12 +10,12 @@ const jsonPatch = "application/json-patch+json";
 const applying = "application/apply-patch+yaml";
 const patching = [jsonPatch, "application/merge-patch+json", "application/strategic-merge-patch+json", applying];
 
-/** How often a write is begun anew because somebody else was faster. */
+/** The number of retries after conflicts, and of further rounds of a server-side apply. */
 const mostConflicts = 3;
 
 /**
- * A PATCH: what would come of it, the API server says itself. What rules change of that is sent in its place, as the
- * difference from what is there now, which must still be there then.
+ * Handles a PATCH. The API server computes the result in a dry run. If rules change the result, a patch with the
+ * difference from the current object is sent instead, together with a test of the object's resourceVersion.
  */
 export const patched = async (write: Write): Promise<Response> => {
   const given = parsed(write.body, write.headers, patching);
@@ -28,11 +28,11 @@ export const patched = async (write: Write): Promise<Response> => {
   }
 };
 
-/** The answer, and whether it is to a patch that we made. */
+/** `isOurs` is true if the answer is to a patch made here instead of the program's. */
 const attempt = async (write: Write): Promise<{ answer: Response; isOurs?: boolean }> => {
   const old = await current(write);
   if (old instanceof Response) return { answer: old };
-  // It will say itself that nothing is there.
+  // The object doesn't exist; the API server's own answer says so.
   if (old === undefined) return { answer: await sent(write) };
   const result = await tried(write, write.body);
   if (result instanceof Response) return { answer: result };
@@ -41,7 +41,7 @@ const attempt = async (write: Write): Promise<{ answer: Response; isOurs?: boole
   return { answer: await settled(judged, () => (isOurs ? instead(write, old, judged.object) : sent(write))), isOurs };
 };
 
-/** What the API server would make of a patch, or its answer where that is a refusal. */
+/** Returns what the patch results in, by a dry run; or the API server's response if it refuses the patch. */
 const tried = async (
   { url, headers, send }: Write,
   body: Uint8Array<ArrayBuffer>,
@@ -56,7 +56,7 @@ const tried = async (
   return result;
 };
 
-/** What the API server keeps itself, and would not take from a patch. */
+/** Fields that the API server sets itself and doesn't accept from a patch. */
 const kept = /^\/metadata\/(managedFields|resourceVersion|generation|uid|creationTimestamp|selfLink)(\/|$)/;
 
 const instead = (write: Write, old: KubernetesObject, object: KubernetesObject): Promise<Response> => {
@@ -71,8 +71,8 @@ const instead = (write: Write, old: KubernetesObject, object: KubernetesObject):
 const versionOf = ({ metadata }: KubernetesObject): unknown => Object(metadata).resourceVersion;
 
 /**
- * Whether somebody else was faster: a conflict, or a test of the version that failed. The API server says of the latter no
- * more than that the patch is invalid, where it names what is wrong with an object.
+ * Reports whether another client changed the object first: a conflict, or a failed test of resourceVersion. The API
+ * server answers a failed test with reason Invalid and no details.kind; for an invalid object it names the kind.
  */
 const isConflict = async (response: Response): Promise<boolean> => {
   if (response.status === 409) return true;
@@ -82,8 +82,8 @@ const isConflict = async (response: Response): Promise<boolean> => {
 };
 
 /**
- * A server-side apply is changed where the rules want it otherwise, and tried again, until they want nothing more. What it
- * doesn't say, it can't change so.
+ * Handles a server-side apply. Merges the rules' changes into it and repeats the dry run until the rules change
+ * nothing. Throws a Failure if an apply can't express a change, such as the removal of a field that it doesn't set.
  */
 const appliedTo = async (write: Write): Promise<Response> => {
   const old = await current(write);
@@ -110,7 +110,7 @@ const unmergeable = (why: string) =>
     `the rules change what is applied in a way that a server-side apply can't say (${why}); apply the object as they want it, or use another kind of patch`,
   );
 
-/** An apply that says what a change does: in maps, and in those elements of lists that have a name. */
+/** Merges a change into an apply. Supports changes in maps, and in list elements that the apply identifies by name. */
 const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[number]): KubernetesObject => {
   const within = (said: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
     if (step === undefined) return change.op === "remove" ? undefined : change.value;
@@ -130,6 +130,6 @@ const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[numbe
     const others = Object.entries(map).filter(([key]) => key !== step);
     return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
   };
-  // A map stays one: a change of the whole object is none that rules can make.
+  // The result is a map: rules can't replace a whole object.
   return within(body, result, parsePointer(change.path)) as KubernetesObject;
 };

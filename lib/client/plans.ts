@@ -4,35 +4,34 @@ import type { LabelSelector } from "../objects/selection.ts";
 import { inPhase, type Match, type OfSettings, type Phase, phases, type Rule, variantsOf } from "../rule.ts";
 import { merge, mistakes } from "../settings.ts";
 
-/** A rule of the catalogue, and how it is set up. */
 export interface Ruled {
   rule: Rule;
   settings?: object;
   mode?: Mode;
-  /** Its entries save calls; a rule is right under none of them. */
+  /** The name of one of the rule's variants. Variants only save calls; the rule is correct without one. */
   variant?: string;
 }
 
-/** One webhook entry's worth of a rule. */
+/** One webhook entry of a rule. */
 export interface Plan {
   name: string;
-  /** As refusals name it. */
+  /** The name of the webhook entry, as refusals contain it. */
   entry: string;
   rule: Rule;
   settings: object;
   variant?: string;
   mode: Mode;
   match: Partial<Record<Phase, readonly Match[]>>;
-  /** Where its settings say whose objects concern it. */
+  /** The rule's namespace selector and object selector; empty ones are left out. */
   selectors: { ofNamespace?: LabelSelector; ofObject?: LabelSelector };
-  /** How long it may take. */
+  /** The rule's timeout. */
   milliseconds: number;
 }
 
-/** Where the API server calls webhooks, in its compiled-in chain. */
+/** The position of webhooks in the API server's compiled-in admission chain. */
 const webhooksPlace = 37;
 
-/** The rules in the order in which the API server would ask them, each with its settings checked. */
+/** Returns plans in the order in which the API server would call the rules. Throws if settings are invalid. */
 export const plansOf = (rules: Record<string, Ruled>): Plan[] =>
   Object.entries(rules)
     .filter(([, { mode }]) => mode !== "off")

@@ -21,24 +21,21 @@ import type { KubernetesObject } from "../review.ts";
 import { type Match, rule } from "../rule.ts";
 import type { Ruled } from "./plans.ts";
 
-/** Policies, or what finds them each time they are needed. */
 export type Policies = readonly Policy[] | ((cluster: Reader) => readonly Policy[] | Promise<readonly Policy[]>);
 
-/** What evaluating policies may do. */
 export interface References {
-  /** Which hosts references may ask, and how; none, if not said. */
+  /** The hosts that references may call, and how; none by default. */
   http?: Partial<HttpSettings>;
-  /** Which Secrets they may read: `{ group: "", resource: "secrets" }` for all. */
+  /** The Secrets that references may read, none by default: `{ group: "", resource: "secrets" }` allows all. */
   reads?: PolicySettings["reads"];
-  /** Whether policies may hold scripts; they may, if not said. */
+  /** Whether policies may contain scripts; true by default. */
   scripts?: boolean;
 }
 
-/** The policies that a cluster keeps, as they were at most ten seconds ago. */
+/** Returns the policies stored in a cluster, at most ten seconds old. */
 export const policiesFrom = (cluster: Reader): Promise<readonly Policy[]> =>
   policiesOf([...overridePolicies, ...validatePolicies], { settings: policySettings, reader: cluster });
 
-/** The rules that apply policies, as they stand in the catalogue. */
 export const applying = (policies: Policies, references: References = {}): Record<string, Ruled> => {
   const find = typeof policies === "function" ? policies : fixed(policies);
   const settings = { ...policySettings, ...references, http: { ...policySettings.http, ...references.http } };
@@ -46,7 +43,7 @@ export const applying = (policies: Policies, references: References = {}): Recor
     "policy-override": {
       rule: rule<KubernetesObject, PolicySettings, typeof needs>({
         ...{ summary: "Applies override policies.", match: every("CREATE", "UPDATE"), timeoutSeconds, settings, needs },
-        // A patch may add to a list, and would each time.
+        // A patch may append to a list; a second call would append again.
         reinvocationPolicy: "Never",
         async mutate(object, around) {
           if (!isJudged(around.request)) return;
@@ -77,7 +74,7 @@ export const applying = (policies: Policies, references: References = {}): Recor
   };
 };
 
-/** They may ask somebody else, and the first script waits for CUE to start: no less than API servers wait, if not told. */
+/** The API server's default timeout of webhooks: policies may call services, and the first script waits for CUE. */
 const timeoutSeconds = 10;
 
 const needs = policyNeeds([...overridePolicies, ...validatePolicies]);

@@ -1,39 +1,37 @@
 import { Failure } from "../failure.ts";
 import type { Operation } from "../review.ts";
 
-/** What a request to the API server is about, as its method and address tell. */
 export interface Target {
   operation: Operation;
   group: string;
   version: string;
   resource: string;
   subResource?: string;
-  /** A Namespace's own, too, as the API server has it. */
+  /** For a Namespace, its own name, as in the API server's requests. */
   namespace?: string;
   name?: string;
   dryRun: boolean;
-  /** What stands before the API's own paths: `https://host:6443`, or more behind a gateway. */
+  /** The URL before the API's own paths: `https://host:6443`, or with a path behind a gateway. */
   server: string;
 }
 
 const operations: Record<string, Operation> = { POST: "CREATE", PUT: "UPDATE", PATCH: "UPDATE", DELETE: "DELETE" };
 
-/** Whether a method may write. */
 export const isWrite = (method: string): boolean => Object.hasOwn(operations, method);
 
-/** To these one connects; what is then said, no admission hears. */
+/** Subresources that open a connection: admission doesn't see what is sent over it. */
 const connections = new Set(
   ["exec", "attach", "portforward", "proxy"].flatMap((one) =>
     ["pods", "services", "nodes"].map((of) => `${of}/${one}`),
   ),
 );
 
-/** Of a Namespace itself; everything else in its path is in it. */
+/** Path segments after a Namespace's name that belong to the Namespace itself; any other is a resource in it. */
 const ofNamespaces = new Set([undefined, "status", "finalize"]);
 
 /**
- * What a write is about; undefined where it is none of an object, or not to this server. What can't be told for certain is
- * a failure: the API server might read it otherwise.
+ * Returns what a write is about; undefined if it writes no object, or goes to another server. Throws a Failure for an
+ * ambiguous path, because the API server might read it differently.
  */
 export const targetOf = (method: string, url: URL, server?: URL): Target | undefined => {
   const operation = isWrite(method) ? operations[method] : undefined;
@@ -44,7 +42,7 @@ export const targetOf = (method: string, url: URL, server?: URL): Target | undef
   const isOdd = (steps: string[]) => steps.some((step) => step === "" || step === "." || step === "..");
   const odd = () =>
     new Failure(400, `the path ${JSON.stringify(path.slice(0, 200))} must name a resource without empty steps`);
-  // Whoever takes such steps out finds what is below the server's path, after all.
+  // Checked before `base`: a server that removes such segments may find a path below `base`.
   if (api.test(path) && isOdd(path.replace(/\/+$/, "").split("/").slice(1))) throw odd();
   if (base !== undefined && !path.startsWith(`${base}/`)) return undefined;
 
@@ -57,7 +55,7 @@ export const targetOf = (method: string, url: URL, server?: URL): Target | undef
   const isInside = steps[0] === "namespaces" && !ofNamespaces.has(steps[2]);
   const [resource = "", name, subResource, ...more] = isInside ? steps.slice(2) : steps;
   if (resource === "watch" || resource === "proxy" || connections.has(`${resource}/${subResource}`)) return undefined;
-  // A collection is deleted object by object, each of which admission sees; here it is one request without any.
+  // The API server runs admission on each object of a deleted collection; this request names none of them.
   if (more.length > 0 || (operation === "CREATE") !== (name === undefined || subResource !== undefined)) {
     const isSubresource = operation !== "CREATE" && subResource !== undefined && more.length === 0;
     if (!isSubresource) return undefined;
@@ -76,8 +74,8 @@ export const targetOf = (method: string, url: URL, server?: URL): Target | undef
 const api = /^(.*?)\/(?:api\/(v1)|apis\/([^/]+)\/([^/]+))\/(.*)$/s;
 
 /**
- * A request's address; undefined where it is no whole one and nothing is written there. Whoever sends it may know what is
- * missing, so that it leads to the API server all the same.
+ * Parses a request's URL. Returns undefined for an incomplete URL that writes nothing. Throws a Failure for an
+ * incomplete URL that writes: the sender may complete it to the API server's.
  */
 export const addressOf = (method: string, address: string): URL | undefined => {
   const url = URL.parse(address);
@@ -91,7 +89,7 @@ export const addressOf = (method: string, address: string): URL | undefined => {
   return undefined;
 };
 
-/** The API server reads what is encoded before it takes the path apart: `%2F` is a step's end there. */
+/** Decodes a path as the API server does before it splits the path: `%2F` separates segments, too. */
 const decoded = (path: string): string => {
   try {
     return decodeURIComponent(path);

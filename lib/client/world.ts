@@ -6,7 +6,6 @@ import { memoryLedger } from "../ledger.ts";
 import type { World } from "../needs.ts";
 import { read } from "./body.ts";
 
-/** Sends a request as the program would, and brings the answer. */
 export type Send = (
   method: string,
   url: string,
@@ -15,24 +14,24 @@ export type Send = (
   signal?: AbortSignal,
 ) => Promise<Response>;
 
-/** What carries a body, or asks for something that only the program's own answer is. */
+/** Headers that describe a body, or ask for a response that only the program itself expects. */
 const ofBodies = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
-/** A program's headers without those that are about one request. */
+/** Returns the program's headers that fit any request, such as credentials, together with `more`. */
 export const lasting = (headers: Headers, more: Record<string, string> = {}): Headers => {
   const kept = new Headers([...headers].filter(([name]) => !ofBodies.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
 };
 
-/** Who a program is to the API server: what one may read is not remembered for another. */
+/** Identifies a program's user to the API server: an answer cached for one user is not given to another. */
 const identityOf = (server: string, headers: Headers): string =>
   JSON.stringify([server, ...[...headers].filter(([name]) => /^(authorization|cookie|impersonate-.*)$/.test(name))]);
 
-/** Of so many identities what was read is remembered; tokens are renewed now and then. */
+/** The number of identities whose answers are cached; renewed tokens make new identities. */
 const mostIdentities = 16;
 
-/** The clusters that a program writes to, read with its own rights and over its own connections. */
+/** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
 export const ownWorlds = () => {
   const memories = new Map<string, ReturnType<typeof memoryOf>>();
   const ledger = memoryLedger();
@@ -45,7 +44,7 @@ export const ownWorlds = () => {
   };
   return (server: string, headers: Headers, send: Send) => {
     const { host } = new URL(server);
-    // Who we are is in the program's headers, which `asked` adds.
+    // The credentials are in the program's headers, which `asked` adds.
     const connection = { server, credentials: { token: "" } };
     const memory = memoryFor(identityOf(server, headers));
     const open = worlds({ [host]: connection }, memory, ledger, () => {}, asked(headers, send));
@@ -72,7 +71,7 @@ const asked =
     }
   };
 
-/** `fetch` says only that it failed; what failed, such as a certificate, is the cause. */
+/** The error of `fetch` says only that it failed; its cause has the reason, such as a certificate. */
 const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;

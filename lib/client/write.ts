@@ -11,7 +11,6 @@ import type { Plan } from "./plans.ts";
 import type { Target } from "./target.ts";
 import { lasting, type Send } from "./world.ts";
 
-/** What surrounds the rules. */
 export interface Setup {
   plans: readonly Plan[];
   server: URL | undefined;
@@ -22,7 +21,6 @@ export interface Setup {
   tell(told: Told): void;
 }
 
-/** A write on its way: what it says, and how it is sent. */
 export interface Write {
   target: Target;
   url: URL;
@@ -34,11 +32,10 @@ export interface Write {
   around: Around;
 }
 
-/** A refusal, or what the API server says to what is sent; either way with what rules warn of. */
 export const settled = async ({ refusal, warnings }: Judged, send: () => Promise<Response>): Promise<Response> =>
   warned(refusal ? answer(refusal) : await send(), warnings);
 
-/** Sends a write, with another object if one is given. */
+/** Sends a write; `object` replaces its body. */
 export const sent = (
   { method, url, headers, body, send }: Write,
   object?: unknown,
@@ -47,19 +44,19 @@ export const sent = (
   const own = new Headers(changed);
   for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
   if (object !== undefined) {
-    // Who sends a text without a type would call it text/plain.
+    // Without a content type, a text is sent as text/plain.
     if (!own.has("content-type")) own.set("content-type", json);
     return send(method, String(url), own, JSON.stringify(object));
   }
   return send(method, String(url), own, body.length === 0 ? undefined : body);
 };
 
-/** What is there now, undefined where nothing is; or the answer to a write that is sent though that can't be read. */
+/** Returns the current object. If it can't be read and failurePolicy is Ignore, sends the write and returns the response. */
 export const current = async (write: Write): Promise<KubernetesObject | undefined | Response> => {
   const { target, url, headers, send, setup } = write;
   const place = new URL(url);
   place.search = "";
-  // Only written there, and read with the rest of the Namespace.
+  // finalize can be written but not read; the Namespace itself is read instead.
   if (target.resource === "namespaces" && target.subResource === "finalize")
     place.pathname = place.pathname.replace(/\/finalize\/*$/, "");
   const response = await send("GET", String(place), lasting(headers, { accept: "application/json" }));
@@ -77,13 +74,12 @@ export const current = async (write: Write): Promise<KubernetesObject | undefine
   );
 };
 
-/** What an answer holds, where that is an object. */
 export const asObject = (text: string): KubernetesObject | undefined => {
   const value = parseJson(text);
   return isMap(value) ? value : undefined;
 };
 
-/** Has the rules judge a write, by the object that would be stored, where it isn't deleted, and the one that is there. */
+/** Evaluates the rules. `given` is the object that would be stored, undefined on DELETE; `old` is the current one. */
 export const judgedAs = async (
   { target, setup, around }: Write,
   given: KubernetesObject | undefined,
@@ -101,7 +97,7 @@ export const judgedAs = async (
   return given !== undefined && judged.changed ? { ...judged, object: unplaced(judged.object, given) } : judged;
 };
 
-/** A request as the API server would tell of it, but for its objects. */
+/** Returns a request as the API server would build it, without its objects. */
 export const requestOf = (
   target: Target,
   kind: Request["kind"],
@@ -123,7 +119,7 @@ export const requestOf = (
   };
 };
 
-/** What an object says it is; what it leaves out, the API server takes from its address, and discovery tells. */
+/** Returns the object's kind. If it states none, the API server takes it from the URL; discovery gives the same. */
 const kindOf = async (
   object: KubernetesObject,
   old: KubernetesObject | undefined,
@@ -143,7 +139,7 @@ const kindOf = async (
 };
 const longestDiscovery = 3000;
 
-/** As the API server reads it: with its kind, also where it leaves that to its address. */
+/** Adds the kind and apiVersion that the API server takes from the URL. */
 const named = (object: KubernetesObject, kind: Request["kind"]): KubernetesObject =>
   object.kind && object.apiVersion ? object : { apiVersion: joinApiVersion(kind), kind: kind.kind, ...present(object) };
 
@@ -153,7 +149,7 @@ const present = ({ apiVersion, kind, ...rest }: KubernetesObject): KubernetesObj
   ...rest,
 });
 
-/** As the API server shows it to admission: in the namespace that its address names. */
+/** Adds the URL's namespace, as the API server does before admission. */
 const placed = (object: KubernetesObject, { namespace, group, resource }: Target): KubernetesObject => {
   const isNamespace = group === "" && resource === "namespaces";
   if (namespace === undefined || isNamespace || namespaceIn(object) !== undefined) return object;
@@ -161,7 +157,7 @@ const placed = (object: KubernetesObject, { namespace, group, resource }: Target
   return { ...object, metadata: { ...metadata, namespace } };
 };
 
-/** As it was given, where it did not say its namespace. */
+/** Removes the namespace that `placed` added. */
 const unplaced = (object: KubernetesObject, given: KubernetesObject): KubernetesObject => {
   if (namespaceIn(given) !== undefined || namespaceIn(object) === undefined) return object;
   const { metadata: filled, ...rest } = object;

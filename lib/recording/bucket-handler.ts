@@ -12,7 +12,7 @@ import { print } from "../print.ts";
 import { type Heard, recorder } from "./recorder.ts";
 import type { Path } from "./redacted.ts";
 
-/** A bucket, what its objects' names begin with, which part of the reviews is kept, and where in objects free text is. */
+/** Where reviews are recorded: the key prefix, the fraction of reviews (0 to 1), and the paths whose text is kept. */
 export interface Place {
   bucket: string;
   prefix: string;
@@ -25,12 +25,13 @@ export type Places = Record<string, Record<string, Place>>;
 
 type Handler = (event: unknown, context: Context) => Promise<unknown>;
 
-/** How long an answer waits at most until its review is kept, in milliseconds. */
+/** The longest time that an answer waits for its recording, in milliseconds. */
 const longestWait = 500;
 
 /**
- * A handler that keeps reviews where `places` says, one object each, before it answers: Lambda may freeze us after that.
- * Whatever goes wrong is a line in the log; the answer is the same. On a dry run nothing is kept, for that is a side effect.
+ * Returns a handler that records reviews in the bucket of `places`, one object each. It answers after that, because
+ * Lambda may freeze the process as soon as it has answered. A failure is only logged. Dry runs are not recorded,
+ * because recording is a side effect.
  */
 export const stored = (
   places: Places,
@@ -42,7 +43,7 @@ export const stored = (
   const { host: around, judge } = recorder(host, (one) => void heard.push(one));
   const handler = make(around, judge);
   return async (event, context) => {
-    // Lambda hands us one review at a time.
+    // Lambda runs one invocation at a time in a process.
     heard = [];
     const answer = await handler(event, context);
     const kept = heard.flatMap((one, index) => {
@@ -64,7 +65,7 @@ const placeOf = (places: Places, { origin: { cluster, rule }, request }: Heard):
   return place && request.dryRun !== true && fraction(request.uid) < place.share ? place : undefined;
 };
 
-/** From 0 to 1, the same for the same review: of a group, all members keep it or none. */
+/** Returns a number from 0 to 1 that depends only on the uid: all members of a group record a review, or none does. */
 const fraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 
 const keep = async (
@@ -76,7 +77,7 @@ const keep = async (
 ): Promise<void> => {
   const { cluster, rule, at } = one.origin;
   const { uid } = one.request;
-  // The API server's own has this form; whatever else comes is nobody's name.
+  // The API server's uids have this form; any other text is hashed.
   const name = /^[A-Za-z0-9-]{1,64}$/.test(uid) ? uid : createHash("sha256").update(uid).digest("hex");
   const time = `${at.slice(0, 10)}/${at.slice(11, 23).replaceAll(":", "-")}`;
   const key = `${prefix}${cluster}/${rule}/${time}-${name}${index > 0 ? `-${index}` : ""}.yaml`;
@@ -88,7 +89,6 @@ const tell = ({ origin: { cluster, rule }, request: { uid } }: Heard, error: unk
   print(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid, unrecorded: why })}\n`);
 };
 
-/** One object, written as the function's own role. The address is AWS's usual one, or the environment's. */
 const putObject = async (bucket: string, key: string, body: string, deadline: number): Promise<void> => {
   const { AWS_REGION: region = "", AWS_ENDPOINT_URL_S3: address } = process.env;
   const { origin, host } = new URL(address ?? `https://s3.${region}.${domainOf(region)}`);

@@ -9,13 +9,13 @@ import { askedBy, type Judged, type Origin, type Recording, requestOf } from "./
 import { openRedaction, type Path, type Redaction } from "./redacted.ts";
 import { replaying, trace, untraced } from "./traced-decision.ts";
 
-/** Of one recording, in bytes. */
+/** The limit of one recording, in bytes. */
 const longest = 1024 * 1024;
 
 /**
- * What was judged as one line of a file of recordings. Its outcome is what the rule says, in mode enforce, to what is left
- * when free text is replaced: it holds no more than that, and judging it again gives the same. What stands at the paths of
- * `keep`, in the object and the old one, stays. Why there is none is thrown.
+ * Returns a review as one line of a file of recordings. The outcome is that of a second evaluation, in mode enforce and
+ * without free text: it quotes no free text, and a replay gives the same. Texts at the paths of `keep`, in the object
+ * and the old one, are not replaced. Throws if the review can't be recorded.
  */
 export const lineOf = async (
   judged: Judged,
@@ -29,7 +29,7 @@ export const lineOf = async (
   return line;
 };
 
-/** What JSON leaves as it is, and some reader takes for a line's end or for nothing at all. */
+/** Characters that JSON leaves unescaped, and some parsers take for a line break or ignore. */
 const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escaped = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
@@ -40,8 +40,8 @@ const recordingOf = async (
 ): Promise<Recording> => {
   const { rule, phase, request, circumstances, needs, decision } = judged;
   const { variant, now, mode } = circumstances;
-  // A rule that copies what it is given by means that views don't allow is traced without them: nothing counts as read.
-  // What it throws may quote anything; what is thrown below quotes what is left.
+  // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
+  // read. Errors of `trace` may quote free text and are dropped. Errors below quote only redacted text.
   const traced = await trace(judged, openReads())
     .catch(() => trace(judged, noReads))
     .catch(() => untraced);
@@ -75,17 +75,16 @@ const recordingOf = async (
     name: sentence(second, rest),
     ...given,
     ...(again && { needs: again.noted() }),
-    // Of the two phases, the one that was judged is there.
+    // `askedBy` always sets the member of this phase.
     ...outcomeOf(second.outcome, asked[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };
 };
 
-/** Of an outcome, what no text of the object is quoted in. */
+/** Returns the parts of an outcome that quote no text of the object. */
 const gistOf = ({ status, warnings = [], audit = {} }: Outcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
-/** The settings that differ from the defaults, redacted. */
 const differing = (settings: object, defaults: object = {}, redact: Redaction): object => {
   const isUsual = (key: string, value: unknown) =>
     Object.hasOwn(defaults, key) && JSON.stringify(Reflect.get(defaults, key)) === JSON.stringify(value);

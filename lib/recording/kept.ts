@@ -1,12 +1,11 @@
-// Which texts a recording keeps. Everything that is not listed here is free text, which may hold a secret.
+// Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
-/** Where a text stands: the member's key, and the key of the member that holds the object it is in. */
+/** The key of the member that holds a text, and the key of the member that holds that member's object. */
 export interface Place {
   key: string;
   above: string;
 }
 
-/** Members whose values are names in Kubernetes' API. */
 const nameKeys = `
   kind name namespace uid group groups version versions resource resources type subresource subResource verb verbs scope
   scopes operation operations names plural singular shortNames categories driver provisioner controller manager handler
@@ -18,7 +17,7 @@ const nameKey = new RegExp(
 );
 const name = /^[-\w.:/*@]{1,253}$/;
 
-/** Members that are names only where they stand in these. */
+/** Members whose values are names only inside these members. */
 const nameKeysIn: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
@@ -29,38 +28,36 @@ const nameKeysIn: Record<string, RegExp> = {
   level: /^seLinuxOptions$/,
 };
 
-/** Members whose values are one of a few words. */
+/** Members whose values are one of a few words, such as a policy, a type or a phase. */
 const wordKey =
   /^(?:status|phase|reason|code|effect|operator|protocol|scheme|action|add|drop|procMount|whenUnsatisfiable|sideEffects|sessionAffinity|format|\w*[a-z](?:Policy|Policies|Mode|Modes|Type|Types|Strategy|Family|Families|Propagation|State|Scope|Class))$/;
 const word = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 
-/** Maps whose keys are anything, and say nothing of the values. */
+/** Maps with arbitrary keys, which say nothing about their values. */
 const freeMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
-/** Maps of labels, or of values that labels and fields are compared with. */
 const labelMap = /^(?:labels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
-/** With the placeholders that policies have in theirs, such as {{metadata.name}}. */
+/** Allows the placeholders of policies, such as {{metadata.name}}. */
 const label = /^[-\w./{}]{1,63}$/;
 
-/** Where a policy looks in objects. */
+/** Reports whether a text has the form of a policy's field path. */
 export const isFieldPath = (text: string): boolean => /^[-\w./~[\]"]{1,253}$/.test(text) && !isRandom(text);
 
 const image =
   /^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?\/)?[a-z0-9]+(?:[._-]+[a-z0-9]+|\/[a-z0-9]+)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
 
-/** Amounts of resources: elsewhere, a text of digits may be a code. */
+/** Maps of resource amounts. In any other place, a text of digits may be a secret code. */
 const amountMap =
   /^(?:requests|limits|capacity|allocatable|hard|used|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
 const amountKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
 const countKey = /^(?:sizeLimit|divisor|maxUnavailable|minAvailable|maxSurge)$/;
 const amount = /^[+-]?\d{1,19}(?:\.\d{1,9})?(?:[numkKMGTPE]i?|[eE][+-]?\d{1,3})?$/;
 
-/** Profiles of AppArmor and seccomp in annotations. */
 const profileKey =
   /^(?:container\.apparmor\.security\.beta|(?:container\.)?seccomp\.security\.alpha)\.kubernetes\.io\//;
 const profile = /^(?:(?:runtime|docker)\/default|unconfined|localhost\/[-\w./]{1,200})$/;
 
-/** What says by its form that it is no secret: truth values, times, durations, amounts with a unit. */
+/** Texts whose form shows that they are no secret: booleans, times, durations, amounts with a unit. */
 const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
@@ -78,20 +75,20 @@ export const isKept = (text: string, { key, above }: Place): boolean => {
   );
 };
 
-/** Where names may have colons: elsewhere, a password may stand behind one. */
+/** Members in which names may contain colons: elsewhere, a password may follow a colon. */
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
-/** Without an address's user, without a password behind a name, and without what only a generator writes. */
+/** Reports whether a text is a name without a URL's user, without a password after a colon, and not random. */
 const isName = (text: string, above: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || colonMap.test(above) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
   !isRandom(text);
 
-/** Keys are structure, unless they are none that Kubernetes would take, or look like a token. */
+/** Reports whether a key is kept: it is, unless Kubernetes would reject it or it looks like a token. */
 export const isKeptKey = (key: string): boolean => /^[-\w./:]{0,253}$/.test(key) && !/\/\//.test(key) && !isRandom(key);
 
-/** Reports whether a part of 16 letters and digits or more goes back and forth between the two, as tokens do. */
+/** Reports whether 16 or more letters and digits in a row switch between the two at least three times, as tokens do. */
 const isRandom = (text: string): boolean =>
   text.length >= 16 &&
   text.split(/[^A-Za-z0-9]+/).some((part) => part.length >= 16 && (part.match(/\d\D|\D\d/g)?.length ?? 0) >= 3);
@@ -99,10 +96,9 @@ const isRandom = (text: string): boolean =>
 const secretKey =
   /(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|pin|token|secret|credentials?|authorization|cookie|(?:api|access|account|auth|encryption|master|private|shared|signing|storage|routing|client)[-_]?key(?:[-_]data)?)$/i;
 
-/** Reports whether a key says that its value is a secret: it is replaced though a rule reads it. */
+/** Reports whether a key says that its value is a secret; such a value is replaced even if a rule reads it. */
 export const isSecretKey = (key: string): boolean => secretKey.test(key);
 
-/** Reports whether a variable or a header of this name may hold a secret. */
 export const isSecretVariable = (name: string): boolean =>
   isSecretKey(name) || /pass|pwd|token|secret|credential|auth|key|salt|private|cookie|dsn/i.test(name);
 
@@ -112,12 +108,12 @@ const secretName = `(?:pass(?:wor[dt]|wd|phrase)?|pwd|secret|token|authorization
 const assigned = new RegExp(`${secretName}(?:[:=]|=>)\\s*\\S`, "i");
 const assignedInScript = new RegExp(`(${secretName}:\\s*)("(?:[^"\\\\\\n]|\\\\.)*")`, "gi");
 
-/** Reports whether a text that a rule reads has a secret in it, as far as that shows. */
+/** Reports whether a text that a rule reads seems to contain a secret. */
 export const isTelling = (text: string): boolean =>
   [text, decoded(text)].some((one) => secretForm.test(one) || assigned.test(one)) ||
   (/^\w{1,12}:\/\//.test(text) && isRandom(text));
 
-/** A script of a policy, with its literals of secrets replaced; undefined where it has a secret elsewhere. */
+/** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
 export const scriptWithout = (script: string, placeholder: (literal: string) => string): string | undefined => {
   const left = script.replace(
     assignedInScript,

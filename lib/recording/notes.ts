@@ -2,13 +2,13 @@ import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served,
 import { type Present, plural, type Read, type Recorded } from "../recorded-answers.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 
-/** A world whose answers are noted, and what was noted: the answers that count, for a refusal is made twice. */
+/** Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes count. */
 export interface Noting {
   world: World;
   noted(): Recorded;
 }
 
-/** What one review asked of the world, and what it was answered. What failed is no answer. */
+/** Notes the questions of one review and their answers. A question that fails is not noted. */
 export const noting = (world: World): Noting => {
   let notes = book();
   const noted = (inner: World): World => ({
@@ -21,7 +21,7 @@ export const noting = (world: World): Noting => {
     list: async (kind, namespace, freshness) => {
       const objects = await inner.list(kind, namespace, freshness);
       const { most = Number.POSITIVE_INFINITY, labels } = freshness ?? {};
-      // Where there were fewer, they were all.
+      // Fewer objects than the limit are all that there are.
       notes.reading(kind, { namespace, most: objects.length < most ? undefined : most, labels });
       for (const object of objects) notes.object(kind, object);
       return objects;
@@ -49,7 +49,7 @@ export const noting = (world: World): Noting => {
       const ledger = inner.ledger(rule);
       return {
         change: async (key, change, terms) => {
-          // It is called again where somebody else's change came in between: the last one is what it was made from.
+          // After a concurrent change, the ledger calls it again; the last call's value is the one it was made from.
           let before: unknown;
           const made = await ledger.change(
             key,
@@ -79,7 +79,6 @@ export const noting = (world: World): Noting => {
 
 type Answered = { answer: HttpsResponse };
 
-/** What was noted since the last reading began, by the question. */
 const book = () => {
   const objects = new Map<string, Present>();
   const reads = new Map<string, Read>();
@@ -96,7 +95,7 @@ const book = () => {
   const note = (kind: Resource, object: KubernetesObject) => {
     const { kind: name = "" } = object;
     if (plural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
-    // Whoever answers with objects names them.
+    // An object that a cluster returns always has a name.
     objects.set(placeOf(kind, object), object as Present);
   };
 
@@ -108,7 +107,7 @@ const book = () => {
       reads.set(question, JSON.parse(question));
     },
     object: (kind: Resource, object: KubernetesObject) => {
-      // What this review made was not there before it.
+      // An object that this review created was not there before it.
       if (!created.has(placeOf(kind, object))) note(kind, object);
     },
     creation: (kind: Resource, object: KubernetesObject, creation: Awaited<ReturnType<World["create"]>>) => {
@@ -137,10 +136,10 @@ const book = () => {
         );
       return {
         ...some("objects", objects.values()),
-        // None is a statement, too: whoever reads what this one didn't has no answer.
+        // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
         reads: [...reads.values()],
         ...some("refused", refused.values()),
-        // A question that says less is answered by its own record, and not by one that says more.
+        // Records with more members come first: one with fewer also matches more specific questions.
         ...some(
           "may",
           [...may.values()].sort(byExtent).map(([access, permission]) => ({ ...access, ...permission })),
@@ -159,13 +158,13 @@ const book = () => {
 const byExtent = ([one]: [Access, Permission], [other]: [Access, Permission]) => extent(other) - extent(one);
 const extent = (access: Access) => Object.values(access).filter((value) => value !== undefined).length;
 
-/** What tells one request from another; the rest is about how it is made. */
+/** Returns the members that distinguish requests; the others only say how a request is sent. */
 export const questionOf = ({ url, method, headers, body }: HttpsRequest) => {
   return {
     url,
     ...(method !== undefined && { method }),
     ...(headers && { headers }),
-    // What is no text can't be looked into.
+    // A binary body can't be redacted.
     ...(typeof body === "string" && { body }),
   };
 };

@@ -1,17 +1,14 @@
 import { isObject } from "../json.ts";
 import { originalOf } from "../patch.ts";
 
-/** Notes which texts a rule reads by their names. What it reads because it goes through all members is not noted. */
+/** Notes which texts a rule reads by their key. Texts that it reads by listing all members are not noted. */
 export interface Reads {
-  /** Returns a view of a value; what is read through it is noted. */
   watch<T>(value: T): T;
-  /** Reports whether the text under this key was read by its name. */
   has(holder: object, key: string): boolean;
-  /** Ends the notes: what reads the views from now on is not the rule. */
+  /** Ends the notes: later reads of the views are not the rule's. */
   close(): void;
 }
 
-/** Reads of nothing: every text counts as unread. */
 export const noReads: Reads = { watch: (value) => value, has: () => false, close: () => {} };
 
 export const openReads = (): Reads => {
@@ -26,16 +23,16 @@ export const openReads = (): Reads => {
     else read.set(holder, new Set([key]));
   };
 
-  /** A list that was found by going through all members is not named, and neither are its elements. */
+  /** `isListed` marks a list that was found by listing all members: reads of its elements are not noted. */
   const view = (of: object, isListed: boolean): object => {
     const known = views[isListed ? 1 : 0];
     const found = known.get(of);
     if (found) return found;
-    /** The keys that were listed: reads of them may belong to that, however often and late they come. */
+    /** Listed keys. Reads of them, however late, may belong to the listing and are not noted. */
     const listed = new Set<PropertyKey>();
     const seen = (value: unknown, isPart: boolean) =>
       isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
-    // The invariants of a frozen target would forbid views inside it, so an empty one stands in for it.
+    // A proxy of a frozen object must return its members unchanged, so the target is an empty object.
     const made = new Proxy(Array.isArray(of) ? [] : {}, {
       get: (_, key) => {
         const value: unknown = Reflect.get(of, key);
@@ -64,7 +61,6 @@ export const openReads = (): Reads => {
   };
 
   return {
-    // The view answers as the value does.
     watch: <T>(value: T): T => (isObject(value) ? (view(value, false) as T) : value),
     has: (holder, key) => read.get(holder)?.has(key) ?? false,
     close: () => {

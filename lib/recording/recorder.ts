@@ -7,26 +7,25 @@ import { noting } from "./notes.ts";
 import type { Judged, Origin } from "./recording.ts";
 import type { Path } from "./redacted.ts";
 
-/** A review that was answered, and can be kept. */
 export interface Heard {
   origin: Omit<Origin, "redacted">;
   request: Request;
-  /** As a line of a file of recordings, with the texts at these paths of its objects; why there is none is thrown. */
+  /** Returns a line of a file of recordings that keeps texts at these paths. Throws if the review can't be recorded. */
   line(keep?: readonly Path[]): Promise<string>;
 }
 
-/** What an endpoint, or a group's, is given in the place of its own, so that what it answers is heard. */
+/** The host and `decide` to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
 export interface Recorder {
   host: Host;
   judge: typeof decide;
 }
 
 /**
- * Hears every review of a cluster that is answered, after it is. A failure is no answer, and an invocation without HTTP is
- * somebody's trial. Of a group each member is heard by itself, for cases are of rules.
+ * Calls `heard` for every review of a cluster, after its answer. Failures are left out, and so are direct invocations,
+ * which are tests. For a group, `heard` is called for each member, because a case belongs to one rule.
  */
 export const recorder = (host: Host, heard: (one: Heard) => void): Recorder => {
-  /** By the one object that all copies of a request share. */
+  /** By userInfo, the one object that all copies of a request share. */
   const open = new WeakMap<object, Judged[]>();
 
   const told = ({ request, cluster, key, code, version, group }: Report) => {
@@ -51,7 +50,7 @@ export const recorder = (host: Host, heard: (one: Heard) => void): Recorder => {
     judge: (rule, phase, request, circumstances) => {
       const { mode, world } = circumstances;
       if (mode === "off") return decide(rule, phase, request, circumstances);
-      // Of a group, members that need nothing are given the others' world.
+      // In a group, a member without needs gets the capabilities of the others.
       const notes = rule.needs && world && noting(world);
       const note = (decision: Decision): Decision => {
         const before = open.get(request.userInfo) ?? [];

@@ -3,36 +3,34 @@ import { policyGroup } from "../policy/kinds.ts";
 import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, isTelling, scriptWithout } from "./kept.ts";
 import { noReads, type Reads } from "./reads.ts";
 
-/** Keys and indexes to a member whose texts the operator keeps; where an index is left out, any element is meant. */
+/** The path to a member whose text the operator keeps. A list without an index in the path means all its elements. */
 export type Path = readonly (string | number)[];
 
-/** What decides on a text besides its place. */
 export interface Terms {
   reads?: Reads;
-  /** Whether the request is about Secrets, whose objects need not say so themselves. */
+  /** Whether the request is about Secrets: their objects may have no kind. */
   isSecret?: boolean;
 }
 
 /**
- * Replaces all free text in values of JSON. Equal texts have the same placeholder, in all values that one redaction is
- * given. It throws where a value is larger, or nests deeper, than anything worth keeping.
+ * Replaces free text in JSON values by placeholders. In all values of one redaction, equal texts get the same
+ * placeholder. Throws if a value is too large or nested too deep.
  */
 export interface Redaction {
   <T>(value: T, kept?: readonly Path[]): T;
-  /** The same for an answer's body, which is a text of JSON or XML; `content` is the JSON in it, if a rule has parsed it. */
+  /** Redacts the body of a response, JSON or XML. `content` is the JSON that a rule parsed from it, if any. */
   body(text: string, content?: unknown): string;
 }
 
-/** A value's place. */
 interface At {
   holder: object;
-  /** In the holder; of an element of a list, its index. */
+  /** The key in `holder`; of a list's element, its index. */
   member: string;
-  /** The nearest member's, for elements of a list as well. */
+  /** The nearest member's key, also for elements of a list. */
   key: string;
   above: string;
   depth: number;
-  /** Whether a Secret's content is here or above, a policy, or what the operator keeps. */
+  /** Whether the value is in a Secret's data, in a policy, or at a path that the operator keeps. */
   isHeld: boolean;
   isPolicy: boolean;
   isChosen: boolean;
@@ -78,14 +76,13 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
       };
       return [place.isChosen || isKeptKey(key) ? key : placeholder(key), copied(one, place)];
     });
-    // fromEntries takes __proto__ for a key like any other, where an assignment would not.
+    // fromEntries treats __proto__ as an ordinary key; an assignment would not.
     return Object.fromEntries(members);
   };
 
-  /** What stays of a text; undefined where nothing does. */
   const keptOf = (text: string, at: At): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
-    // A policy would do something else without its script.
+    // Without its script, a policy would behave differently.
     if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return scriptWithout(text, placeholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
@@ -99,7 +96,6 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
 
   const redact = <T>(value: T, kept: readonly Path[] = []): T => {
     left = most;
-    // The copy has the form of the value.
     return copied(value, { ...root, ...chosen(root, kept) }) as T;
   };
 
@@ -131,7 +127,7 @@ const chosen = ({ isChosen }: At, paths: readonly Path[]) => ({
   isChosen: isChosen || paths.some(({ length }) => length === 0),
 });
 
-/** Valid as a name, as a label and as base64. An address and a path stay what they are. */
+/** Returns a placeholder that is valid as a name, a label and base64. URLs keep their scheme, absolute paths their slash. */
 const placeholderFor = (text: string, number: number): string => {
   const digits = String(number).padStart(number > 9999 ? 8 : 4, "0");
   const [scheme = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];
@@ -139,10 +135,9 @@ const placeholderFor = (text: string, number: number): string => {
 };
 const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\d{8})$/;
 
-/** Reports whether a text has a placeholder in it. */
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
-/** Reports whether the value of a variable or a header, or an argument, is called a secret beside it. */
+/** Reports whether the name of a variable or header, or the argument before it, says that a value is a secret. */
 const isNamedSecret = ({ holder, member }: At): boolean => {
   if (Array.isArray(holder)) return isSecretKey(String(holder[Number(member) - 1] ?? ""));
   const { name } = holder as { name?: unknown };

@@ -8,18 +8,17 @@ import { noReads, type Reads } from "./reads.ts";
 import type { Judged } from "./recording.ts";
 import { hasPlaceholder, type Redaction } from "./redacted.ts";
 
-/** What a rule read while it decided, and what it was answered, by the order of its questions. */
 export interface Traced {
   reads: Reads;
   answers: Map<number, unknown>;
-  /** The JSON in services' answers, as the rule was given it. */
+  /** The parsed JSON that the rule got, by service response. */
   contents: WeakMap<object, unknown>;
 }
 
-/** Of a rule that fails where it is asked again. */
+/** The trace of a rule that fails when it is evaluated again. */
 export const untraced: Traced = { reads: noReads, answers: new Map(), contents: new WeakMap() };
 
-/** Has the rule decide once more, on views of all that it was given. The outcome is not used. */
+/** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
 export const trace = async ({ rule, phase, request, circumstances, needs }: Judged, reads: Reads): Promise<Traced> => {
   const traced: Traced = { reads, answers: new Map(), contents: new WeakMap() };
   const { watch } = reads;
@@ -58,7 +57,6 @@ const watched = (world: World, { reads: { watch }, answers, contents }: Traced):
   );
 };
 
-/** What a redacted request is judged with, and what was asked of it. */
 export interface Replaying {
   world: World;
   noted(): Recorded;
@@ -67,8 +65,8 @@ export interface Replaying {
 }
 
 /**
- * The world of a review without its free text. A rule writes its questions itself, of what it reads: they are known by
- * their order, and noted as the rule asks them now.
+ * Returns capabilities with redacted answers. The rule forms its questions from redacted text, so questions are matched
+ * by their order, and noted as the rule asks them now.
  */
 export const replaying = ({ answers, contents }: Traced, redact: Redaction): Replaying => {
   const turnOf = openTurns();
@@ -78,10 +76,10 @@ export const replaying = ({ answers, contents }: Traced, redact: Redaction): Rep
     recorded({ reads: [] }),
     async (question, ask) => {
       const turn = turnOf(question);
-      // A world that holds nothing says that there is no answer.
+      // `world` has no answers, so `ask` fails and says that none is recorded.
       if (!answers.has(turn)) return ask();
       const answer = answers.get(turn);
-      // What came of a creation is a word.
+      // The answer to a creation is a fixed word.
       if (typeof answer === "string") return answer;
       if (!isService(answer)) return named(redact(answer), question);
       const { body, ...rest } = answer;
@@ -103,10 +101,10 @@ export const replaying = ({ answers, contents }: Traced, redact: Redaction): Rep
   return { world: noted, noted: notes, isScriptBlind: () => isScriptBlind };
 };
 
-/** What was asked, without what only says how: that may not be JSON. */
+/** The verb and arguments of a question, without those that only say how it is sent and may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** A world whose answers go through `answer`, and what its ledger holds before a change through `before`. */
+/** Returns capabilities that pass answers through `answer`, and the ledger's values through `before`. */
 const through = (
   world: World,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
@@ -139,7 +137,7 @@ const isService = (answer: unknown): answer is HttpsResponse => {
   return typeof status === "number" && typeof body === "string";
 };
 
-/** An object that was read by its name has it, even where that is none that is kept of objects. */
+/** Restores the name of an object that was read by name, if redaction replaced it. */
 const named = (answer: unknown, [way, , name]: Question): unknown => {
   const { metadata } = Object(answer) as KubernetesObject;
   if (way !== "get" || metadata?.name === name || metadata === undefined) return answer;
