@@ -13,8 +13,8 @@ const priorityClass = (name: string, value: number, description: string) => ({
 });
 
 /**
- * The objects that every API server makes by itself and that a rule may read. Its own service, its flow schemas and the
- * roles that its authorizer starts with are left out: no rule reads them.
+ * The objects that every API server creates and that a rule may read. Its own Service, FlowSchemas and RBAC roles are
+ * left out, because no rule reads them.
  */
 export const initialObjects: Objects = [
   ...["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace),
@@ -30,7 +30,7 @@ export const initialObjects: Objects = [
   ),
 ];
 
-/** Returns what controllers make in a new namespace, without content: only the cluster knows that. */
+/** Returns what controllers create in a new namespace. The content is left out, because only the cluster knows it. */
 export const listNamespaceObjects = (namespace: string): Objects => [
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
   { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },

@@ -10,10 +10,10 @@ import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";
 
 type Objects = NonNullable<Recorded["objects"]>;
 
-/** What manifests can say of a cluster; whatever else it is asked, they don't know. */
+/** The capabilities of a cluster made of manifests; `may` always throws. */
 export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover">;
 
-/** A cluster as manifests have it: all there is in a folder, and what no cluster and no namespace is without. */
+/** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
 export const writtenCluster = (objects: Objects): Written => {
   const namespaces = [...initialObjects, ...objects].filter(
     ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
@@ -26,22 +26,22 @@ export const writtenCluster = (objects: Objects): Written => {
   return { get, list, create, discover, may };
 };
 
-/** Every object in the YAML and JSON files below a folder. What says no namespace and needs one is in `default`. */
+/** Reads every object in the YAML and JSON files below a folder. A missing namespace becomes `default`. */
 export const readManifests = async (folder: string): Promise<Objects> =>
   atHome((await filesIn(folder)).flatMap(objectsIn));
 
-/** Values as the objects that they must be, each in its namespace; `place` is where they stand. */
+/** Returns values as objects with their namespaces; throws for other values, naming their `place`. */
 export const objectsAmong = (values: readonly unknown[], place: string): Objects =>
   atHome(values.map((value, index) => objectOf(value, `${place}[${index}]`)));
 
-/** A file of YAML or JSON, and what its documents hold; one that is empty holds null. */
+/** A YAML or JSON file and its documents; an empty document is null. */
 export interface File {
   name: string;
   text: string;
   documents: unknown[];
 }
 
-/** A file, or all the YAML and JSON files below a folder, each with the name that `nameOf` gives to its path. */
+/** Reads a file, or all YAML and JSON files below a folder. `nameOf` turns a path into the name of the file. */
 export const readFiles = async (
   place: string,
   nameOf = (file: string) => relative(place, file) || basename(file),
@@ -76,7 +76,7 @@ const readOne = async (file: string, name: string): Promise<File> => {
     try {
       return document.toJS();
     } catch (error) {
-      // Aliases to nowhere, or without end.
+      // `toJS` throws for unresolved aliases and for too many of them.
       throw broken(document.contents?.range[0] ?? document.range[0], sentenceOf(error));
     }
   });

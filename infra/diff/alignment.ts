@@ -1,4 +1,4 @@
-/** Of each line of a text, which line of an older one it is, in order; -1 of those that are new. */
+/** Returns, for each line of `now`, the index of the same line in `old`, in ascending order; -1 for a new line. */
 export const alignment = (old: readonly string[], now: readonly string[]): number[] => {
   let head = 0;
   const shorter = Math.min(old.length, now.length);
@@ -14,13 +14,13 @@ export const alignment = (old: readonly string[], now: readonly string[]): numbe
   return lines;
 };
 
-/** What differs in more than so many lines is shown as all new. */
+/** Texts that differ in more lines are shown as all new. */
 const mostEdits = 1000;
 
-/** The shortest edit script, by Myers' greedy algorithm; nothing in common where it would take too long to find. */
+/** Returns the pairs of equal lines by Myers' greedy algorithm; none if there are more than `mostEdits` edits. */
 const myers = (old: readonly string[], now: readonly string[]): [number, number][] => {
   if (old.length === 0 || now.length === 0) return [];
-  /** By diagonal, how far the old text is read; of every number of edits. */
+  /** How far the old text is read, by diagonal; one map for each number of edits. */
   const history: Map<number, number>[] = [];
   let reached = new Map([[1, 0]]);
   for (let edits = 0; edits <= Math.min(old.length + now.length, mostEdits); edits++) {

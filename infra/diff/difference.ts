@@ -2,34 +2,32 @@ import { isMap, own } from "#lib/json.ts";
 import { alignment } from "./alignment.ts";
 import { linesOf } from "./yaml-lines.ts";
 
-/** A line of a difference: as it was and is, gone, or new; of a change, whose it is. */
+/** `rule` is the rule that added or removed the line. */
 export interface Line {
   sign: " " | "-" | "+";
   text: string;
   rule?: string;
 }
 
-/** Lines that belong together, with what stands around them, and where they begin. */
+/** Changed lines with their context; `old` and `now` are the numbers of the first line. */
 export interface Hunk {
   old: number;
   now: number;
   lines: Line[];
 }
 
-/** One step of a change: who made it, and what it left. */
 export interface Stage {
   rule: string;
   after: unknown;
 }
 
-/** A line on its way: whose it is, or where it was in the beginning. */
+/** `from` is the line's index in the original text, `rule` the rule that added it. */
 interface Blamed {
   text: string;
   from?: number;
   rule?: string;
 }
 
-/** What all stages together changed, and which of them changed each line last. */
 export const difference = (before: unknown, stages: readonly Stage[]): Hunk[] => {
   const shown = veil(before);
   const original = linesOf(shown(before));
@@ -49,7 +47,7 @@ export const difference = (before: unknown, stages: readonly Stage[]): Hunk[] =>
   return hunks(together(original, lines, gone));
 };
 
-/** What is gone stands before what came in its place. */
+/** Removed lines stand before the lines that replace them. */
 const together = (original: readonly string[], lines: readonly Blamed[], gone: ReadonlyMap<number, string>): Line[] => {
   const all: Line[] = [];
   const added: Line[] = [];
@@ -73,7 +71,6 @@ const together = (original: readonly string[], lines: readonly Blamed[], gone: R
 
 const ruled = (rule: string | undefined) => (rule === undefined ? {} : { rule });
 
-/** So many lines around a change are shown. */
 const around = 3;
 
 const hunks = (all: readonly Line[]): Hunk[] => {
@@ -95,7 +92,7 @@ const hunks = (all: readonly Line[]): Hunk[] => {
   return found;
 };
 
-/** What a Secret holds is shown to nobody; only that it isn't what it was. */
+/** Hides the values of a Secret; shows only whether they changed. */
 const veil = (before: unknown): ((value: unknown) => unknown) => {
   if (own(before, "kind") !== "Secret") return (value) => value;
   const hide = (value: unknown, place: string) => {

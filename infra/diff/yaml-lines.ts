@@ -1,17 +1,15 @@
 import { isMap } from "#lib/json.ts";
 
-/** How YAML is laid out. */
 export interface Layout {
-  /** How much deeper a map stands than its key. */
+  /** The number of spaces by which a map is indented below its key. */
   step: number;
-  /** Whether a list stands as deep as its key. */
+  /** Whether a list has the same indentation as its key. */
   isFlat: boolean;
 }
 
-/** As kubectl prints it. */
+/** The layout that kubectl prints. */
 const usual: Layout = { step: 2, isFlat: true };
 
-/** A value as the lines of a YAML document in block style. */
 export const linesOf = (value: unknown, layout = usual): string[] => {
   const lines: string[] = [];
   write(value, "", lines, layout);
@@ -23,7 +21,7 @@ const write = (value: unknown, indent: string, lines: string[], layout: Layout):
     for (const item of value) {
       const from = lines.length;
       write(item, `${indent}  `, lines, layout);
-      // The item's first line has its dash where its indentation would be.
+      // The dash replaces the indentation of the item's first line.
       lines[from] = `${indent}- ${(lines[from] ?? "").slice(indent.length + 2)}`;
     }
   else if (isFilled(value) && isMap(value))
@@ -43,7 +41,7 @@ const isFilled = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.keys(value).length > 0;
 
 const put = (value: unknown, indent: string, name: string, lines: string[]): void => {
-  // What a block can't hold as it is, stands in quotes.
+  // Texts that a literal block can't hold exactly are quoted.
   if (typeof value !== "string" || !/^[^\s][^\r]*\n/.test(value) || /\n\n$/.test(value)) {
     lines.push(`${indent}${name}${scalar(value)}`);
     return;
@@ -52,7 +50,6 @@ const put = (value: unknown, indent: string, name: string, lines: string[]): voi
   for (const line of value.replace(/\n$/, "").split("\n")) lines.push(line === "" ? "" : `${indent}  ${line}`);
 };
 
-/** A value in flow style, on one line. */
 export const flowOf = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(flowOf).join(", ")}]`;
   if (!isMap(value)) return scalar(value);
@@ -66,11 +63,10 @@ const scalar = (value: unknown): string => {
   return Array.isArray(value) ? "[]" : isMap(value) ? "{}" : (JSON.stringify(value) ?? "null");
 };
 
-/** Quoted where it would be something else, or hard to read. */
+/** Quotes a text that YAML would read as another type or that is hard to read. */
 const plain = (text: string): string =>
   /^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) && !word.test(text) && !number.test(text) ? text : JSON.stringify(text);
 
-/** Keys come again and again. */
 const names = new Map<string, string>();
 const mostNames = 5000;
 

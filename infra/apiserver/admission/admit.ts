@@ -8,10 +8,9 @@ import { assignIdentity, withoutUnwritten } from "./server-objects.ts";
 import type { Around, Attributes, Step, Trace } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
-/** How long the API server gives all of a request, in milliseconds. */
+/** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
 const mostTime = 34_000;
 
-/** What the API server's admission makes of a write, hook by hook. */
 export const admit = async (
   attributes: Attributes,
   hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
@@ -54,17 +53,18 @@ export const admit = async (
 const configurations = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
 const exempt = new Set(configurations.flatMap((kind) => [`Mutating${kind}`, `Validating${kind}`]));
 
-/** What says who is called is never shown to those who are. */
+/** The API server calls no webhook for webhook configurations and admission policies. */
 const isExempt = ({ kind: { group, kind } }: Attributes): boolean =>
   group === "admissionregistration.k8s.io" && exempt.has(kind);
 
-/** Calls the validating hooks at once, when it is known of each whether it is called; returns all refusals. */
+/** Calls the matching hooks in parallel and returns all refusals. All hooks are matched before any is called. */
 const validate = async (run: Run, hooks: readonly Hook[]): Promise<Status[]> => {
   const calls: { hook: Hook; invocation: Invocation; seen: Versioned; step: Step }[] = [];
   for (const hook of hooks) {
     const step = createStep(hook, 0, calls.length);
     run.steps.push(step);
-    // Labels and conditions are those of the object as it came, whatever version the hook before wanted.
+    // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
+    // that the previous hook asked for.
     const view = openView(run.attributes, run.around.convert);
     const taken = matchHook(hook, run.attributes, view, run.around);
     if ("skipped" in taken) step.why = taken.skipped;

@@ -1,29 +1,27 @@
 import { isMap, type Json } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 
-/** A response that an API server accepts. */
 export interface Answer {
   allowed: boolean;
   status?: Json;
-  /** The text of a patch, which may still be none. */
+  /** The decoded text of the patch; it isn't parsed yet and may be invalid. */
   patch?: string;
   patchType?: string;
   warnings: string[];
   audit: Record<string, string>;
 }
 
-/** What is wrong with a response, as the API server says it. */
 export interface Fault {
   fault: string;
 }
 
 const group = "admission.k8s.io";
 
-/** The version of reviews that a hook is called with. */
+/** Returns the AdmissionReview version that the API server sends: the hook's first known one, if any. */
 export const chooseVersion = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
   versions.find((one) => one === "v1" || one === "v1beta1");
 
-/** What an API server reads in a hook's answer, looking at it in its order; failures of a call begin with what failed. */
+/** Parses a hook's response with the API server's checks in its order, so that it finds the same fault first. */
 export const parseAnswer = (phase: Phase, version: "v1" | "v1beta1", uid: string, body: unknown): Answer | Fault => {
   const undecoded = findUndecodable(version, body);
   if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
@@ -41,7 +39,7 @@ export const parseAnswer = (phase: Phase, version: "v1" | "v1beta1", uid: string
     allowed: allowed === true,
     ...(isMap(status) && { status }),
     ...(phase === "mutate" && text !== "" && { patch: text }),
-    // It was always this one before there was another version to say so.
+    // In v1beta1, JSONPatch is the only patch type, and the API server ignores the field.
     ...(phase === "mutate" && text !== "" && { patchType: version === "v1" ? String(patchType) : "JSONPatch" }),
     warnings: ((warnings as string[] | null) ?? []).map((one) => one ?? ""),
     audit: Object.fromEntries(
@@ -71,7 +69,7 @@ const findUndecodable = (version: string, body: unknown): string | undefined => 
 const typeless =
   'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
 
-/** The fields that are read, and the types that they must have; whatever is null isn't there. */
+/** The fields that the API server decodes, with their Go types; null counts as absent. */
 const fields: Record<string, string> = {
   uid: "types.UID",
   allowed: "bool",
@@ -134,7 +132,7 @@ const typeName = (value: unknown): string => {
   return typeof value === "number" && !Number.isSafeInteger(value) ? `number ${value}` : typeof value;
 };
 
-/** As Go's decoder counts: line ends are none of it, and the end must be filled up. */
+/** Returns the error of Go's base64 decoder: it ignores line breaks and requires padding. */
 const base64Fault = (text: string): string | undefined => {
   const at = (index: number) => `illegal base64 data at input byte ${index}`;
   let count = 0;

@@ -1,12 +1,11 @@
 import { escaped } from "./json-patch.ts";
 
-/** The annotations of a request that go into its audit log: the first value under a key stays. */
+/** The audit annotations of one request; the first value of a key stays. */
 export interface Annotations {
   all: Record<string, string>;
   add(key: string, value: string): void;
 }
 
-/** Where nothing is annotated yet. */
 export const openAnnotations = (): Annotations => {
   const found = new Map<string, string>();
   return {
@@ -29,13 +28,11 @@ const isKey = (key: string): boolean => {
 
 const mutation = "mutation.webhook.admission.k8s.io/";
 
-/** That a hook that mutates was called in a round, and whether it changed the object. */
 export const mutationNote = (round: number, index: number, configuration: string, webhook: string, mutated: boolean) =>
   [`${mutation}round_${round}_index_${index}`, escaped(JSON.stringify({ configuration, webhook, mutated }))] as const;
 
-/** What it changed. */
 export const patchNote = (round: number, index: number, configuration: string, webhook: string, patch: unknown[]) => {
-  // Go writes the members of a map by their names.
+  // Go sorts the keys of a map when it encodes JSON.
   const sorted = patch.map((one) =>
     Object.fromEntries(Object.entries(Object(one)).sort(([a], [b]) => (a < b ? -1 : 1))),
   );
@@ -43,7 +40,7 @@ export const patchNote = (round: number, index: number, configuration: string, w
   return [`patch.webhook.admission.k8s.io/round_${round}_index_${index}`, escaped(JSON.stringify(value))] as const;
 };
 
-/** That a hook's failure was ignored. */
+/** Returns the audit annotation of a hook whose failure was ignored. */
 export const openNote = (phase: "mutate" | "validate", round: number, index: number, webhook: string) =>
   [
     `failed-open.${phase === "mutate" ? mutation : "validating.webhook.admission.k8s.io/"}round_${round}_index_${index}`,

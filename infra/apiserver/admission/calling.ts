@@ -8,30 +8,27 @@ import { addressOf } from "./http.ts";
 import type { Invocation, Versioned } from "./matching.ts";
 import type { Around, Attributes, Called, Sent, Step } from "./types.ts";
 
-/** One request on its way. */
 export interface Run {
   attributes: Attributes;
   around: Around;
   audit: Annotations;
-  /** When there is no time left. */
+  /** The deadline, on the clock of performance.now(). */
   end: number;
   steps: Step[];
   warnings: string[];
   undecided: string[];
 }
 
-/** A step before anything is done. */
 export const createStep = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): Step => {
   return { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
 };
 
-/** What is said where something can't be: whose turn it was, and what is not known. */
 export const giveUp = (run: Run, step: Step, why: string): void => {
   Object.assign(step, { outcome: "can't say", why });
   run.undecided.push(`${step.hook} (${step.configuration}): ${why}`);
 };
 
-/** Calls a hook and notes in its step what came of it; an answer if there is a valid one, a refusal if that is the end. */
+/** Calls a hook and fills in its step. `answer` is set for a valid response, `refusal` if the request ends here. */
 export const ask = async (
   run: Run,
   hook: Hook,
@@ -98,7 +95,7 @@ export const ask = async (
   return { answer };
 };
 
-/** There was no valid answer: the end of the request, or as if the hook weren't there. */
+/** Applies failurePolicy to a call without a valid response: refuses the request or ignores the hook. */
 export const fail = (run: Run, hook: Hook, step: Step, text: string): { refusal?: Status } => {
   step.outcome = "called";
   step.failure = `failed calling webhook "${hook.name}": ${text}`;
@@ -108,13 +105,11 @@ export const fail = (run: Run, hook: Hook, step: Step, text: string): { refusal?
   return {};
 };
 
-/** The step ends the request. */
 export const refuse = (step: Step, status: Status): Status => {
   Object.assign(step, { allowed: false, status });
   return status;
 };
 
-/** A call lasts as long as the hook may take, or the request has left. */
 const callInTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promise<Called> => {
   const milliseconds = Math.max(0, Math.min(hook.timeoutSeconds * 1000, end - performance.now()));
   const { promise, resolve } = Promise.withResolvers<Called>();
@@ -129,7 +124,6 @@ const callInTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promi
   }
 };
 
-/** 500, as an API server says what went wrong inside it. */
 export const internalError = (text: string): Status => {
   return {
     code: 500,
@@ -139,7 +133,6 @@ export const internalError = (text: string): Status => {
   };
 };
 
-/** 504, where there is no time left. */
 export const outOfTime = (): Status => {
   return {
     code: 504,
@@ -149,7 +142,7 @@ export const outOfTime = (): Status => {
   };
 };
 
-/** What a client hears of a hook's refusal, whatever the hook said. */
+/** Returns the status that the client gets for a hook's refusal; a code below 400 becomes 400. */
 export const toRefusal = (hook: string, given: Json = {}): Status => {
   const { code, message, reason, details } = given;
   const deniedBy = `admission webhook "${hook}" denied the request`;
@@ -162,7 +155,6 @@ export const toRefusal = (hook: string, given: Json = {}): Status => {
   };
 };
 
-/** What there is room for in a Status. */
 const detailsOf = ({ name, group, kind, uid, causes, retryAfterSeconds }: Json): Status["details"] & object => {
   const texts = Object.entries({ name, group, kind, uid }).filter(([, one]) => typeof one === "string" && one !== "");
   const listed = Array.isArray(causes) ? causes.filter(isMap) : [];

@@ -3,7 +3,6 @@ import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
 
-/** Lists what an API server refuses in a webhook configuration, in its words. */
 export const listFaults = (manifest: unknown): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;
@@ -65,7 +64,7 @@ const versions = (given: unknown): Fault[] => {
     : [`${place}: Invalid value: must include at least one of v1, v1beta1`];
 };
 
-/** Those that are stored may have what none may be created with. */
+/** Accepts Some and Unknown: stored configurations may have them, although new ones may not. */
 const sideEffects = (given: unknown): Fault => {
   if (given == null) return ".sideEffects: Required value: must specify one of None, NoneOnDryRun";
   return oneOf(given, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);

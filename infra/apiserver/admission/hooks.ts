@@ -3,13 +3,12 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Match, Phase } from "#lib/rule.ts";
 import { listFaults } from "./configurations.ts";
 
-/** An entry of a webhook configuration, with what the API server fills in. */
+/** A webhook entry with the API server's defaults. */
 export interface Hook {
   phase: Phase;
-  /** The name of the configuration that it stands in. */
   configuration: string;
   name: string;
-  /** What tells it from all others. */
+  /** Unique among the hooks of a phase. */
   identity: string;
   rules: readonly Match[];
   failurePolicy: "Fail" | "Ignore";
@@ -18,14 +17,14 @@ export interface Hook {
   namespaceSelector: LabelSelector;
   objectSelector: LabelSelector;
   matchConditions: readonly { name: string; expression: string }[];
-  /** Absent only in what an API server stored long ago. */
+  /** Absent only in configurations that an API server stored long ago. */
   sideEffects?: string;
   timeoutSeconds: number;
   admissionReviewVersions: readonly string[];
   clientConfig: { url?: string; service?: object; caBundle?: string };
 }
 
-/** Hooks by phase, in the order of an API server, and what is wrong with the configurations, in sentences. */
+/** The hooks by phase, in the order in which an API server calls them, and a sentence for each fault. */
 export interface Hooks {
   mutating: Hook[];
   validating: Hook[];
@@ -40,7 +39,7 @@ const kinds: Record<string, Phase> = {
 const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
-/** The hooks of configurations. One that an API server would not take has none, and its faults are said. */
+/** Returns the hooks of configurations. A configuration that an API server would refuse has no hooks, only faults. */
 export const hooksIn = (configurations: readonly unknown[]): Hooks => {
   const faults: string[] = [];
   const found: Record<Phase, Map<string, Hook[]>> = { mutate: new Map(), validate: new Map() };
@@ -64,11 +63,11 @@ export const hooksIn = (configurations: readonly unknown[]): Hooks => {
   return { mutating: inOrder(found.mutate), validating: inOrder(found.validate), faults };
 };
 
-/** Names have no characters in which the order of bytes is another. */
+/** The API server sorts by bytes; names are ASCII, so that JavaScript's order is the same. */
 const inOrder = (found: Map<string, Hook[]>): Hook[] =>
   [...found].sort(([one], [other]) => (one < other ? -1 : 1)).flatMap(([, hooks]) => hooks);
 
-/** As it is once it is checked. */
+/** A configuration that `listFaults` has accepted. */
 interface Configuration {
   kind: string;
   metadata: { name: string };
@@ -98,7 +97,7 @@ const hooksOf = ({ metadata, webhooks }: Configuration, phase: Phase): Hook[] =>
   });
 };
 
-/** In YAML, what is left empty is null. */
+/** Drops null members, which an empty value in YAML becomes. */
 const selectorOf = (selector: LabelSelector | null | undefined): LabelSelector => {
   const { matchLabels, matchExpressions } = selector ?? {};
   return {

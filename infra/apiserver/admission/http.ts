@@ -2,7 +2,7 @@ import { isMap, type Json, parseJson } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
 import type { Called } from "./types.ts";
 
-/** Where a hook is called: the API server tidies paths up, and takes what is encoded in them for what it stands for. */
+/** Returns the URL of a hook. As in the API server, its path is decoded, cleaned of `.` and `..`, and encoded again. */
 export const addressOf = ({ url, service }: Hook["clientConfig"]): string => {
   if (url !== undefined && URL.canParse(url)) {
     const { host, hostname, port, pathname } = new URL(url);
@@ -17,7 +17,7 @@ const tidy = (path: string): string => {
   try {
     decoded = decodeURIComponent(path);
   } catch {
-    // It stays as it is.
+    // A path with invalid escapes stays as it is.
   }
   const steps: string[] = [];
   for (const step of decoded.split("/")) {
@@ -27,7 +27,6 @@ const tidy = (path: string): string => {
   return `/${steps.map((step) => encodeURIComponent(step).replaceAll("%3A", ":")).join("/")}`;
 };
 
-/** What an API server makes of an HTTP answer. */
 export const parseHttpAnswer = (answer: { code: number; type: string; text: string }): Called => {
   const { code, type, text } = answer;
   const body = parseJson(text);
@@ -47,7 +46,7 @@ const texts: Record<number, string> = {
   429: "the server has received too many requests and has asked us to try again later",
 };
 
-/** As much of an answer as the API server repeats. */
+/** The API server quotes at most this many characters of a response. */
 const mostQuoted = 2048;
 
 const quoted = (code: number, text: string): string => {

@@ -2,19 +2,19 @@ import { messageOf } from "#lib/failure.ts";
 import { isMap, isObject, type Json, parsePointer } from "#lib/json.ts";
 
 /**
- * Applies RFC 6902 as an API server does, with its slack and in its words: a member that isn't there can be replaced,
- * indexes count from the end where they are negative, and what `test` compares is the text of values.
+ * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
+ * count from the end, and `test` compares the JSON text of values.
  */
 export const applyPatch = (document: Json, operations: readonly Json[]): unknown => {
   const root: { value: unknown } = { value: document };
   const budget = { copied: 0 };
-  // What is the document's own is shared with others until it is written to.
+  // Parts of the given document are shared with the caller; they are copied before they are changed.
   const owned = new WeakSet<object>();
   for (const operation of operations) apply(root, operation, budget, owned);
   return root.value;
 };
 
-/** Parses the operations of a patch; throws the reason why it can't be read. */
+/** Parses the operations of a patch; throws the API server's error if they are invalid. */
 export const parseOperations = (text: string): Json[] => {
   let read: unknown;
   try {
@@ -31,7 +31,7 @@ export const parseOperations = (text: string): Json[] => {
   });
 };
 
-/** A value that isn't a map or a list, with the text that it was written as. */
+/** A string, number or boolean with its JSON source, which `test` compares. */
 class Scalar {
   readonly value: unknown;
   readonly source: string;
@@ -44,7 +44,6 @@ class Scalar {
 const keepSource = (_: string, value: unknown, context?: { source?: string }): unknown =>
   value === null || typeof value === "object" ? value : new Scalar(value, context?.source ?? JSON.stringify(value));
 
-/** A value without the texts. */
 const plain = (value: unknown): unknown => {
   if (value instanceof Scalar) return value.value;
   if (Array.isArray(value)) return value.map(plain);
@@ -52,7 +51,6 @@ const plain = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
 };
 
-/** Returns the operations as JSON. */
 export const toPlain = (operations: readonly Json[]): unknown[] => operations.map(plain);
 
 const typeName = (value: unknown): string => {
@@ -64,7 +62,6 @@ const typeName = (value: unknown): string => {
 const mismatch = (value: unknown, type: string) =>
   new Error(`json: cannot unmarshal ${typeName(value)} into Go value of type ${type}`);
 
-/** One operation at work. */
 interface Act extends Root {
   name: string;
   operation: Json;
@@ -144,12 +141,12 @@ const operations: Record<string, (act: Act) => void> = {
   },
 };
 
-/** What kube-apiserver lets a patch copy, all in all. */
+/** kube-apiserver's limit for the bytes that all copy operations of a patch add. */
 const mostCopied = 3 * 1024 * 1024;
 
 const givenIn = ({ operation }: Act): unknown => plain(operation.value ?? null);
 
-/** Returns a path of an operation; some operations don't say why theirs can't be read. */
+/** Returns a path of an operation. `isTerse` is for operations whose upstream error doesn't give the reason. */
 const memberOf = ({ name, operation }: Act, key: "path" | "from", isTerse = false): string => {
   const given = Object.hasOwn(operation, key) ? operation[key] : null;
   if (given instanceof Scalar && typeof given.value === "string") return given.value;
@@ -166,7 +163,7 @@ const withContext = <T>(before: string, act: () => T): T => {
   }
 };
 
-/** Texts are compared as they are written: Go writes `<` as six characters, and a hook that doesn't has another text. */
+/** Compares JSON texts. Go escapes `<`, so a hook that doesn't escape it fails the test. */
 const isEqual = (there: unknown, given: unknown): boolean => {
   if (given instanceof Scalar) return typeof there !== "object" && escaped(JSON.stringify(there)) === given.source;
   if (there === null || given === null) return there === given;
@@ -185,28 +182,26 @@ const isEqual = (there: unknown, given: unknown): boolean => {
   );
 };
 
-/** JSON as Go writes it. */
+/** Escapes characters in JSON as Go's encoder does. */
 export const escaped = (json: string): string =>
   json.replace(/[<>&\u2028\u2029]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-/** A document that is written to. */
 interface Root {
   root: { value: unknown };
-  /** What is the patch's own; everything else is shared with others. */
+  /** The objects that the patch has copied and may change; all others are shared. */
   owned: WeakSet<object>;
 }
 
-/** How errors end where something isn't there. */
 const missing = "missing value";
 const invalid = "invalid index referenced";
 
-/** A member's place: what it is in, which may be written to, and its key there. */
+/** The position of a member: its parent, which may be changed, and its key. */
 interface Place {
   parent: Json | unknown[];
   key: string;
 }
 
-/** Finds the place that a path leads to; copies what is on the way where it isn't the patch's own. */
+/** Finds the place of a path; copies the objects on the way that the patch doesn't own yet. */
 const find = ({ root, owned, name }: Act, path: string, fault: string): Place => {
   const nowhere = new Error(`${name} operation does not apply: ${fault}: ${missing}`);
   const steps = parsePointer(path);
@@ -226,7 +221,6 @@ const find = ({ root, owned, name }: Act, path: string, fault: string): Place =>
   return { parent: parent as Place["parent"], key };
 };
 
-/** A copy of one level, made once. */
 const own = (value: unknown, owned: WeakSet<object>): unknown => {
   if (!isObject(value) || owned.has(value)) return value;
   const copy: object = Array.isArray(value) ? [...value] : Object.fromEntries(Object.entries(value));
@@ -237,14 +231,13 @@ const own = (value: unknown, owned: WeakSet<object>): unknown => {
 const set = (parent: object, key: string | number, value: unknown) =>
   Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 
-/** Go reads an index as it reads any number; otherwise why it can't be one. */
+/** Parses an index as Go's strconv.Atoi does; returns the error text for an invalid one. */
 const numberOf = (key: string): number | string => {
   if (!/^[-+]?\d+$/.test(key)) return `strconv.Atoi: parsing ${JSON.stringify(key)}: invalid syntax`;
   const number = Number(key);
   return Number.isSafeInteger(number) ? number : `strconv.Atoi: parsing ${JSON.stringify(key)}: value out of range`;
 };
 
-/** Where in a list an index leads; otherwise why nowhere. */
 const indexIn = (list: readonly unknown[], key: string, size = list.length): number | string => {
   const number = numberOf(key);
   if (typeof number === "string") return number;
@@ -252,7 +245,6 @@ const indexIn = (list: readonly unknown[], key: string, size = list.length): num
   return isThere ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
 };
 
-/** What stands there. */
 const get = ({ parent, key }: Place): unknown => {
   if (!Array.isArray(parent)) return Object.hasOwn(parent, key) ? parent[key] : undefined;
   const index = indexIn(parent, key);
@@ -260,7 +252,6 @@ const get = ({ parent, key }: Place): unknown => {
   return parent[index];
 };
 
-/** Adds a value; in a list, before what stands there. */
 const insert = ({ parent, key }: Place, value: unknown): void => {
   if (!Array.isArray(parent)) {
     set(parent, key, value);
@@ -277,7 +268,6 @@ const insert = ({ parent, key }: Place, value: unknown): void => {
   parent.splice(index, 0, value);
 };
 
-/** Removes what stands there. */
 const take = ({ parent, key }: Place): void => {
   if (Array.isArray(parent)) {
     const index = indexIn(parent, key);

@@ -7,24 +7,21 @@ import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#l
 import type { Hook } from "./hooks.ts";
 import type { Around, Attributes } from "./types.ts";
 
-/** The objects of a request in one version. */
 export interface Versioned {
   kind: GroupVersionKind;
   object: unknown;
   oldObject: unknown;
 }
 
-/** A request's objects, in whatever version somebody wants them. */
 export interface View {
-  /** As they were asked for last. */
+  /** The objects in the version that was last asked for. */
   readonly latest: Versioned;
-  /** In another version; undefined where nobody knows how to convert them. */
+  /** Converts the objects; undefined if the conversion is unknown. */
   as(kind: GroupVersionKind): Versioned | undefined;
-  /** The object as somebody left it, in the version in which it was asked for last. */
+  /** Replaces the object, in the version that was last asked for. */
   put(object: unknown): void;
 }
 
-/** What a request brings, in the version in which it came. */
 export const openView = ({ kind, object, oldObject }: Attributes, convert: Around["convert"]): View => {
   let latest: Versioned = { kind, object, oldObject };
   const original = latest;
@@ -49,23 +46,22 @@ export const openView = ({ kind, object, oldObject }: Attributes, convert: Aroun
 const converted = (object: unknown, kind: GroupVersionKind, convert: Around["convert"]): unknown =>
   object == null ? null : convert(object, kind);
 
-/** How a hook is called: as what, and with objects of which version. */
+/** The resource and kind that a hook is called with; they can differ from those of the request. */
 export interface Invocation {
   resource: GroupVersionResource;
   kind: GroupVersionKind;
 }
 
-/** Whether a hook is called, and if not, why. */
 type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsupported: string };
 
-/** Whether a hook is called for a request as it is now, decided as an API server does and in its order. */
+/** Decides whether a hook is called for the current state of a request, with the API server's checks in its order. */
 export const matchHook = (hook: Hook, attributes: Attributes, view: View, around: Around): Taken => {
   const home = inNamespace(hook.namespaceSelector, attributes, view, around);
   if (home === false) return { skipped: "its namespaceSelector takes other namespaces" };
   if (!ofObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
   const invocation = invocationOf(hook, attributes, around);
   if (invocation === undefined) return { skipped: "none of its rules is about such a request" };
-  // Whether the namespace is there matters only to what would be called.
+  // A missing namespace matters only to a hook that would otherwise be called.
   if (home !== true) return { refusal: home };
   return hook.matchConditions.length > 0 ? underConditions(hook, attributes, view, invocation, around) : { invocation };
 };
@@ -79,7 +75,7 @@ const inNamespace = (
   view: View,
   { namespaceOf }: Around,
 ): boolean | Status => {
-  // What is in no namespace can't be kept from a hook by one.
+  // Cluster-scoped objects other than namespaces match every namespaceSelector.
   if (namespace === "" && resource !== "namespaces") return true;
   if (isEmpty(selector)) return true;
   const isWritten = resource === "namespaces" && subResource === "" && /^(CREATE|UPDATE)$/.test(operation);
@@ -96,7 +92,7 @@ const ofObject = (selector: LabelSelector, { latest: { object, oldObject } }: Vi
     return labels !== undefined && isSelected(selector, labels);
   });
 
-/** Undefined for what has no metadata by its kind: the options of a connection. */
+/** Returns undefined for kinds without metadata: the options of CONNECT requests. */
 const labelsOf = (object: unknown): Record<string, string> | undefined => {
   if (!isMap(object) || connections.has(String(object.kind))) return undefined;
   const { labels } = isMap(object.metadata) ? object.metadata : {};
@@ -111,7 +107,7 @@ const connections = new Set(
 
 const invocationOf = (hook: Hook, attributes: Attributes, { equivalents }: Around): Invocation | undefined => {
   const { resource, kind } = attributes;
-  // What differs from call to call, no rule is about.
+  // `matches` doesn't read the fields that Attributes lacks.
   if (hook.rules.some((rule) => matches(rule, attributes as Request))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
   const others = remembered(attributes, "others", () =>
@@ -125,7 +121,6 @@ const invocationOf = (hook: Hook, attributes: Attributes, { equivalents }: Aroun
   return undefined;
 };
 
-/** What is the same for every hook of a request. */
 interface Known {
   others?: Request[];
   request?: Record<string, unknown>;
@@ -145,7 +140,10 @@ const remembered = <Name extends keyof Known>(
   return value;
 };
 
-/** Scales and the like have a kind of their own, in whatever version their owners are. */
+/**
+ * Returns the kind for an equivalent resource. The kind of a subresource such as scale stays: its group and version are
+ * independent of the resource's.
+ */
 const kindFor = ({ group, version }: GroupVersionResource, { kind, resource }: Attributes): GroupVersionKind =>
   kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
 
@@ -170,7 +168,7 @@ const underConditions = (
     if ("unsupported" in said)
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${said.unsupported}`;
     else if ("error" in said) errors.push(`expression '${expression}' resulted in error: ${said.error}`);
-    // Whatever the others say.
+    // One false condition is enough, whatever the others evaluate to.
     else if (!said.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
   }
   if (unsupported !== undefined) return { unsupported };
@@ -180,11 +178,11 @@ const underConditions = (
   return { refusal: forbidden(attributes as Request, aggregate(errors), attributes.name ?? "") };
 };
 
-/** Why nothing can be said where an object would have to be converted. */
+/** Names an unknown conversion, as a clause of a sentence about what is undecided. */
 export const notConverted = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
   `how a ${kind.kind} of ${joinApiVersion(kind)} is converted to ${joinApiVersion(to)}`;
 
-/** The request as conditions see it: the kind is that of the objects beside it, the resource the one that was asked for. */
+/** Returns the request as conditions see it: with the kind of the converted objects and the original resource. */
 const requestFor = (attributes: Attributes, kind: GroupVersionKind): Record<string, unknown> => {
   const { resource, subResource, name, namespace, operation, userInfo, dryRun, options } = attributes;
   const members = {
@@ -195,7 +193,7 @@ const requestFor = (attributes: Attributes, kind: GroupVersionKind): Record<stri
   return filled(members);
 };
 
-/** Without what is empty: CEL doesn't see that either. */
+/** Drops empty values, which CEL in an API server doesn't see either. */
 const filled = (members: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(members).filter(

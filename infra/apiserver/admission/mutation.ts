@@ -17,8 +17,9 @@ interface Mutated {
 }
 
 /**
- * Calls hooks one after the other, each for what the last one left. Where any changed the object, those that were called
- * before a change and want to know of it are asked once more; a change they make then is news to those after them.
+ * Calls the hooks one after the other, each with the object that the previous hook left. If a hook changed the object,
+ * earlier hooks with reinvocationPolicy IfNeeded are called once more. A change in this second round counts as a change
+ * for the hooks after it.
  */
 export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Promise<Mutated> => {
   const rounds: Rounds = {
@@ -32,7 +33,7 @@ export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Prom
       const refusal = await turn(run, hook, view, createStep(hook, round, index), rounds);
       if (refusal) return { refusal, object: view.latest.object };
     }
-    // Between rounds the object is in no version of its own.
+    // Each round starts and ends with the object in the request's version.
     if (view.as(run.attributes.kind) === undefined) {
       run.undecided.push(`it can't be said ${notConverted(run.attributes, run.attributes.kind)}`);
       return { object: view.latest.object };
@@ -42,16 +43,16 @@ export const mutate = async (run: Run, hooks: readonly Hook[], view: View): Prom
 };
 
 interface Rounds {
-  /** Those that are asked again, by identity. */
   again: Reinvocations<string>;
   isChanged: boolean;
-  /** Whether there is something in the object that no patch leaves as it is. */
+  /** Whether the next patch counts as a change even if it changes nothing; see `isStamped` in server-objects.ts. */
   isStamped: boolean;
 }
 
 const turn = async (run: Run, hook: Hook, view: View, step: Step, rounds: Rounds): Promise<Status | undefined> => {
   const taken = matchHook(hook, run.attributes, view, run.around);
-  // Whether it is called at all is found out for each hook, even where none would be called.
+  // The API server matches every hook in the second round, too: this can refuse the request for a hook that isn't
+  // called again.
   if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
   run.steps.push(step);
   if ("skipped" in taken) {
@@ -92,7 +93,7 @@ interface Change {
 
 const unchanged: Change = { isChanged: false };
 
-/** What can't be applied is the end of the request, whatever the hook's policy: only what can't be read is a failure. */
+/** A patch that can't be parsed is a failure of the hook; a patch that can't be applied always ends the request. */
 const change = (
   run: Run,
   hook: Hook,

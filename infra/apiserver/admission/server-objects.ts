@@ -6,8 +6,8 @@ import type { Attributes } from "./types.ts";
 // What an API server does to objects between webhooks: reads them, compares them, and prepares them for storage.
 
 /**
- * Reads what a patch made, as an API server does: Kubernetes' own kinds lose what is null, and empty labels and the like.
- * A custom resource stays as it is written.
+ * Returns a patched object as an API server reads it: built-in kinds lose null members and empty labels, annotations,
+ * finalizers and ownerReferences; a custom resource stays as it is.
  */
 export const readObject = (object: unknown): unknown => {
   if (!isMap(object) || !isOwn(object)) return object;
@@ -21,13 +21,13 @@ const omitted = new Set(["labels", "annotations", "finalizers", "ownerReferences
 
 const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0;
 
-/** Reports whether an object is of a group that Kubernetes has for itself. */
+/** Reports whether an object belongs to one of Kubernetes' own API groups. */
 const isOwn = ({ apiVersion }: Json): boolean => {
   const { group } = splitApiVersion(String(apiVersion));
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** What has none in it is shared with what was given. */
+/** Shares parts without nulls with the given value. */
 const withoutNulls = (value: unknown): unknown => {
   if (Array.isArray(value)) {
     const read = value.map(withoutNulls);
@@ -41,18 +41,17 @@ const withoutNulls = (value: unknown): unknown => {
 };
 
 /**
- * Reports whether two objects are the same to an API server that has read them. What it has no types for is as it is written; in
- * its own kinds, what is null or empty is as if it weren't there.
+ * Reports whether two objects are the same to an API server. Custom resources are compared as they are; in built-in
+ * kinds, null and empty members count as absent.
  */
 export const isSameToServer = (one: unknown, other: unknown): boolean =>
   isMap(one) && !isOwn(one) ? isSame(one, other) : isSameObject(one, other);
 
-/** Members that are maps in Kubernetes' types, where an empty one is as good as none. */
+/** Members that are maps in Kubernetes' types; an empty map counts as absent. */
 const maps = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
 
-/** As far as an object of a kind of Kubernetes' own goes: what is null, or a list or labels and the like without any member, isn't there. */
 const isSameObject = (one: unknown, other: unknown, key = ""): boolean => {
   if (one === other) return true;
   if (isNothing(one, key) || isNothing(other, key)) return isNothing(one, key) && isNothing(other, key);
@@ -77,8 +76,8 @@ const isNothing = (value: unknown, key: string): boolean =>
   (maps.has(key) && isMap(value) && Object.keys(value).length === 0);
 
 /**
- * Reports whether any patch makes another object of it, even one that changes nothing: who wrote which fields is noted with a time
- * that is finer than what JSON holds, and the API server compares what it had in memory with what it reads.
+ * Reports whether any patch counts as a change, even one that changes nothing: the times in new managedFields are finer
+ * than JSON can hold, and the API server compares the object in memory with the one that it reads back.
  */
 export const isStamped = ({ operation, object, oldObject, subResource }: Attributes): boolean => {
   if (!isMap(object) || !isMap(object.metadata) || !isOwn(object) || !/^(CREATE|UPDATE)$/.test(operation)) return false;
@@ -96,11 +95,10 @@ const unowned = new Set(
   "name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp selfLink".split(" "),
 );
 
-/** What nobody owns a field of, nobody is noted for. */
+/** Reports whether an object has fields for managedFields to list; without any, the API server adds no entry. */
 const hasContent = ({ metadata, apiVersion, kind, status, ...rest }: Json): boolean =>
   Object.keys(rest).length > 0 || Object.keys(Object(metadata)).some((key) => !unowned.has(key));
 
-/** Without what follows from its being written. */
 const unmanaged = (object: unknown): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;
   const { resourceVersion, generation, ...metadata } = object.metadata;
@@ -108,8 +106,8 @@ const unmanaged = (object: unknown): unknown => {
 };
 
 /**
- * Returns an object as validating hooks see it where only a part of it is written. A scale is made of the
- * object that it is about, and the number alone is taken of it; with a status, nothing else changes that matters.
+ * Returns the object as validating hooks see it when a request writes only a part of it. A Scale has only some of its
+ * owner's metadata; a status update keeps the old spec and, for some kinds, the old metadata or labels.
  */
 export const withoutUnwritten = ({ subResource, kind, oldObject }: Attributes, object: unknown): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;
@@ -127,14 +125,14 @@ export const withoutUnwritten = ({ subResource, kind, oldObject }: Attributes, o
   return { ...rest, ...before, metadata: { ...metadata, ...(kept !== undefined && { labels: kept }) } };
 };
 
-/** Any suffix that the API server could draw. */
+/** Stands for the random suffix that the API server generates. */
 const suffix = "x7d4k";
 const longestPrefix = 58;
 
-/** Groups whose objects are questions, which are not stored. */
+/** Groups of review objects, such as SubjectAccessReview, which are not stored. */
 const unstored = new Set(["authentication.k8s.io", "authorization.k8s.io"]);
 
-/** Gives a new object its uid and creation time, and a name where it has only a prefix, as before validation. */
+/** Sets the uid, creationTimestamp and generated name of a new object, as the API server does before validation. */
 export const assignIdentity = (attributes: Attributes): Attributes => {
   const { operation, object, name, subResource, resource } = attributes;
   if (operation !== "CREATE" || subResource || !isMap(object) || unstored.has(resource.group)) return attributes;

@@ -1,8 +1,9 @@
 const limits = { item: 256, total: 4096 };
 
 /**
- * Returns the warnings of a request as its client hears them, in the order in which they come: each text once, none with control
- * characters, all of them cut once they are too many, and the last of those left out.
+ * Returns the warnings that the client gets, in order. Duplicates and texts with control characters are left out. Once
+ * the total exceeds its limit, every text is cut to the limit of an item, and later texts are left out when the total
+ * is reached.
  */
 export const limitWarnings = (texts: readonly string[]): string[] => {
   const ordered = new Set<string>();
@@ -30,7 +31,7 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
 const cut = (text: string): string => (text.length <= limits.item ? text : [...text].slice(0, limits.item).join(""));
 const runes = (text: string): number => [...text].length;
 
-/** Reports whether a text can be a warning: without one, or with what no header takes, its client hears nothing of it. */
+/** Reports whether a text can be sent in a warning header; other texts don't reach the client. */
 export const isPrintable = (text: string): boolean =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what keeps a text from being sent
   text !== "" && text.isWellFormed() && !/[\u0000-\u001f\u007f-\u009f]/.test(text);

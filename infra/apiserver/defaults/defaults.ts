@@ -1,15 +1,13 @@
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Reading, shapeOf } from "./typed-reading.ts";
 
-/** An object as the API server understands it. */
 export interface Filled extends Omit<Reading, "trail"> {
   object: KubernetesObject;
 }
 
 /**
- * What the API server makes of an object before admission: read, with everything filled in that is left open, as the
- * webhooks see it. The given object stays as it is. One of a kind that isn't known here is given back, and so is one that
- * the API server couldn't read.
+ * Returns an object as webhooks see it: decoded, with the API server's defaults. The given object isn't changed. An
+ * object of an unknown kind, or one that the API server couldn't decode, is returned as it is.
  */
 export const fill = (object: KubernetesObject): Filled => {
   if (whole.has(object)) return { object, strays: [], misfits: [] };
@@ -17,12 +15,11 @@ export const fill = (object: KubernetesObject): Filled => {
   const { strays, misfits } = reading;
   const { apiVersion, kind } = object;
   const shape = typeof apiVersion === "string" && typeof kind === "string" ? shapeOf(apiVersion, kind) : undefined;
-  // What was read without a misfit is an object still.
   const filled = shape?.read(object, reading) as KubernetesObject | undefined;
   if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
   whole.add(filled);
   return { object: filled, strays, misfits };
 };
 
-/** What came of it already, and is nobody's to change. */
+/** The results of `fill`: they need no second pass and must not be changed. */
 const whole = new WeakSet<KubernetesObject>();

@@ -3,9 +3,8 @@ import { type Finishers, listIn, partOf } from "./finisher.ts";
 import { podFinishers } from "./pods.ts";
 
 /**
- * What the API server fills in by looking at the rest of an object, and what its conversions there and back leave behind,
- * by type. Finishers run on what was read without a misfit, from the leaves up: what stands in it has the types of the
- * table, and what isn't there is empty.
+ * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. Finishers run on
+ * values without misfits, children first; members have the types of types.json.
  */
 export const finishers: Finishers = {
   ...podFinishers,
@@ -23,7 +22,7 @@ export const finishers: Finishers = {
     if (metadata.name)
       metadata.labels = { ...partOf(metadata, "labels"), "kubernetes.io/metadata.name": metadata.name };
   },
-  // The first of several stands by itself for those who know of no more, and wins where they differ.
+  // The singular field repeats the first entry of the list; if they differ, the singular field wins.
   NodeSpec: (spec) => {
     const [first] = listIn(spec, "podCIDRs");
     if (spec.podCIDR !== undefined && first !== spec.podCIDR) spec.podCIDRs = [spec.podCIDR];
@@ -118,7 +117,7 @@ export const finishers: Finishers = {
 const generation = "deprecated.daemonset.template.generation";
 const rbac = "rbac.authorization.k8s.io";
 
-/** With another type, what is absent becomes 0 on the way through the API server's own version. */
+/** With another type, absent fields become 0 in the API server's internal version. */
 const finishRolling = (strategy: Json, usual: Json): void => {
   const isRolling = strategy.type === "RollingUpdate";
   const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };

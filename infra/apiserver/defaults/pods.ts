@@ -5,7 +5,7 @@ import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts"
 import { type Finishers, listIn, partOf } from "./finisher.ts";
 import { resourcePrinted } from "./scalars.ts";
 
-/** What the API server fills in of Pods and of their parts by looking at the rest; fixed values are in presets.ts. */
+/** Defaults of Pods and their parts that depend on other fields; fixed values are in presets.ts. */
 export const podFinishers: Finishers = {
   Container: (container) => finishContainer(container),
   EphemeralContainer: (container) => finishContainer(container),
@@ -13,11 +13,10 @@ export const podFinishers: Finishers = {
     source.pullPolicy ??= pullPolicyOf(source.reference);
   },
   Volume: (volume) => {
-    // With nothing but a name.
     if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
   },
   PodSpec: (spec) => {
-    // One is the other's older name.
+    // serviceAccount is the older name of serviceAccountName.
     const account = spec.serviceAccountName ?? spec.serviceAccount;
     if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
   },
@@ -45,13 +44,13 @@ const finishContainer = (container: Json): void => {
   container.terminationMessagePolicy ??= "File";
 };
 
-/** A reference that can't be read has no tag. */
+/** Returns IfNotPresent for a reference that can't be parsed. */
 const pullPolicyOf = (reference: unknown): string => {
   const image = parseImage(String(reference ?? ""));
   return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";
 };
 
-/** From before there was a field for them. */
+/** Annotations that fields have replaced; the API server drops them. */
 const oldAnnotations = ["alpha", "beta"].flatMap((stage) =>
   ["init-containers", "init-container-statuses"].map((name) => `pod.${stage}.kubernetes.io/${name}`),
 );
@@ -71,7 +70,10 @@ const requestLimits = (resources: Json): void => {
 const isHuge = (resource: string) => resource.startsWith("hugepages-");
 const isShared = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
 
-/** What a pod asks for all its containers together, where it says a part of that: their sum before it is rounded. */
+/**
+ * Completes the limits and requests of a pod that sets some of them, with the sums of its containers. `given` has the
+ * amounts before rounding.
+ */
 const shareAmounts = (spec: Json, given: Json): void => {
   const resources = partOf(spec, "resources");
   const [limits, requests] = [amountsIn(resources, "limits"), amountsIn(resources, "requests")];
@@ -93,9 +95,9 @@ const textsOf = (amounts: Amounts, isMeant: (resource: string) => boolean): Reco
     [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, resourcePrinted(amount)]),
   );
 
-/** As `takenAtOnce` counts; who asks for nothing asks for the limit. */
+/** Sums amounts as `takenAtOnce` does; a container without a request counts with its limit. */
 const inAll = (spec: Json, kind: "requests" | "limits"): Amounts => {
-  // An absent container is an empty one.
+  // A null container counts as an empty one.
   const [containers, initContainers] = ["containers", "initContainers"].map((list) => listIn(spec, list).map(Object));
   const pod: Pod = Object({ spec: { containers, initContainers } });
   return takenAtOnce(pod, ({ resources }) => {

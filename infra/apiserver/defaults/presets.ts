@@ -1,6 +1,6 @@
 /**
- * What the API server puts where nothing stands, by the type that has the member. It is a copy of what pkg/apis has in
- * defaults.go and zz_generated.defaults.go, as far as it depends on nothing else.
+ * The API server's fixed defaults, by type and member: a copy of those in defaults.go and zz_generated.defaults.go of
+ * pkg/apis.
  */
 export const presets: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   PodSpec: {

@@ -5,8 +5,8 @@ const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6
 const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
 /**
- * A quantity as apimachinery writes it after it has read it: as it was, where it takes that for the canonical form
- * (`1.500` is one), and in canonical form otherwise; undefined where it is none.
+ * Returns a quantity as apimachinery writes it: unchanged if apimachinery takes the text for canonical (also `1.500`),
+ * otherwise in canonical form; undefined if it is invalid.
  */
 export const amountAsRead = (given: string | number): string | undefined => {
   const text = String(given).trim();
@@ -14,7 +14,7 @@ export const amountAsRead = (given: string | number): string | undefined => {
   return amount && (scaleIfKept(text) === undefined ? canonical(amount) : text);
 };
 
-/** As `amountAsRead`, with no less than thousandths, as the amounts of resources are kept. */
+/** Like `amountAsRead`, but with a precision of thousandths, which amounts of resources have. */
 export const resourceAsRead = (given: string | number): string | undefined => {
   const text = String(given).trim();
   const amount = parseQuantity(text);
@@ -23,13 +23,12 @@ export const resourceAsRead = (given: string | number): string | undefined => {
   return inThousandths(amount);
 };
 
-/** As `resourceAsRead`, for what is read already, or a sum. */
 export const resourcePrinted = (amount: Quantity): string =>
   (amount.text === undefined ? undefined : resourceAsRead(amount.text)) ?? inThousandths(amount);
 
 const inThousandths = (amount: Quantity): string => canonical({ ...amount, nanos: milliOf(amount) * 1_000_000n });
 
-/** The power of ten that the last digit stands for, where apimachinery keeps the text. The numbers are its own. */
+/** Returns the last digit's power of ten if apimachinery, whose constants these are, keeps the text; else undefined. */
 const scaleIfKept = (text: string): number | undefined => {
   if (text === "0") return 0;
   const [, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
@@ -46,13 +45,12 @@ const scaleIfKept = (text: string): number | undefined => {
 
 const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,](\d+))?(?:Z|[+-]\d\d:\d\d)$/;
 
-/** In whole seconds of UTC. */
 export const timeAsRead = (text: string): string | undefined => {
   const date = dateOf(text);
   return date && `${date.toISOString().slice(0, 19)}Z`;
 };
 
-/** In microseconds of UTC; all six digits must be there. */
+/** Returns a time in UTC with microseconds; undefined unless the text has six digits of them. */
 export const microTimeAsRead = (text: string): string | undefined => {
   const [, fraction = ""] = moment.exec(text) ?? [];
   const date = fraction.length === 6 ? dateOf(text) : undefined;
@@ -64,7 +62,7 @@ const dateOf = (text: string): Date | undefined => {
   return Number.isNaN(date.getTime()) ? undefined : date;
 };
 
-/** Line breaks are left out. Go takes a list of numbers as well. */
+/** Accepts base64 with line breaks and, as Go does, a list of numbers. */
 export const bytesAsRead = (value: unknown): string | undefined => {
   if (Array.isArray(value)) return value.every(isByte) ? Buffer.from(value).toString("base64") : undefined;
   if (typeof value !== "string") return undefined;

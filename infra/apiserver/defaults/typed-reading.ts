@@ -4,17 +4,15 @@ import { presets } from "./presets.ts";
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 
-/** What didn't fit while an object was read. */
 export interface Reading {
-  /** Where we are. */
   readonly trail: (string | number)[];
-  /** Members that the kind doesn't have, by their paths; the API server drops them, and strict clients have it refuse them. */
+  /** Paths of unknown fields: the API server drops them or, with strict field validation, refuses the object. */
   readonly strays: string[];
-  /** Sentences about values of the wrong type; the API server refuses such an object whatever else is in it. */
+  /** Sentences about values of a wrong type: the API server refuses such an object. */
   readonly misfits: string[];
 }
 
-/** Reads a value as Go would and gives what Go would write; what is absent is undefined, and gives what is "empty". */
+/** Reads a value as Go decodes it and returns what Go encodes: for an absent (undefined) value, Go's zero value. */
 interface Shape {
   read(value: unknown, reading: Reading): unknown;
   isEmpty(value: unknown): boolean;
@@ -23,7 +21,6 @@ interface Shape {
 const types: Record<string, Record<string, string>> = table.types;
 const kinds: Record<string, Record<string, string>> = table.kinds;
 
-/** How objects of a kind are read; undefined where that isn't known here. */
 export const shapeOf = (apiVersion: string, kind: string): Shape | undefined => {
   const name = own(own(kinds, apiVersion) ?? {}, kind);
   return name === undefined ? undefined : shape(name);
@@ -82,13 +79,13 @@ const map = (element: Shape): Shape => {
   };
 };
 
-/** Where amounts by resource aren't rounded to thousandths, as all others are. */
+/** Types whose amounts of resources aren't rounded to thousandths. */
 const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
 const struct = (name: string): Shape => {
   const members = Object.entries(types[name] ?? {});
   const shapes = new Map<string, [Shape, boolean]>();
-  // Types may hold themselves: looked up when they are first met.
+  // Types may contain themselves, so members are resolved on first use.
   const shapeOf = (member: string): [Shape, boolean] | undefined => {
     const found = shapes.get(member);
     const word = found ? undefined : own(types[name] ?? {}, member);
@@ -142,7 +139,7 @@ const misfit = (value: unknown, expected: string, { trail, misfits }: Reading): 
   return value;
 };
 
-/** `read` gives undefined for what doesn't fit. */
+/** `read` returns undefined for a value that doesn't fit. */
 const scalar = (expected: string, none: unknown, read: (value: unknown) => unknown): Shape => {
   return {
     read: (value, reading) => (isNone(value) ? none : (read(value) ?? misfit(value, expected, reading))),

@@ -6,30 +6,27 @@ import { plural } from "#lib/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import builtIn from "./kinds.json" with { type: "json" };
 
-/** A kind that an API server serves. */
 export interface Kind {
   kind: GroupVersionKind;
   resource: GroupVersionResource;
   namespaced: boolean;
   subresources: readonly string[];
-  /** Not served unless somebody turns it on. */
+  /** Not served by default. */
   off: boolean;
-  /** Of a custom resource whose versions differ in nothing but their names. */
+  /** Whether conversion between the versions of a custom resource changes only apiVersion. */
   sameInAll: boolean;
 }
 
 /** The kinds that Kubernetes 1.36 serves, and those of custom resources. */
 export interface Kinds {
   of(apiVersion: string, kind: string): Kind | undefined;
-  /** Other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): GroupVersionResource[];
-  /** Of a group and version, as discovery lists them; undefined where nobody here knows of it. */
   discover(groupVersion: string): Served[] | undefined;
-  /** An object in another version, where that changes nothing but its name. */
+  /** Converts an object if only its apiVersion changes; otherwise returns undefined. */
   convert(object: unknown, to: GroupVersionKind): unknown;
 }
 
-/** By apiVersion and kind, as `kindName` has them. */
+/** The keys come from `kindName`. */
 export type KindsByName = ReadonlyMap<string, Kind>;
 
 interface Row {
@@ -39,10 +36,9 @@ interface Row {
   off?: boolean;
 }
 
-/** The kinds there are, with those that CustomResourceDefinitions among these objects define. */
+/** Returns the built-in kinds and those that CustomResourceDefinitions among the objects define. */
 export const kindsOf = (objects: Iterable<unknown>): Kinds => kindsFrom(kindsWith(objects));
 
-/** These kinds and no others. */
 export const kindsFrom = (byName: KindsByName): Kinds => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
   const byVersion = Map.groupBy(byName.values(), ({ kind }) => joinApiVersion(kind));
@@ -71,12 +67,12 @@ export const kindsFrom = (byName: KindsByName): Kinds => {
 };
 
 /**
- * The kinds there are as far as objects tell, with those that only they themselves tell of: by the plural that Kubernetes
- * would form, and in namespaces where one of them is.
+ * Returns the kinds of `kindsOf` and guesses those of other objects: with the plural that Kubernetes would form, and
+ * namespaced if one of the objects has a namespace.
  */
 export const kindsAmong = (objects: readonly KubernetesObject[]): KindsByName => {
   const known = new Map(kindsWith(objects));
-  // One that has a namespace tells more than one that has none.
+  // Objects with a namespace come first, because they show that a kind is namespaced.
   const telling = objects.toSorted((one, other) => Number(isInside(other)) - Number(isInside(one)));
   for (const object of telling) {
     const { apiVersion = "", kind = "" } = object;
@@ -88,20 +84,17 @@ export const kindsAmong = (objects: readonly KubernetesObject[]): KindsByName =>
   return known;
 };
 
-/** What names a kind among all. */
 export const kindName = (apiVersion: string, kind: string) => `${apiVersion} ${kind}`;
 
-/** As discovery lists it. */
 export const servedOf = ({ kind: { kind }, resource: { resource }, namespaced }: Kind): Served => {
   return { resource, kind, namespaced };
 };
 
 const isInside = ({ metadata }: KubernetesObject) => Boolean(metadata?.namespace);
 
-/** One store under two names, the only one that Kubernetes serves so. */
+/** Kubernetes serves events under two groups; no other resource is served so. */
 const events = ["/events", "events.k8s.io/events"];
 
-/** `apps/v1` of group and version. */
 export const kindFrom = (
   { group, version }: { group: string; version: string },
   kind: string,
@@ -113,24 +106,22 @@ export const kindFrom = (
   ...{ namespaced, subresources, off, sameInAll },
 });
 
-/** Nobody defines what is there already. */
 const kindsWith = (objects: Iterable<unknown>): KindsByName => {
   const known = new Map(standard.map(named));
   for (const [name, one] of [...objects].flatMap(definedBy).map(named)) {
-    // Who has policies may have the definitions of their kinds elsewhere; those that are here say more.
+    // A definition replaces a built-in kind only in the policy group, whose kinds are listed here without definitions.
     if (!known.has(name) || one.kind.group === policyGroup) known.set(name, one);
   }
   return known;
 };
 
-/** What the rules about policies are for, where somebody installed it. */
+/** The kinds of the kinitiras policy engine, served only where it is installed. */
 const policies: Record<string, Row> = {
   ClusterOverridePolicy: { resource: "clusteroverridepolicies", namespaced: false, off: true },
   ClusterValidatePolicy: { resource: "clustervalidatepolicies", namespaced: false, off: true },
   OverridePolicy: { resource: "overridepolicies", namespaced: true, off: true },
 };
 
-/** The kinds that nobody has to define. */
 export const standard: readonly Kind[] = Object.entries<Record<string, Row>>({
   ...builtIn,
   [`${policyGroup}/v1alpha1`]: policies,
@@ -140,7 +131,6 @@ export const standard: readonly Kind[] = Object.entries<Record<string, Row>>({
 
 const named = (one: Kind): [string, Kind] => [kindName(joinApiVersion(one.kind), one.kind.kind), one];
 
-/** What a CustomResourceDefinition defines, as far as it is one. */
 const definedBy = (object: unknown): Kind[] => {
   const { apiVersion, kind: word, spec } = Object(object);
   if (word !== "CustomResourceDefinition" || !String(apiVersion).startsWith("apiextensions.k8s.io/")) return [];

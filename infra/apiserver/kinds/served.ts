@@ -4,8 +4,8 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { kindName, kindsAmong, servedOf } from "./kinds.ts";
 
 /**
- * Which kinds there are, as far as objects tell: Kubernetes' own, those that a CustomResourceDefinition among them defines,
- * and those that they have themselves, which are in namespaces where one of them is.
+ * Returns the kinds of `kindsAmong` by group and version. A kind that is off by default is included only if there are
+ * objects of it.
  */
 export const servedAmong = (objects: readonly KubernetesObject[]): Record<string, Served[]> => {
   const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => kindName(apiVersion, kind)));
@@ -14,15 +14,14 @@ export const servedAmong = (objects: readonly KubernetesObject[]): Record<string
   return Object.fromEntries([...byVersion].map(([version, all]) => [version, all.map(([, kind]) => servedOf(kind))]));
 };
 
-/** What a group and version's kind is served as, among these. */
 export const servedAs = (served: Record<string, Served[]>, { apiVersion = "", kind }: KubernetesObject) =>
   Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((one) => one.kind === kind) : undefined;
 
-/** A world that is written down, with the kinds that follow from its objects beside those it names itself. */
+/** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
 export const describedWorld = (given: Recorded): World => {
   const discovery = { ...servedAmong(given.objects ?? []), ...given.discovery };
   const { get, list, create, ...world } = recorded({ ...given, discovery });
-  // Objects are kept by the plurals that Kubernetes forms; a definition may have another.
+  // Objects are stored under the plural that Kubernetes forms; a definition may set another plural.
   const usual = new Map(
     Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
       kinds.map(({ resource, kind }) => [`${groupOf(apiVersion)}/${resource}`, plural(kind)] as const),

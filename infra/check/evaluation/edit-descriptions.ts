@@ -4,31 +4,30 @@ import { isMap, own } from "#lib/json.ts";
 import { clean, shortened } from "../../cli/terminal.ts";
 import type { Path } from "../manifests/manifests.ts";
 
-/** One thing to do to an object. */
 interface Edit {
   verb: "set" | "add" | "remove";
   path: Path;
-  /** What is set, added, or taken out of a list. */
+  /** The value that is set, added, or removed from a list; absent if the path itself is removed. */
   value?: string;
 }
 
-/** As long as one sentence of a report may be. */
+/** The limit for one sentence of a report, in characters. */
 const longest = 290;
 const longestPart = 120;
-/** So many places are named where the same is done. */
+/** The number of places that are named for one edit. */
 const most = 4;
 
-/** What makes one object of another, in words on one line: `set spec.replicas to 3`. `at` is where the object stands. */
+/** Describes how to make one object from another: `set spec.replicas to 3`. `at` is its path in the manifest. */
 export const describeEdits = (before: unknown, after: unknown, at: Path = []): string => {
   const alike = Map.groupBy(editsBetween(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
   const all = [...alike.values()].map(sentenceOf);
-  // Each takes a letter at least.
+  // Each part takes at least one character.
   let told = Math.min(all.length, longest);
   while (told > 1 && joined(all, told).length > longest) told--;
   return onOneLine(joined(all, told));
 };
 
-/** A suggestion as reports take it; whatever stands in it is anybody's. */
+/** Cleans and shortens a suggestion for reports; its text is untrusted. */
 export const onOneLine = (text: string): string => shortened(clean(text), longest);
 
 const joined = (all: readonly string[], told: number) =>
@@ -41,7 +40,7 @@ const sentenceOf = (edits: readonly Edit[]): string => {
   return verb === "set" ? `set ${places} to ${value}` : `add ${value} to ${places}`;
 };
 
-/** Those that differ in where they stand in one list are one: `spec.containers[0, 2].image`. */
+/** Merges paths that differ only in the index of their first list: `spec.containers[0, 2].image`. */
 const formatPaths = (paths: readonly Path[]): string[] => {
   const alike = Map.groupBy(paths, (path) =>
     JSON.stringify(path.map((step, at) => (at === indexIn(path) ? [] : step))),
@@ -55,7 +54,6 @@ const formatPaths = (paths: readonly Path[]): string[] => {
   });
 };
 
-/** Where a path goes through its first list; nowhere is -1. */
 const indexIn = (path: Path) => path.findIndex((step) => typeof step === "number");
 
 const listed = (all: readonly string[]): string => {
@@ -75,7 +73,7 @@ const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
   return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
 };
 
-/** Where an object was changed in its place, something left out, or added at the end; anything else is another list. */
+/** Returns the edits if items were changed in place, removed, or added at the end; undefined for any other change. */
 const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Path): Edit[] | undefined => {
   if (old.length === now.length)
     return now.every(isMap)
@@ -99,7 +97,10 @@ const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Pat
   });
 };
 
-/** `spec.containers[0].image`, `metadata.labels["example.com/team"]`; in the first list, at these indices. */
+/**
+ * Formats a path such as `spec.containers[0].image` or `metadata.labels["example.com/team"]`; `indices` replaces the
+ * index of the first list.
+ */
 const formatPath = (path: Path, indices: string): string => {
   const steps = path.map((step, at) => {
     if (typeof step === "number") return `[${at === indexIn(path) ? indices : step}]`;
@@ -109,7 +110,6 @@ const formatPath = (path: Path, indices: string): string => {
   return shortened(clean(steps.join("")), longestPart);
 };
 
-/** As it would stand in a manifest. */
 const formatValue = (value: unknown): string => {
   if (typeof value === "string" && /\p{Cc}/u.test(value)) return shortened(clean(JSON.stringify(value)), longestPart);
   const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;

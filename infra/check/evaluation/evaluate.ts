@@ -63,7 +63,7 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
   const stored =
     environment.old.get(toKey(kind, object)) ??
     (name === "" ? undefined : existing.find(kind.resource, name, namespace));
-  // An API server reads it in the version that it is asked in.
+  // An API server reads the stored object in the version of the request.
   const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
   if (stored !== undefined && there === undefined && operation !== "CREATE")
@@ -76,7 +76,7 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
   ];
   if (misfits.length > 0 && operation !== "DELETE") return misread(manifest, object, misfits);
-  // What goes away is what is there, and only its name comes from a manifest.
+  // A deletion concerns the stored object; the manifest gives only its name.
   const whole = operation === "DELETE" ? (there ?? filled.object) : filled.object;
   const attributes = buildRequest(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
@@ -94,7 +94,7 @@ const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Enviro
   const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
   return (
-    // Kubernetes has moved its own kinds between groups, so that an entry for another group may be about one.
+    // Kubernetes has moved kinds between its own groups, so an entry for another group may match.
     !isDefinable(group) ||
     unevaluated.countsGroup(group, namespace || asking.namespace) ||
     [...hooks.mutating, ...hooks.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
@@ -113,17 +113,15 @@ const includes = (wanted: readonly string[], one: string): boolean => wanted.inc
 
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...splitApiVersion(apiVersion), kind });
 
-/** Questions to the API server are asked without a name. */
+/** Review objects such as SubjectAccessReview need no name. */
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kind): boolean =>
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
-/** The Pods that a workload would make, evaluated as its controller would create them. */
 export const evaluatePods = async function* (
   { subject, after }: Evaluation,
   environment: Environment,
 ): AsyncGenerator<Evaluation> {
   const { manifest } = subject;
-  // What goes away makes nothing any more.
   if (subject.attributes?.operation === "DELETE") return;
   const workload = after as KubernetesObject;
   const made = after === null || after === undefined ? undefined : buildPod(workload);
@@ -168,11 +166,10 @@ const toUnasked = (
   };
 };
 
-/** Returns the evaluation of an object about which no webhook could be asked. */
 export const toUndecided = (manifest: Manifest, object: unknown, sentence: string): Evaluation =>
   toUnasked(manifest, object, { verdict: "undecided", undecided: [sentence] });
 
-/** What can't be read, no admission sees. */
+/** An object that the API server can't decode is refused before admission. */
 const misread = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Evaluation => {
   const denials = sentences.map((message): Denial => {
     const { line, column } = positionOf(
@@ -184,7 +181,6 @@ const misread = (manifest: Manifest, object: KubernetesObject, sentences: readon
   return toUnasked(manifest, object, { verdict: "denied", denials });
 };
 
-/** Sends one request through the chain. */
 export const evaluateRequest = async (subject: Subject, environment: Environment): Promise<Evaluation> => {
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
@@ -223,14 +219,14 @@ const around = ({ kinds, existing, call, cel }: Environment): Around => ({
 
 const namespaces = { group: "", resource: "namespaces" };
 
-/** What an update or a deletion is about is there, whoever says so. */
+/** Adds the old object of an update or deletion if it isn't known, because it must exist. */
 const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing }: Environment): void => {
   const { name, namespace } = Object(Object(oldObject).metadata);
   if (subResource || typeof name !== "string" || name === "") return;
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
 
-/** Of a namespace that nobody described nothing is known but its name; says whether it is such a one. */
+/** Adds an unknown namespace by its name, unless the state is known; reports whether only its name is known. */
 const assumeNamespace = ({ namespace, resource, operation }: Attributes, environment: Environment): boolean => {
   const { existing, isStateKnown, missing } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
@@ -252,7 +248,7 @@ const assumeNamespace = ({ namespace, resource, operation }: Attributes, environ
 
 const bare = new WeakSet<object>();
 
-/** What is admitted is there for those that come after, and what is deleted is not; but a namespace takes its time. */
+/** Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. */
 const remember = (attributes: Attributes, { object }: Trace, { existing }: Environment): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
@@ -264,7 +260,6 @@ const remember = (attributes: Attributes, { object }: Trace, { existing }: Envir
   else existing.put(resource, object as KubernetesObject);
 };
 
-/** A namespace from which everything has to go before it does. */
 const ending = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
   const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };
   const ended = { ...namespace, metadata: { ...metadata, ...gone }, status: { phase: "Terminating" } };

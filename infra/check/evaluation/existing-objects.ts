@@ -9,19 +9,17 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { listNamespaceObjects } from "../../apiserver/initial-objects.ts";
 import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 
-/** What exists while objects are checked: what was there, and what was admitted since. */
+/** The objects that exist during a check: the given ones and those admitted since. */
 export interface Existing {
   find(kind: Resource, name: string, namespace?: string): KubernetesObject | undefined;
   put(kind: Resource, object: KubernetesObject): void;
   remove(kind: Resource, name: string, namespace?: string): void;
-  /** What rules may ask; `tell` hears a sentence for each question without an answer here. */
+  /** Returns what rules may ask; calls `tell` with a sentence for each question without an answer here. */
   capabilities(tell: (sentence: string) => void): World;
 }
 
-/** An access review that somebody recorded. */
 type Recorded = Omit<Access, "user"> & { user?: string; groups?: string[] } & Permission;
 
-/** The objects of a kind by namespace and name. */
 type Shelf = Map<string, Map<string, KubernetesObject>>;
 
 interface Store extends Pick<Existing, "find" | "put" | "remove"> {
@@ -29,7 +27,7 @@ interface Store extends Pick<Existing, "find" | "put" | "remove"> {
   reviews: readonly Recorded[];
 }
 
-/** Opens a cluster without objects that has these kinds. `note` hears of objects whose content is unknown. */
+/** Opens a cluster with these kinds and without objects. Calls `note` when an object with unknown content is read. */
 export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Existing => {
   const store = openStore(kinds, note);
   const ledger = memoryLedger();
@@ -45,7 +43,7 @@ const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
     shelves.set(name, shelf);
     return shelf;
   };
-  /** Objects of which nothing is known but that controllers make them; reading one is noted once for each name. */
+  /** Objects that controllers create and whose content is unknown; reading one calls `note`. */
   const assumed = new WeakSet<object>();
   const noteAssumed = <T extends KubernetesObject | undefined>(object: T): T => {
     if (object !== undefined && assumed.has(object))
@@ -77,7 +75,7 @@ const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
     list: async (kind, namespace, { most, labels } = {}) => {
       const shelf = shelfOf(kind);
       const boxes = namespace === undefined ? inOrder(shelf) : [shelf.get(namespace) ?? new Map()];
-      // As the API server lists them.
+      // The API server sorts lists by namespace and name.
       const objects = boxes.flatMap((box) => inOrder(box));
       const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
       return selected.slice(0, most).map(noteAssumed);
@@ -134,7 +132,7 @@ const inOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
 
 const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
 
-/** Reads what an authorizer once said, as `kubectl create -f review.yaml -o yaml` prints it. */
+/** Reads a SubjectAccessReview with its status, as `kubectl create -f review.yaml -o yaml` prints it. */
 const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Recorded | undefined => {
   if (kind !== "SubjectAccessReview" || splitApiVersion(apiVersion).group !== "authorization.k8s.io") return undefined;
   const { spec, status } = object as { spec?: unknown; status?: unknown };
@@ -144,7 +142,7 @@ const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Rec
   return { ...Object(resourceAttributes), user, groups, allowed, reason, evaluationError };
 };
 
-/** What a recorded question leaves open holds for everything. */
+/** A field that is absent from the recorded review, or "*" in it, matches every value. */
 const isAbout = (review: Recorded, access: Access): boolean => {
   const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...asked } = review;
   const isThem = user === undefined || user === access.user.username;

@@ -2,24 +2,23 @@ import { isMap, own } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
 import type { Path } from "../manifests/manifests.ts";
 
-/** `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]`, `data.a` as steps; what isn't one has none. */
+/** Splits `spec.containers[0].image`, `metadata.labels[app.kubernetes.io/name]` or `data.a` into steps. */
 export const parsePath = (field: string): Path =>
   [...field.matchAll(/\[(?:"([^"]*)"|([^\]]*))\]|([^.[\]]+)/g)].map(([, quoted, bracketed, word]) => {
     const step = quoted ?? bracketed ?? word ?? "";
     return quoted === undefined && /^\d+$/.test(step) && bracketed !== undefined ? Number(step) : step;
   });
 
-/** `pod.Spec.SecurityContext`, as upstream's own plugins name fields. */
+/** Converts the Go names that upstream plugins use: `pod.Spec.SecurityContext` means `spec.securityContext`. */
 const inGo = ([, ...rest]: Path): Path =>
   rest.map((step) => (typeof step === "string" ? step.charAt(0).toLowerCase() + step.slice(1) : step));
 
-/** Words of a message that look as a field of an object does. */
 const looksLikeField = /\b[a-z][A-Za-z0-9]*(?:(?:\.[A-Za-z][\w-]*)|\[[^\]\s]{1,253}\])+/g;
 const quoted = /"([^"]{1,253})"/g;
 
 /**
- * The field of an object that a refusal means, as well as can be told: by its causes, by a field that its text names, or
- * by a container that it names.
+ * Returns the field that a refusal is probably about: from its causes, from a field that the message names, or from a
+ * container that the message names.
  */
 export const findField = (object: unknown, { message, details }: Status, otherwise: Path): Path => {
   const causes = (details?.causes ?? []).flatMap(({ field }) => (field ? [parsePath(field)] : []));
@@ -37,7 +36,7 @@ export const findField = (object: unknown, { message, details }: Status, otherwi
   return otherwise;
 };
 
-/** A field that a text speaks of by its name: "images must come from …". */
+/** Returns a member that the message names, such as `image` in "images must come from …". */
 const memberIn = (container: unknown, message: string): Path => {
   const words = new Set(message.split(/[^A-Za-z]+/));
   const found =
@@ -46,7 +45,7 @@ const memberIn = (container: unknown, message: string): Path => {
   return found ? [found] : [];
 };
 
-/** So many steps of a path lead somewhere. */
+/** Returns the number of leading steps of a path that exist. */
 const depthIn = (value: unknown, path: Path): number => {
   let inner = value;
   for (const [depth, step] of path.entries()) {
@@ -64,7 +63,6 @@ interface Container {
 
 const lists = ["containers", "initContainers", "ephemeralContainers"];
 
-/** Those of a Pod, or of the template of one. */
 const containersIn = (object: unknown): Container[] => {
   const places: Path[] = [["spec"], ["spec", "template", "spec"], ["spec", "jobTemplate", "spec", "template", "spec"]];
   return places.flatMap((place) => {

@@ -11,7 +11,6 @@ import { findField } from "./field-paths.ts";
 import { isReview, type Subject } from "./requests.ts";
 import type { Denial } from "./result.ts";
 
-/** What a report tells of a request: who said what of it, and where that is meant. */
 export const collectFindings = async (
   trace: Trace,
   subject: Subject,
@@ -54,26 +53,26 @@ export const collectFindings = async (
         steps
           .filter(({ outcome, allowed, patch }) => outcome === "called" && allowed && !patch?.length)
           .map(nameOf)
-          // A rule may have two endpoints, of which one refused.
+          // A rule may have two endpoints, of which one refused or changed the object.
           .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
       ),
     ],
   };
 };
 
-/** In mode warn, a rule begins with its name, for others speak to the same client. */
+/** Drops the name with which warnings in mode warn begin, because reports show the rule's name anyway. */
 const warningsOf = (rule: string, { warnings }: Step) =>
   [...new Set(warnings)].filter(isPrintable).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
   });
 
-/** A hook in a sentence of the chain's, called as elsewhere. */
+/** Replaces the name of the hook at the start of a sentence with its name for reports. */
 const readable = (sentence: string, { nameOf }: Environment): string => {
   const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
   return hook === undefined ? sentence : `${nameOf(hook)}: ${rest}`;
 };
 
-/** Hooks that choose namespaces by labels, where nothing is known of those. */
+/** Returns a sentence for each hook whose namespaceSelector needs labels that are unknown. */
 const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf }: Environment): string[] =>
   [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
@@ -89,7 +88,7 @@ const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf 
     return [`${nameOf(name)}: whether its namespace has the label ${unknown}; ${moreOf}`];
   });
 
-/** What a hook says, without the API server's words around it, and where it may be meant. */
+/** Removes the API server's text around a hook's message, and finds the position that the message is about. */
 const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message: string) => string): Denial => {
   const prefix = made?.at ?? [];
   const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
@@ -102,7 +101,6 @@ const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message:
   return { rule, message, code, ...(reason && { reason }), line, column };
 };
 
-/** A review has its object inside. */
 const inManifest = (manifest: Manifest): Path => {
   if (!isReview(manifest)) return [];
   return ["request", own(own(manifest.object, "request"), "object") == null ? "oldObject" : "object"];

@@ -5,16 +5,15 @@ import { addressOf, parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { Called, Sent } from "#infra/apiserver/admission/types.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 
-/** More than this nobody answers. */
+/** The limit for a response, in bytes. */
 const longest = 10 * 1024 * 1024;
 
-/** Whoever stands on this machine. */
 const isLoopback = (host: string) =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 
 /**
- * Asks somebody else's webhook, where its host is among those that may be asked; `loopback` stands for this machine. It
- * is asked as for a dry run, and not where it doesn't promise that this has no effect.
+ * Calls a webhook that isn't a rule's, if its host is among `hosts`; `loopback` stands for this machine. The request is
+ * a dry run; a webhook that doesn't declare itself free of side effects in a dry run isn't called.
  */
 export const callForeign = async (hook: Hook, review: Sent, hosts: readonly string[]): Promise<Called> => {
   const { url = "", caBundle } = hook.clientConfig;
@@ -30,7 +29,7 @@ export const callForeign = async (hook: Hook, review: Sent, hosts: readonly stri
   try {
     const body = JSON.stringify({ ...review, request: asked });
     const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
-    // The API server would go there, and nobody said that this may.
+    // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))
       return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
     return parseHttpAnswer(answer);
@@ -45,7 +44,6 @@ interface Answer {
   code: number;
   type: string;
   text: string;
-  /** Where a redirect leads. */
   location?: string | undefined;
 }
 

@@ -2,7 +2,7 @@ import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { type Asking, normalizeAll } from "./requests.ts";
 
-/** What somebody may not have meant, of manifests and of what `--old` has beside them. */
+/** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
 export const listRemarks = (
   manifests: readonly Manifest[],
   before: readonly Manifest[],
@@ -29,7 +29,6 @@ export const listRemarks = (
   return [...few(again), ...few(strange)];
 };
 
-/** Of namespaces that objects name, and nobody described. */
 export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKnown: boolean): string[] => {
   if (names.size === 0) return [];
   const [all, more] = [[...names].sort(), names.size - most];
@@ -46,7 +45,7 @@ export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKno
   ];
 };
 
-/** A second overlay repeats everything that is in the first. */
+/** A second overlay repeats every object of the first one, so the number of remarks is limited. */
 const most = 5;
 
 const few = (sentences: readonly string[]): string[] =>

@@ -2,7 +2,7 @@ import { isMap, own } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Path } from "../manifests/manifests.ts";
 
-/** Where a workload's template is, and who makes Pods of it. */
+/** `at` is the path of the Pod template; `controller` creates the Pods. */
 interface Maker {
   at: Path;
   controller: string;
@@ -19,22 +19,19 @@ const makers: Record<string, Maker> = {
   "v1 ReplicationController": { at: inSpec, controller: "replication-controller" },
 };
 
-/** Reports whether controllers make Pods of a kind. */
 export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }): boolean =>
   Object.hasOwn(makers, `${apiVersion} ${kind}`);
 
-/** Reports whether a group and version has kinds of which controllers make Pods. */
 export const hasWorkloads = (apiVersion: string): boolean =>
   Object.keys(makers).some((word) => word.startsWith(`${apiVersion} `));
 
-/** A Pod as a controller would send it. */
 export interface Made {
   pod: KubernetesObject;
   at: Path;
   user: { username: string; groups: string[] };
 }
 
-/** The Pod that a workload's controller would make; undefined of what is none, or has no template. */
+/** Returns the Pod that a workload's controller would create; undefined if the object has no Pod template. */
 export const buildPod = (workload: KubernetesObject): Made | undefined => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
   const word = `${apiVersion} ${kind}`;
@@ -53,7 +50,7 @@ export const buildPod = (workload: KubernetesObject): Made | undefined => {
   };
   const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: template.spec ?? {} };
   return {
-    // What is read of it was checked with the workload, or is a rule's affair.
+    // The metadata was checked with the workload; rules check the rest.
     pod: structuredClone(pod) as KubernetesObject,
     at: maker.at,
     user: {

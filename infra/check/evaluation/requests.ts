@@ -6,25 +6,23 @@ import type { Kind, Kinds } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest, Path } from "../manifests/manifests.ts";
 import type { Checked } from "./result.ts";
 
-/** Something to be evaluated: a request, and where what it is about is written. */
 export interface Subject {
   attributes: Attributes;
   manifest: Manifest;
-  /** Of a Pod that a workload would make: whose, and where in that its template is. */
+  /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
   made?: { by: NonNullable<Checked["madeBy"]>; at: Path };
 }
 
-/** How requests are made of manifests. */
 export interface Asking {
   operation: Operation;
   user: UserInfo;
-  /** Where a manifest names none. */
+  /** The namespace of manifests that name none. */
   namespace: string;
 }
 
 /**
- * As `kubectl apply -k` orders what it sends: what others need comes first. Whatever isn't named is sent as it stands,
- * but before webhooks, which might refuse it.
+ * The order in which `kubectl apply -k` sends objects: dependencies come first. Other kinds keep their order; webhook
+ * configurations come last, because the webhooks might refuse other objects.
  */
 const first = [
   ...["Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount", "Role"],
@@ -34,7 +32,6 @@ const first = [
 ];
 const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/** Sorts into the order in which kubectl sends objects. */
 export const sortForApply = <T>(all: readonly T[], kindOf: (one: T) => string): T[] =>
   all.toSorted((one, other) => toRank(kindOf(one)) - toRank(kindOf(other)));
 
@@ -43,7 +40,6 @@ const toRank = (kind: string): number => {
   return first.includes(kind) ? first.indexOf(kind) : first.length;
 };
 
-/** A review that somebody recorded, as a request; what is wrong with it is thrown. */
 export const readRecordedRequest = ({ object }: Manifest): Attributes => {
   const {
     uid: _,
@@ -58,7 +54,7 @@ export const readRecordedRequest = ({ object }: Manifest): Attributes => {
 export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
   kind === "AdmissionReview" && splitApiVersion(String(apiVersion)).group === "admission.k8s.io";
 
-/** The object as the API server takes it in: in its namespace, and without what nobody but the API server sets. */
+/** Returns an object in its namespace, without the fields that only the API server sets. */
 export const normalizeObject = (
   object: Record<string, unknown>,
   { namespaced }: Kind,
@@ -68,15 +64,14 @@ export const normalizeObject = (
   const { namespace, ...others } = given;
   const own = Object.entries(others).filter(([key, value]) => !systemFields.has(key) && value !== null);
   const metadata = Object.fromEntries([...own, ...(namespaced ? [["namespace", namespace || asking.namespace]] : [])]);
-  // What is read of it was checked when it was read.
+  // The metadata was checked when the manifest was read.
   return { ...object, metadata } as KubernetesObject;
 };
 
-/** Returns what tells an object from all others. */
 export const toKey = ({ resource: { group, resource } }: Kind, { metadata = {} }: KubernetesObject): string =>
   JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
 
-/** Returns the objects of manifests as they would be created, each with its key; of unknown kinds there are none. */
+/** Returns the objects as they would be created, each with its key; manifests of unknown kinds are left out. */
 export const normalizeAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>
   manifests.flatMap((manifest) => {
     const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
@@ -96,7 +91,6 @@ const optionsOf: Partial<Record<Operation, string>> = {
   DELETE: "DeleteOptions",
 };
 
-/** The request that somebody makes with an object. */
 export const buildRequest = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,

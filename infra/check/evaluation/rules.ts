@@ -19,28 +19,33 @@ import { oneLine } from "../../webhooks/entry.ts";
 import type { Path } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
 
-/** The rules that are on in a cluster, as its API server would know them. */
 export interface Rules {
   configurations: object[];
-  /** Asks one of them; undefined for a hook that is somebody else's. */
+  /** Calls a rule; returns undefined for a hook that isn't a rule's. */
   call(hook: Hook, review: Sent): Promise<Called> | undefined;
-  /** The rule of a hook; of a group, the member that speaks. */
+  /** Returns the rule of a hook; for a group, the member that the message begins with. */
   nameOf(hook: string, message?: string): string | undefined;
-  /** What a rule suggests that refused in this step, where it can say; `at` is where the object stands in its manifest. */
+  /**
+   * Returns what a rule suggests for its refusal in this step; undefined if it suggests nothing. `at` is the object's
+   * path in its manifest.
+   */
   suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
-  /** Whether a condition only saves calls: whoever can't evaluate it may make the call, and hears the same. */
+  /** Reports whether a condition only saves calls: if it can't be evaluated, the call has the same outcome. */
   isSparing(expression: string): boolean;
-  /** Whether there are any, though they may be called for nothing. */
+  /** Whether any rule is turned on, even if no entry calls it. */
   isAny: boolean;
-  /** Those that asked what exists, so far. */
+  /** The rules that have read existing objects so far. */
   asking: ReadonlySet<string>;
   notes: string[];
 }
 
-/** Nobody answers there; what is sent there is decided here. */
+/** No request is sent to this address: calls to it are handled in this process. */
 const here = "https://rules.postern.invalid";
 
-/** A cluster with these rules alone: as postern.yaml sets them up or, where it doesn't name one, by their defaults. */
+/**
+ * Returns a cluster with only these rules. A rule that postern.yaml doesn't turn on is enforced with the settings there
+ * or with its defaults.
+ */
 export const selectRules = (
   cluster: Cluster,
   names: readonly string[],
@@ -64,7 +69,10 @@ export const selectRules = (
   return { ...cluster, rules: new Map(rules) };
 };
 
-/** The rules of one cluster, asked in this process. Entries follow from what will come, too, of kinds that rules survey. */
+/**
+ * Opens the rules of one cluster in this process. `coming` returns the objects that will be created; the entries of
+ * rules that inspect the cluster follow from them, too.
+ */
 export const openRules = async (
   catalogue: Listed[],
   [clusterName, cluster]: [string, Cluster],
@@ -73,9 +81,9 @@ export const openRules = async (
   coming: (kind: Resource) => KubernetesObject[] = () => [],
 ): Promise<Rules> => {
   const answers = new AsyncLocalStorage<string[]>();
-  // Each review has its own capabilities, for it begins and ends in time.
+  // Each review gets its own capabilities, which have a time limit.
   const world = (milliseconds: number) => worldOf((sentence) => answers.getStore()?.push(sentence), milliseconds);
-  /** Runs what may ask the cluster; `unsupported` is a sentence about the first question without an answer. */
+  /** Runs a function that may ask the cluster; `unsupported` is about its first question without an answer. */
   const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
     const found = await answers.run(sentences, run);
@@ -93,13 +101,13 @@ export const openRules = async (
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
-    // It does no harm here, but where these entries should go.
+    // Slow entries are no problem here, only in a cluster where they are installed.
     slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
   const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((one) => [one.name, one]));
   const sparing = new Set([
     ...catalogue.flatMap((listed) => conditionsOf(listed, asked.cluster)),
-    // Members look once more at what their groups' entries ask.
+    // Members evaluate the conditions of their group's entry again, so these conditions only save calls.
     ...[...webhooks.values()]
       .flatMap(({ matchConditions = [] }) => matchConditions)
       .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
@@ -110,7 +118,7 @@ export const openRules = async (
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
     const { found, unsupported } = await tell(async () => handlers.get(name)?.(event, context));
     if (unsupported !== undefined) return { unsupported };
-    // Our own faults are nothing that a cluster's failurePolicy should wave through unseen.
+    // A failure of Postern is undecided, so that failurePolicy Ignore can't hide it.
     return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
   };
   const suggestionOf = async (name: string, { hook, phase, request }: Step, at: Path) => {
@@ -121,7 +129,6 @@ export const openRules = async (
     const { variant } = partsOf(webhook.clientConfig.url);
     const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
     const around = { name, settings, variant, now: new Date() };
-    // Where the cluster doesn't answer, there is no suggestion.
     const { found, unsupported } = await tell(async () =>
       suggestFix(facet, phase, request, { ...around, world: rule.needs && world(patience) }, at),
     ).catch(() => ({ found: undefined, unsupported: undefined }));
@@ -144,7 +151,6 @@ export const openRules = async (
   };
 };
 
-/** Opens the handlers of the rules that are on; `asks` hears the name of each that asks what exists. */
 const openHandlers = (
   catalogue: Listed[],
   [clusterName, cluster]: [string, Cluster],
@@ -160,7 +166,7 @@ const openHandlers = (
   );
 };
 
-/** Returns capabilities that call `asked` when a rule asks what exists. */
+/** Returns capabilities that call `asked` before a rule reads or creates objects. */
 const watchReads = (world: World, asked: () => void): World => {
   const watch =
     <A extends unknown[], R>(ask: (...args: A) => R) =>
@@ -179,13 +185,12 @@ const describeIdle = (names: readonly string[]): string[] => {
   ];
 };
 
-/** What an address says of a call. */
 const partsOf = (url = "") => {
   const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
   return { name, phase, variant };
 };
 
-/** The conditions of a rule's entries, without those that decide. */
+/** Returns the conditions of a rule's entries, except those of authorizedBy, which decide. */
 const conditionsOf = ({ name, rule, phases }: Listed, { rules }: Cluster): string[] => {
   const setup = rules.get(name);
   if (setup === undefined || setup.mode === "off") return [];
@@ -203,9 +208,9 @@ const conditionsOf = ({ name, rule, phases }: Listed, { rules }: Cluster): strin
 };
 
 const patience = 30_000;
-/** In milliseconds: all policies of a large cluster may be read for one. */
+/** In milliseconds: an inspection may read all policies of a large cluster. */
 const surveyTime = 120_000;
-// Endpoints look at no more of it.
+// Endpoints use no other member of the Lambda context.
 const context = {
   functionName: "check",
   functionVersion: "local",

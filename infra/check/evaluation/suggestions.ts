@@ -5,17 +5,17 @@ import type { Phase, Rule } from "#lib/rule.ts";
 import type { Path } from "../manifests/manifests.ts";
 import { describeEdits, onOneLine } from "./edit-descriptions.ts";
 
-/** What somebody could do about a refusal: what a rule says in words, or edits, with the object that they make. */
+/** A suggestion for a refusal: the rule's own sentence, or edits with the object that they make. */
 export interface Suggestion {
   text: string;
   object?: unknown;
-  /** That the rule would refuse that object, too. */
+  /** Whether the rule would refuse that object, too. */
   isVain?: boolean;
 }
 
 /**
- * What a rule suggests where it refused a request in this phase; undefined where it has no idea. An edit is tried on the rule.
- * `at` is where the object stands in what its author writes.
+ * Returns a rule's suggestion for a request that it refused in this phase; undefined if it has none. Edits are
+ * evaluated by the rule again. `at` is the object's path in its manifest.
  */
 export const suggestFix = async (
   rule: Rule,
@@ -26,7 +26,7 @@ export const suggestFix = async (
 ): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
   const circumstances: Circumstances = { ...around, mode: "enforce" };
-  // It does with a draft what `mutate` does; a sentence of its own ends up where a refusal would.
+  // `suggest` edits a draft as `mutate` does; a sentence that it returns comes out as a refusal.
   const suggesting = rule.suggest.bind(rule);
   const { outcome } = await decide({ ...rule, mutate: suggesting }, "mutate", request, circumstances);
   if (outcome.status) return { text: onOneLine(outcome.status.message) };

@@ -7,13 +7,13 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 
-/** The admission policies and quotas of a cluster: what they decide is unknown here, which requests they match is not. */
+/** The admission policies and quotas of a cluster. It is known which requests they match, but not what they decide. */
 export interface Unevaluated {
   /** Entries that match every request that a policy matches. */
   hooks: readonly Hook[];
   /**
-   * Returns a sentence for each policy and quota that matches a request. `last` is what the webhooks left of its object;
-   * `isAssumed` says that of its namespace only the name is known.
+   * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
+   * `isAssumed` says that only the name of its namespace is known.
    */
   findMatching(attributes: Attributes, last: unknown, around: Around, isAssumed: boolean): string[];
   /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
@@ -37,13 +37,11 @@ interface Policy {
 interface Quota {
   namespace: string;
   sentence: string;
-  /** The keys of its limits. */
   keys: string[];
 }
 
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
-/** Reports whether an object is a policy, a binding or a quota. */
 export const isUnevaluated = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
   if (kind === "ResourceQuota") return apiVersion === "v1";
   const { group } = splitApiVersion(String(apiVersion));
@@ -53,8 +51,8 @@ export const isUnevaluated = ({ apiVersion, kind = "" }: { apiVersion?: unknown;
 const policyGroup = "admissionregistration.k8s.io";
 
 /**
- * Returns the policies and quotas among some objects. `isWhole` says that no others exist; otherwise a binding alone
- * stands for its policy. Of the kinds in `unreadable`, any may match any request.
+ * Returns the policies and quotas among some objects. `isWhole` says that no others exist; otherwise a binding without
+ * its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
  */
 export const openUnevaluated = (
   objects: readonly KubernetesObject[],
@@ -129,7 +127,7 @@ const readBinding = (binding: KubernetesObject): Selection => {
   return readSelection(isOpen ? { ...Object(resources), ...everything } : resources);
 };
 
-/** Returns what a MatchResources selects; one that no API server takes selects everything. */
+/** Returns what a MatchResources selects; an invalid one selects everything. */
 const readSelection = (resources: unknown, more: object = {}): Selection => {
   const { resourceRules, excludeResourceRules, namespaceSelector, objectSelector, matchPolicy } = Object(resources);
   const hook =
@@ -142,7 +140,7 @@ const readSelection = (resources: unknown, more: object = {}): Selection => {
   };
 };
 
-/** Returns a webhook's entry that matches what these members match; undefined where the API server takes no such entry. */
+/** Returns a webhook entry that matches what these members match; undefined if the API server would refuse it. */
 const buildHook = (members: object): Hook | undefined => {
   const entry = {
     name: "policies.postern.invalid",
@@ -171,7 +169,10 @@ const selects = (
   return isTaken({ ...hook, namespaceSelector, rules });
 };
 
-/** Reports whether a rule's resourceNames, where it has some, have the name; `guess` is the answer where the name isn't known yet. */
+/**
+ * Reports whether the resourceNames of a rule, if any, include the name. `guess` says whether a prefix that fits is
+ * enough for a name that isn't generated yet.
+ */
 const includesName = (rule: object, { name, object }: Attributes, guess: boolean): boolean => {
   const listed = own(rule, "resourceNames");
   if (!Array.isArray(listed) || listed.length === 0) return true;
@@ -182,7 +183,6 @@ const includesName = (rule: object, { name, object }: Attributes, guess: boolean
 
 const nameLabel = "kubernetes.io/metadata.name";
 
-/** The part of a selector that asks for the name of a namespace. */
 const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => {
   return {
     matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
@@ -190,7 +190,7 @@ const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): L
   };
 };
 
-/** Requests that no policy sees: policies themselves, and questions to the API server. */
+/** Reports whether no policy sees a request: it is about a policy or a review object such as SubjectAccessReview. */
 const isExempt = ({ resource: { group, resource } }: Attributes): boolean =>
   group === policyGroup
     ? /^(validating|mutating)admissionpolic(ies|ybindings)$/.test(resource)
@@ -207,7 +207,7 @@ const readQuota = (quota: KubernetesObject): Quota => {
   };
 };
 
-/** Keys of limits beside `count/…`, by the resource that is charged for them. */
+/** The limits beside `count/…` that a resource counts against. */
 const charged: Record<string, RegExp> = {
   pods: /^(pods|cpu|memory|ephemeral-storage|hugepages-.*|limits\..*|requests\.(?!storage$).*)$/,
   services: /^services(\.loadbalancers|\.nodeports)?$/,
@@ -219,7 +219,6 @@ const charged: Record<string, RegExp> = {
   secrets: /^secrets$/,
 };
 
-/** What no quota counts, although it is in a namespace. */
 const uncounted = new Set([
   "bindings",
   "events",
@@ -227,7 +226,7 @@ const uncounted = new Set([
   "localsubjectaccessreviews.authorization.k8s.io",
 ]);
 
-/** Reports whether a request may use more of what a quota limits. Scopes are left out: they only make it fewer requests. */
+/** Reports whether a request may use more of what a quota limits. Scopes are ignored: they only exclude requests. */
 const counts = ({ namespace, keys }: Quota, attributes: Attributes): boolean => {
   const { operation, resource, subResource = "" } = attributes;
   const name = toName(resource);
@@ -244,7 +243,7 @@ const counts = ({ namespace, keys }: Quota, attributes: Attributes): boolean => 
 const toName = ({ group, resource }: GroupVersionResource): string =>
   group === "" ? resource : `${resource}.${group}`;
 
-/** Reports whether a change of an object can be charged. */
+/** Reports whether an update can use more of what a quota limits. */
 const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: string): boolean => {
   const specs = [object, oldObject].map((one) => own(one, "spec"));
   if (subResource !== "") return [name, subResource].join("/") === "pods/resize" || name === "persistentvolumeclaims";
@@ -257,7 +256,7 @@ const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: s
 
 const growing = new Set(["services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"]);
 
-/** Reports whether an object uses what a key limits, of Services, which need not; others may always. */
+/** Reports whether a Service uses what a key limits; objects of other kinds may always use it. */
 const isCharged = (key: string, { object }: Attributes, isNew: boolean): boolean => {
   if (!key.startsWith("services")) return true;
   const type = own(own(object, "spec"), "type");

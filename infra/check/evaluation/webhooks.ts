@@ -6,7 +6,7 @@ import type { Environment } from "./environment.ts";
 import { callForeign } from "./foreign-webhooks.ts";
 import type { Rules } from "./rules.ts";
 
-/** The webhooks of a cluster: its rules' own and, from these manifests, others', which are called at these hosts alone. */
+/** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
 export const openWebhooks = (
   rules: Rules,
   foreign: readonly Manifest[],
@@ -33,7 +33,7 @@ export const openWebhooks = (
   };
 };
 
-/** How long a rule takes on this machine says nothing of how long it takes where it is deployed. */
+/** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
 const extendTimeouts = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
   const calm = (hook: Hook) => (rules.nameOf(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 });
   return { mutating: mutating.map(calm), validating: validating.map(calm), faults };

@@ -5,27 +5,23 @@ import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, sentenceOf } from "../../cli/complaint.ts";
 import { type Fault, formatFault, type Manifest, parseManifests } from "./manifests.ts";
 
-/** What paths were found to hold. */
 export interface Input {
   manifests: Manifest[];
-  /** What can't be read, or is nothing that an API server takes; each with its file and line. */
   faults: Fault[];
-  /** What was left out, and why. */
   notes: string[];
 }
 
-/** More than this nobody writes by hand, and no cluster prints at once. */
+/** The limit for one file, in bytes: larger than what users write by hand or a cluster prints at once. */
 const longest = 64 * 1024 * 1024;
 
-/** A file, and whether somebody named it; in a folder, there may be others beside the manifests. */
+/** `isChosen` says that the user named the file; a folder may also hold files that aren't manifests. */
 interface Found {
   name: string;
-  /** The given folder that it was found in, or the folder of a file that was named. */
   folder: string;
   isChosen: boolean;
 }
 
-/** Everything in files, folders, globs and, for `-`, standard input, in the order of the paths and of the files' names. */
+/** Reads files, folders, globs and, for `-`, standard input, in the order of the paths and then of the file names. */
 export const readInput = async (
   paths: readonly string[],
   stdin: () => Promise<Buffer> = () => piped(process.stdin),
@@ -46,7 +42,7 @@ export const readInput = async (
   return input;
 };
 
-/** Reads what a check stands on; throws for anything that can't be read. */
+/** Reads the manifests that an option names; throws if any can't be read. */
 export const readAll = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
   const { manifests, faults } = await readInput(paths);
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `${option} ${formatFault(fault)}`).join("\n"));
@@ -61,7 +57,7 @@ const filesAt = async (path: string, faults: Fault[], given?: string): Promise<F
   if (found) return [{ name: normalize(path), folder: given ?? dirname(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(nothingAt(path));
-  // No argument names a link that a pattern matches.
+  // The given folder is the part before the first wildcard, not a link that the pattern matches.
   const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
   return (await Promise.all(matched.map((one) => filesAt(one, faults, folder)))).flat();
 };
@@ -87,7 +83,7 @@ const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
     if (entry.isDirectory()) {
       if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await filesIn(name, faults)));
     } else if (isManifestFile(entry.name)) {
-      // A link may lead anywhere; to a folder, it could lead in circles.
+      // Links to folders aren't followed, because they could form a cycle.
       const target = entry.isSymbolicLink() ? await stat(name).catch(() => undefined) : entry;
       if (target === undefined) unread(name, "is a link that leads to no file");
       if (target?.isFile()) found.push(name);
@@ -96,7 +92,7 @@ const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
   return found;
 };
 
-/** A device or a pipe, as `<(kustomize build)` makes one, doesn't say how much it holds. */
+/** A device or a pipe, such as `<(kustomize build)`, doesn't report its size. */
 const contents = async (name: string): Promise<Buffer> => {
   const found = await stat(name);
   if (!found.isFile()) return piped(createReadStream(name));
@@ -128,7 +124,8 @@ const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): v
   const text = whole.slice(mark.length);
   const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text });
   for (const manifest of manifests) input.manifests.push(manifest);
-  // Values and settings of other programs lie among manifests; what nobody named, and nothing in which is one, isn't meant.
+  // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a
+  // manifest and its text doesn't look like one.
   const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));
   if (isLeft && (strangers.length > 0 || faults.length > 0))
     input.notes.push(`${name} holds no manifest, and is left out`);
@@ -142,21 +139,19 @@ const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): v
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 
-/** Why no text can be read in these bytes. */
 const unreadableIn = (bytes: Buffer): string | undefined => {
   const mark = bytes.subarray(0, 2).toString("hex");
-  // As a shell of Windows writes what is redirected there.
+  // Windows PowerShell writes UTF-16 when its output is redirected.
   if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
   return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
 };
 
-/** A broken manifest is none, but was meant to be one. */
+/** Reports whether a text looks like a manifest, even if it is broken. */
 const looksMeant = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
 
-/** Helm's description of a chart has an apiVersion, too. */
+/** Helm's Chart.yaml has an apiVersion, too. */
 const isChart = (name: string) => /^Chart\.ya?ml$/.test(basename(name));
 
-/** What Helm makes manifests of is no YAML. */
 const templateIn = (file: string, text: string): Fault | undefined => {
   const at = text.search(/\{\{-?\s*[\w.$("/]/);
   if (at < 0) return undefined;

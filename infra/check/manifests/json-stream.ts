@@ -1,15 +1,15 @@
 import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { openOffsets, type Piece, type Written } from "./plain-yaml.ts";
 
-/** What a text of JSON holds; of what isn't JSON, the line. */
+/** `broken` is the line where a value begins that isn't JSON. */
 export interface Stream {
   pieces: Piece[];
   broken?: number;
 }
 
 /**
- * Reads the values of a text that is JSON: one, or several one after the other, as jq and `kubectl get` print them. Undefined for
- * all that isn't, and for what only looks like it: YAML has maps in braces as well.
+ * Reads one JSON value, or several in sequence, as jq and `kubectl get` print them. Returns undefined for any other
+ * text, also for YAML that begins with a brace.
  */
 export const readJson = (text: string): Stream | undefined => {
   const start = opening(text, 0);
@@ -24,7 +24,7 @@ export const readJson = (text: string): Stream | undefined => {
     const end = begin === undefined ? undefined : closing(text, begin);
     const value = end === undefined ? undefined : parsed(text.slice(from, end));
     const isLast = end !== undefined && firstIn(text, end) === text.length;
-    // YAML holds one such map, and then a marker.
+    // YAML may begin with a map in braces, too; only a second value shows that the text is a JSON stream.
     if (pieces.length === 0 && (end === undefined || isLast || opening(text, end) === undefined)) return undefined;
     const to = end === undefined || isLast ? text.length : end;
     const ownLine = line + newlines(text, from, begin ?? firstIn(text, from));
@@ -38,12 +38,11 @@ export const readJson = (text: string): Stream | undefined => {
 
 interface Level {
   container: object;
-  /** Of the member that is read. */
   key: string | number;
   isBeforeKey: boolean;
 }
 
-/** Reads a value of a stream once more, with offsets; undefined for what isn't JSON. */
+/** Reads a value again, with the offsets of its members; undefined if it isn't JSON. */
 export const locateJson = (text: string, { from, to }: Piece): Written | undefined => {
   const begin = opening(text, from);
   const read = begin === undefined ? undefined : parsed(text.slice(from, to));
@@ -76,7 +75,7 @@ export const locateJson = (text: string, { from, to }: Piece): Written | undefin
   return { value: read.value, begin, offsetOf };
 };
 
-/** Where a value begins that is a map or a list, with nothing before it. */
+/** Returns the offset of a map or list if nothing but blanks comes before it. */
 const opening = (text: string, from: number): number | undefined => {
   const at = firstIn(text, from);
   return text[at] === "{" || text[at] === "[" ? at : undefined;
@@ -89,7 +88,7 @@ const firstIn = (text: string, from: number): number => {
   return blank.lastIndex;
 };
 
-/** Where it ends. */
+/** Returns the offset after the map or list that begins at `begin`. */
 const closing = (text: string, begin: number): number | undefined => {
   const sign = /[{}[\]"]/g;
   sign.lastIndex = begin;
@@ -105,7 +104,7 @@ const closing = (text: string, begin: number): number | undefined => {
   return undefined;
 };
 
-/** Undefined for what is no JSON, or has a key twice in one map: of two values, nobody knows which is meant. */
+/** Returns undefined for invalid JSON and for maps with a repeated key, which are ambiguous. */
 const parsed = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text);
   return value === undefined || hasRepeatedKey(text, value) ? undefined : { value };

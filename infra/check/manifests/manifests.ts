@@ -3,32 +3,30 @@ import { isMap } from "#lib/json.ts";
 import { sentenceOf } from "../../cli/complaint.ts";
 import { openPlaces, type Places, parseDocuments, readPieces } from "./yaml.ts";
 
-/** A file, or what came by standard input. */
 export interface Source {
-  /** As the user named it; `-` is standard input. */
+  /** The name that the user gave; `-` for standard input. */
   name: string;
-  /** The given folder that the file was found in; of a file that was named, its own folder. */
+  /** The given folder that the file was found in; for a named file, its own folder. */
   folder?: string;
-  /** The byte order mark before the text, where it has one. */
+  /** The byte order mark, if the text began with one. */
   mark?: string;
   text: string;
 }
 
-/** Steps from the top of a document to something in it. */
+/** The steps from the top of a document to a value. */
 export type Path = readonly (string | number)[];
 
-/** One object, and where it is written. */
 export interface Manifest {
   source: Source;
-  /** Of a file with several documents. */
+  /** The index of the document in its file. */
   document: number;
-  /** Of an object in a List: the way to it. */
+  /** The path to an item of a List; otherwise empty. */
   path: Path;
   line: number;
   object: Record<string, unknown>;
 }
 
-/** What is wrong with a place in a file, in a sentence without its subject. */
+/** `sentence` has no subject: it follows the file and the line. */
 export interface Fault {
   file: string;
   line: number;
@@ -37,21 +35,19 @@ export interface Fault {
 
 export const formatFault = ({ file, line, sentence }: Fault): string => `${toSourceName(file)}:${line} ${sentence}`;
 
-/** A file as it is called in a sentence. */
 export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);
 
-/** What a file holds, and what is wrong with it. */
 export interface Documents {
   manifests: Manifest[];
-  /** Documents that are no manifests, for there is no apiVersion or no kind in them: of each its line. */
+  /** The lines of documents without an apiVersion or a kind. */
   strangers: number[];
   faults: Fault[];
 }
 
-/** Deeper than any schema, and less deep than what makes a program stumble. */
+/** Deeper than any schema, but not deep enough to overflow the stack. */
 const deepest = 200;
 
-/** Every object that a text holds; Lists are taken apart. */
+/** Returns every object that a text holds; the items of Lists become objects of their own. */
 export const parseManifests = (source: Source): Documents => {
   const found: Documents = { manifests: [], strangers: [], faults: [] };
   const complain = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
@@ -69,7 +65,7 @@ export const parseManifests = (source: Source): Documents => {
   try {
     const { pieces, broken } = readPieces(source.text) ?? {};
     const lists = pieces?.map((piece) => (isList(piece.value) ? openPlaces(source.text, piece) : ofOne));
-    // On which lines a List's items are, only a parser may know.
+    // Sometimes only a full parser knows the lines of a List's items.
     if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {
         line = piece.line;
@@ -100,36 +96,36 @@ const ofOne: Places = () => {
   throw new Error("what is no List has no items");
 };
 
-/** Some messages speak of the program that reads, and not of what it reads. */
+/** Replaces messages that describe the parser instead of the text. */
 const wordsOf = (error: unknown) => {
   const sentence = sentenceOf(error);
   return plainly.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
 };
 
 const plainly: [RegExp, string][] = [
-  // What recursion ended on is the text's depth, not its size.
+  // The stack overflows because the text is deep, not because it is large.
   [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
   [/^Converting circular structure to JSON/, "an alias stands within what it leads to"],
   [/^With stringKeys, all keys must be strings$/, "a key must be a text, neither a map nor a list"],
 ];
 
-/** What aliases lead to is of its own in each place: who changes one must not change the other. */
+/** Copies the targets of aliases, so that a change in one place doesn't change the other places. */
 const contentOf = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
   if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
   return mayAlias ? JSON.parse(JSON.stringify(value) ?? "null") : value;
 };
 
-/** For kubectl, what is merged into a map comes in the place of what stands there before it; for YAML, of nothing. */
+/** In kubectl, keys merged by `<<` replace keys that stand before it in the map; in YAML, they replace none. */
 const mergeInOrder = (document: Document.Parsed): void => {
   visit(document, {
     Pair: (_, { key }) => {
       if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
       key.addToJSMap = (context, map, value) => {
-        // In its context, aliases are counted, so that few of them can't make very many.
+        // The context counts aliases, so that a few of them can't expand without limit.
         const target = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = target(value);
-        // Of several, the first one counts.
+        // If several maps are merged, the first one wins.
         for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
           const source = target(one);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");
@@ -153,7 +149,7 @@ const isList = (value: unknown): value is List => {
   return typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
 };
 
-/** An object, or those in a List; what is in a typed one need not say again what it is. */
+/** Returns an object, or the items of a List; the items of a typed List may omit apiVersion and kind. */
 const objectsIn = (value: unknown): { path: Path; value: unknown }[] => {
   if (!isList(value)) return [{ path: [], value }];
   const { apiVersion, kind, items } = value;
@@ -172,7 +168,7 @@ const isNamed = (value: unknown): value is Record<string, unknown> => {
 
 const isWord = (value: unknown) => typeof value === "string" && value !== "";
 
-/** What no API server could decode, of what every object has; its own fields are its kind's affair. */
+/** Returns what no API server could decode in the fields that all kinds have; other fields depend on the kind. */
 const faultIn = (value: unknown): string | undefined => {
   if (!isMap(value)) return "is no manifest: it must be a map";
   if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";

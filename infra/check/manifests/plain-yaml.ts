@@ -1,4 +1,4 @@
-/** A document of a text: its value, the offsets it stands between, and the lines on which it and its content begin. */
+/** A document: its value, its offsets, and the lines where it (`firstLine`) and its content (`line`) begin. */
 export interface Piece {
   value: unknown;
   from: number;
@@ -7,16 +7,15 @@ export interface Piece {
   line: number;
 }
 
-/** Reads a word that may be more than a text. */
+/** Parses a plain scalar that may be something other than a string. */
 type WordOf = (word: string) => unknown;
 
-/** Hears where the members of maps and lists are written. */
 type Note = (container: object, key: string | number, offset: number) => void;
 
 /**
- * Reads the documents of a text in the YAML that nearly every manifest is written in: maps and lists in block style, with
- * values on their key's line or in literal blocks, without anchors and tags. This is several times faster than a whole
- * parser, with the same outcome; undefined for all other texts, right or wrong.
+ * Reads the subset of YAML that nearly all manifests use: maps and lists in block style, with values on their key's
+ * line or in literal blocks, without anchors and tags. It is several times faster than a full parser, with the same
+ * result. Returns undefined for any other text, valid or not.
  */
 export const readPlain = (text: string, wordOf: WordOf): Piece[] | undefined => {
   if (/[\r\uFEFF]|^[%.]/m.test(text) || !text.endsWith("\n")) return undefined;
@@ -26,7 +25,7 @@ export const readPlain = (text: string, wordOf: WordOf): Piece[] | undefined => 
       const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, wordOf);
       const isFirst = pieces.length === 0 && !isMarked;
       const piece = { value, from, to: cursor.at, firstLine: line, line: contentLine };
-      // Before the first marker there may be nothing but comments.
+      // Only comments stand before the first marker; they are no document.
       if (!isFirst || piece.value !== null) pieces.push(piece);
       if (piece.to === text.length) return pieces;
       from = piece.to;
@@ -35,14 +34,13 @@ export const readPlain = (text: string, wordOf: WordOf): Piece[] | undefined => 
   });
 };
 
-/** The value of a document, with the offsets of its members: keys of maps, and items themselves. */
+/** The value of a document and the offsets of its members: of a map's keys and of a list's items. */
 export interface Written {
   value: unknown;
   begin: number;
   offsetOf(container: object, key: string | number): number | undefined;
 }
 
-/** Reads a plain document once more, with offsets. */
 export const locatePlain = (text: string, { from, firstLine }: Piece, wordOf: WordOf): Written | undefined =>
   ifPlain(() => {
     const { note, offsetOf } = openOffsets();
@@ -50,7 +48,6 @@ export const locatePlain = (text: string, { from, firstLine }: Piece, wordOf: Wo
     return { value, begin: contentAt, offsetOf };
   });
 
-/** Offsets by containers and keys, none yet. */
 export const openOffsets = () => {
   const offsets = new Map<object, Map<string | number, number>>();
   return {
@@ -62,7 +59,6 @@ export const openOffsets = () => {
   };
 };
 
-/** YAML that only a whole parser reads. */
 class NotPlain extends Error {}
 
 const giveUp = (): never => {
@@ -73,25 +69,24 @@ const ifPlain = <T>(read: () => T): T | undefined => {
   try {
     return read();
   } catch (error) {
-    // A line may be too long for our expressions.
+    // A RangeError means that a line is too long for a regular expression.
     if (error instanceof NotPlain || error instanceof RangeError) return undefined;
     throw error;
   }
 };
 
-/** Where reading is: at the content of a line. */
 interface Cursor {
   readonly text: string;
   readonly wordOf: WordOf;
   readonly note: Note | undefined;
   at: number;
-  /** How deep the content stands; -1 at the end of the document. */
+  /** The indentation of the content; -1 at the end of the document. */
   indent: number;
   line: number;
   depth: number;
 }
 
-/** Deeper than anything usual, and less deep than what recursion ends on. */
+/** Deeper than usual documents, but not deep enough to overflow the stack. */
 const deepest = 100;
 
 const space = 32;
@@ -101,7 +96,7 @@ const dash = 45;
 
 const marker = /---(?=[ \n])/y;
 const keys = /([A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
-/** Up to the end of the line, or a comment: without what begins or ends something else. */
+/** Matches a plain scalar up to the end of the line or a comment; its characters can't begin or end other syntax. */
 const plain = /(?:[\w./~+$^(<=\\\u00A1-\u1FFF\u3001-\uD7FF]|-(?=[^\s]))(?:[^\s:#]+|:(?=[^\s])|#| +(?=[^\s#]))*/y;
 const quoted = /"(?:[^"\\\n\t]|\\["\\/bfnrt])*"/y;
 const singlyQuoted = /'(?:[^'\n\t]|'')*'/y;
@@ -109,10 +104,10 @@ const flow =
   /\[ *(?:(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9})(?: *, *(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9}))*)? *\]|\{ *\}/y;
 const items = /"[^"]*"|[^\s,[\]]+/g;
 const rest = / *(?: #[^\n]*)?\n/y;
-/** What may be a number or the like, and is none by its first letters alone. */
+/** Matches words that may not be strings: those that begin like a number, and short ones such as `true`. */
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
-/** Reports whether a key that looks like a text means something else. */
+/** Reports whether a key such as `on` means a boolean. */
 const isMeant = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
 
 const match = (pattern: RegExp, { text }: Cursor, place: number): string | undefined => {
@@ -122,8 +117,8 @@ const match = (pattern: RegExp, { text }: Cursor, place: number): string | undef
 };
 
 /**
- * Reads one document, from its marker or its first line on to the next marker or the end. It gives up at what a whole
- * parser might read otherwise, and makes sense of nothing that is wrong.
+ * Reads one document, from its marker or first line to the next marker or the end. Gives up at anything that a full
+ * parser might read differently, and at invalid YAML.
  */
 const readDocument = (text: string, from: number, firstLine: number, wordOf: WordOf, note?: Note) => {
   const cursor: Cursor = { text, wordOf, note, at: from, indent: 0, line: firstLine, depth: 0 };
@@ -140,7 +135,7 @@ const readDocument = (text: string, from: number, firstLine: number, wordOf: Wor
   return { isMarked, value, contentAt, contentLine, cursor };
 };
 
-/** Goes on to the next line, from the beginning of one, that has more than a comment. */
+/** Moves to the first line at or after `begin`, the start of a line, that has more than blanks and a comment. */
 const advance = (cursor: Cursor, begin: number): void => {
   const { text } = cursor;
   for (let start = begin; ; cursor.line++) {
@@ -163,7 +158,7 @@ const advance = (cursor: Cursor, begin: number): void => {
   }
 };
 
-/** Goes on behind a value; what is left of its line must be a comment, and the next line no longer the value's. */
+/** Moves past a value. Only a comment may follow on its line, and the next line must not continue the value. */
 const finish = (cursor: Cursor, place: number, above: number): void => {
   const left = match(rest, cursor, place) ?? giveUp();
   cursor.line++;
@@ -178,7 +173,7 @@ const readScalar = ({ wordOf }: Cursor, word: string): unknown => {
   return mayBeMore.test(word) ? wordOf(word) : word;
 };
 
-/** Reads a value that begins at a place behind a key or a dash, in something that stands at a depth. */
+/** Reads a value on the line of its key or dash. `above` is the indentation of the map or list that contains it. */
 const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   const first = cursor.text.charAt(place);
   if (first === "|") return readLiteral(cursor, place, above);
@@ -197,7 +192,6 @@ const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   return made;
 };
 
-/** Reads a literal block; blank lines at its end are kept or not as its head says. */
 const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   const { text } = cursor;
   const [head = giveUp(), chomping] = /^\|([-+]?)\n/.exec(text.slice(place, place + 3)) ?? [];
@@ -229,7 +223,7 @@ const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
 };
 
-/** Reads a value that stands behind a key or a dash, or on the lines below it. */
+/** Reads a value on the line of its key or dash, or on the lines below it. */
 const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolean): unknown => {
   const { text } = cursor;
   let begin = place;
@@ -263,7 +257,7 @@ const readList = (cursor: Cursor): unknown[] => {
   while (cursor.indent === deep && isItemAt(text, cursor.at)) {
     let place = cursor.at + 1;
     while (text.charCodeAt(place) === space) place++;
-    // An empty item has a place that only a parser knows.
+    // Only a full parser knows the offset of an empty item.
     if (note && /[\n#]/.test(text.charAt(place))) giveUp();
     note?.(made, made.length, place);
     if (match(keys, cursor, place) !== undefined || isItemAt(text, place)) {

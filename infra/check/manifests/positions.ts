@@ -11,7 +11,7 @@ import {
   readPieces,
 } from "./yaml.ts";
 
-/** Who asks where something is goes from file to file, and from field to field. */
+/** Caches one file, because positions are asked for file by file. */
 let last: Known | undefined;
 
 interface Known {
@@ -43,7 +43,7 @@ const documentOf = (source: Source, index: number): Composed | undefined => {
   return documents.get(index);
 };
 
-/** Where a field of an object is written; of one that isn't, the nearest above it that is. */
+/** Returns the position of a field; if it isn't in the file, of its nearest ancestor that is. */
 export const positionOf = ({ source, document, path, line }: Omit<Manifest, "object">, field: Path): Position => {
   const places = placesIn(source, document);
   if (places !== undefined) return places([...path, ...field]);

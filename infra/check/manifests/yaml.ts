@@ -2,18 +2,15 @@ import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag,
 import { locateJson, readJson, type Stream } from "./json-stream.ts";
 import { locatePlain, type Piece, readPlain } from "./plain-yaml.ts";
 
-/** Where something stands, counted from 1. */
+/** Both are counted from 1. */
 export interface Position {
   line: number;
   column: number;
 }
 
-/** A document as a parser sees it, with all that it is written in. */
 export interface Composed {
   document: Document.Parsed;
-  /** Where what follows it begins, in the text. */
   to: number;
-  /** Of an offset of the document's own nodes, where it is in the text. */
   positionOf(offset: number): Position;
 }
 
@@ -23,8 +20,8 @@ type Tags = Extract<
 >;
 
 /**
- * kubectl takes YAML 1.1, where 0644 is octal and `yes` is true, but knows no times in it, takes 0o644 as well, and wants
- * a digit before an exponent: `e1` is a text.
+ * kubectl reads YAML 1.1, where 0644 is octal and `yes` is true, but without timestamps; it reads 0o644 as octal, too,
+ * and requires a digit before an exponent: `e1` is a string.
  */
 const tags: Tags = (all) => {
   const own = all.flatMap((tag): ReturnType<Tags> => {
@@ -45,14 +42,12 @@ const options = {
   logLevel: "silent",
 } as const;
 
-/** Parses every document of a text. */
 export const parseDocuments = function* (text: string): Generator<Composed> {
   const { pieces = [], broken } = readJson(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
   else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
-/** Parses a part of a text that stands by itself. */
 export const parsePiece = function* (
   text: string,
   { from, to, firstLine }: Pick<Piece, "from" | "to" | "firstLine">,
@@ -60,7 +55,7 @@ export const parsePiece = function* (
   const lines = new LineCounter();
   const positionOf = (offset: number) => {
     const { line, col } = lines.linePos(offset);
-    // What begins on a line that another one ends on, stands behind that.
+    // A piece may begin on the line where the previous one ends.
     const before = line === 1 && from > 0 ? from - 1 - text.lastIndexOf("\n", from - 1) : 0;
     return { line: line + firstLine - 1, column: col + before };
   };
@@ -72,17 +67,17 @@ export const parsePiece = function* (
   }
 };
 
-/** Where a key may be something else than a text. */
+/** Matches a key that may be something other than a string. */
 const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
 
-/** For kubectl, a key is the text of what it means: `on` is `true`, and `010` is `8`. */
+/** kubectl turns the value of a key into text: `on` becomes `true`, and `010` becomes `8`. */
 const renameKey = (key: { type?: unknown; value: unknown }): void => {
   if (key.type !== "PLAIN" || typeof key.value !== "string" || !meaning.test(`${key.value}:`)) return;
   const value = readWord(key.value);
   if (typeof value === "boolean" || Number.isFinite(value)) key.value = String(value);
 };
 
-/** Reads a text of JSON or plain YAML; undefined for what takes a parser of YAML. */
+/** Reads JSON or plain YAML; undefined for a text that needs a full parser. */
 export const readPieces = (text: string): Stream | undefined => {
   const stream = readJson(text);
   if (stream !== undefined) return stream;
@@ -90,14 +85,14 @@ export const readPieces = (text: string): Stream | undefined => {
   return pieces && { pieces };
 };
 
-/** Finds where a path leads, or the nearest above it that is there. */
+/** Returns the position of a path; if it doesn't exist, of its nearest ancestor that does. */
 export type Places = (path: readonly (string | number)[]) => Position;
 
-/** Returns the places in a document that is JSON or plain; undefined where only a parser can tell. */
+/** Returns the positions in a document that is JSON or plain YAML; undefined for other documents. */
 export const openPlaces = (text: string, piece: Piece): Places | undefined => {
   const places = locateJson(text, piece) ?? locatePlain(text, piece, readWord);
   if (places === undefined) return undefined;
-  // It may begin on a line that another one ends on.
+  // The piece may begin on the line where the previous one ends.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;
   let [line, start] = [piece.firstLine, first];
   return (path) => {
@@ -108,7 +103,7 @@ export const openPlaces = (text: string, piece: Piece): Places | undefined => {
       if (found === undefined) break;
       [offset, value] = [found, Reflect.get(value, step)];
     }
-    // Who asks goes down, more often than not.
+    // Positions are mostly asked for in ascending order, so counting continues at the last line.
     if (offset < start) [line, start] = [piece.firstLine, first];
     for (let next = text.indexOf("\n", start); next >= 0 && next < offset; next = text.indexOf("\n", start)) {
       line++;
@@ -118,11 +113,9 @@ export const openPlaces = (text: string, piece: Piece): Places | undefined => {
   };
 };
 
-/** Words come again and again. */
 const words = new Map<string, unknown>();
 const mostWords = 10_000;
 
-/** Reads a word of YAML: a number, a text, true… */
 const readWord = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
   const [{ document } = {}] = parsePiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });

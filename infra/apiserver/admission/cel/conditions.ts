@@ -4,7 +4,7 @@ import { findUnsupported, type Node, openBudget, renameMethod } from "./expressi
 import { compilePattern } from "./patterns.ts";
 import { measure, toCelValue } from "./values.ts";
 
-/** JavaScript's regular expressions are others, and may never end. */
+/** `matches` is renamed to this function: JavaScript's expressions differ from RE2 and can take exponential time. */
 const ourMatches = "matchesPattern";
 const patterns = new Map<string, (text: string) => boolean>();
 
@@ -23,17 +23,16 @@ const environment = new Environment({
   homogeneousAggregateLiterals: false,
 }).registerFunction(`string.${ourMatches}(string): bool`, (text: string, source: string) => matching(source)(text));
 
-/** What an API server lets one expression cost. */
+/** The API server's limit for the cost of one expression. */
 const mostCost = 1_000_000;
 
-/** Compiled once, whoever asks; a configuration's expressions are the same for every request. */
 const compiled = new Map<string, Compiled>();
 const mostCompiled = 10_000;
 
 /**
- * Evaluates what it evaluates as an API server does, and says of everything else that it can't: functions that are
- * missing here or answer otherwise, the authorizer, values that numbers of ours don't hold, and what could cost more
- * than is allowed.
+ * Evaluates CEL with the API server's outcome, or returns `unsupported`: for functions that are missing or differ here,
+ * for the authorizer, for numbers that JavaScript doesn't hold exactly, and for expressions that might exceed the cost
+ * limit.
  */
 export const builtIn: Cel = {
   compile: (expression) => {
@@ -82,7 +81,7 @@ const compile = (expression: string): Compiled => {
   };
 };
 
-/** Errors that are the same there, in the words that are used there. */
+/** Returns the API server's text for an error that both evaluators have; undefined for all others. */
 const textOf = ({ code, summary }: EvaluationError): string | undefined => {
   if (code === "no_such_key") return summary.replace("No such key", "no such key");
   if (code === "index_out_of_bounds") return `index out of bounds: ${/index (-?\d+)/.exec(summary)?.[1] ?? "?"}`;

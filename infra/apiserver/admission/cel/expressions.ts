@@ -1,7 +1,6 @@
 import { compilePattern } from "./patterns.ts";
 import type { Measured } from "./values.ts";
 
-/** What a parser makes of CEL. */
 export interface Node {
   op: string;
   args: unknown;
@@ -10,7 +9,10 @@ export interface Node {
 const variables = new Set(["object", "oldObject", "request", "namespaceObject", "optional"]);
 const loops = new Set(["all", "exists", "exists_one", "map", "filter"]);
 const functions = new Set(["has", "size", "string", "int", "dyn"]);
-/** Texts are cut here where UTF-16 is, and there where characters are: what counts in them isn't among these. */
+/**
+ * Methods that take or return positions in a text are left out: positions count UTF-16 units here, code points in the
+ * API server.
+ */
 const methods = new Set([
   ...loops,
   ..."size startsWith endsWith contains matches split join orValue or value hasValue of none".split(" "),
@@ -19,7 +21,6 @@ const operators = new Set(
   "value id . .? [] [?] call rcall list map ?: || && !_ -_ != == in + - * / % < <= > >=".split(" "),
 );
 
-/** Why an expression can't be evaluated here as an API server would, where it can't. */
 export const findUnsupported = (root: Node): string | undefined =>
   asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : unsupportedIn(root, variables);
 
@@ -59,7 +60,6 @@ const isPlain = (value: unknown): boolean =>
 const isNode = (value: unknown): value is Node =>
   typeof value === "object" && value !== null && "op" in value && "args" in value;
 
-/** Has the method of one name called by another. */
 export const renameMethod = (node: Node, from: string, to: string): void => {
   const { op, args } = node;
   if (op === "rcall" && Array.isArray(args) && args[0] === from) args[0] = to;
@@ -68,13 +68,13 @@ export const renameMethod = (node: Node, from: string, to: string): void => {
 
 const childrenOf = ({ args }: Node): Node[] => [args].flat(3).filter(isNode);
 
-/** What else is looked at per character, or made anew. */
+/** Methods whose cost grows with the length of a text. */
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
-/** Whether an expression stays within a budget, whatever is in objects of some sizes. */
+/** Returns a function that reports whether an expression stays within a budget for any objects of the given sizes. */
 export const openBudget = (root: Node, most: number): ((sizes: readonly Measured[]) => boolean) => {
   const cost = estimateCost(root);
-  // For most objects it is enough to know that nothing in them is long.
+  // Most objects pass with rounded-up sizes, whose result is cached; exact lengths are used only for the rest.
   const rough = new Map<number, boolean>();
   return (sizes) => {
     const [longest, longestText] = [roundUp(sizes, "longest"), roundUp(sizes, "longestText")];
@@ -89,11 +89,10 @@ export const openBudget = (root: Node, most: number): ((sizes: readonly Measured
   };
 };
 
-/** As a power of two. */
+/** Returns the exponent of the next power of two, at least 3. */
 const roundUp = (sizes: readonly Measured[], what: "longest" | "longestText"): number =>
   Math.ceil(Math.log2(sizes.reduce((most, one) => Math.max(most, one[what]), 8)));
 
-/** What matters of sizes. */
 type Sizes = Omit<Measured, "isExact">;
 
 const together = (sizes: readonly Measured[]): Sizes => {
@@ -107,7 +106,7 @@ const together = (sizes: readonly Measured[]): Sizes => {
 
 type Cost = (sizes: Sizes) => number;
 
-/** At most what evaluating it costs by the API server's count, for objects of some sizes. */
+/** Returns an upper bound for the cost of a node by the API server's count. */
 const estimateCost = (node: Node): Cost => {
   const { op, args } = node;
   if (op !== "rcall") {
@@ -133,7 +132,7 @@ const sumOf = (costs: readonly Cost[]): Cost => {
   return (sizes) => costs.reduce((sum, cost) => sum + cost(sizes), 0);
 };
 
-/** How many there may be in what is looked through. */
+/** Returns an upper bound for the number of elements that a loop or `in` goes through. */
 const rangeOf = (node: Node): Cost => {
   const names = namesIn(node);
   const listed = literalsIn(node);
@@ -142,7 +141,7 @@ const rangeOf = (node: Node): Cost => {
     : ({ longest }) => listed + Math.max(longest, 10);
 };
 
-/** The names under which a list stands that is looked through. */
+/** Returns the member names in an expression; the list that it loops over is under one of them. */
 const namesIn = (node: Node): string[] => {
   const { op, args } = node;
   if (op === "value") return typeof args === "string" ? [args] : [];

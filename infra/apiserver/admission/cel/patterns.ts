@@ -1,6 +1,6 @@
 /**
- * Regular expressions as RE2 has them, of which what conditions are made of: whether a text has a match somewhere. It is
- * found out in time that grows with the text alone, however the expression is made.
+ * Compiles the subset of RE2 that match conditions use; returns undefined for anything else. The compiled function
+ * reports whether a text contains a match, in time that is linear in the length of the text for any expression.
  */
 export const compilePattern = (source: string): ((text: string) => boolean) | undefined => {
   try {
@@ -22,7 +22,7 @@ type State =
   | { kind: "start" | "end"; next: number }
   | { kind: "one"; matchHook: (character: number) => boolean; next: number };
 
-/** Makes what comes before a state; its number. */
+/** Adds the states of a part that come before the state `next`; returns the number of the first one. */
 type Part = (next: number) => number;
 
 interface Parser {
@@ -183,7 +183,7 @@ const classOf = (parser: Parser): ((code: number) => boolean) => {
   return (code) => isIn(list, code) !== isNegated;
 };
 
-/** All ways are gone at once, a character at a time. */
+/** Follows all alternatives in parallel, one character at a time, so that it never backtracks. */
 const runs = (states: readonly State[], start: number, text: string): boolean => {
   const characters = [...text];
   let active: number[] = [];

@@ -1,12 +1,11 @@
 import { isMap } from "#lib/json.ts";
 
-/** What is known of an object before anything is evaluated: how long its lists, maps and texts get. */
 export interface Measured {
   longest: number;
   longestText: number;
-  /** Whether all of its numbers are what they were written as. */
+  /** Whether every number in the object is held exactly. */
   isExact: boolean;
-  /** How long the longest list or map gets that stands under a name. */
+  /** Returns the length of the longest list or map under a member name. */
   lengthOf(name: string): number;
 }
 
@@ -18,18 +17,18 @@ interface Known {
 const nothing: Measured = { longest: 0, longestText: 0, isExact: true, lengthOf: () => 0 };
 
 /**
- * The same object is looked at by every condition of every hook, and its parts are those of the next one, which differs in
- * its metadata alone. Forgotten all at once, for objects that were judged are kept.
+ * Caches conversions: every condition of every hook sees the same object, and the next object often differs only in its
+ * metadata. All entries are dropped at once, because objects that were evaluated stay referenced.
  */
 let known = new WeakMap<object, Known>();
 let count = 0;
 const mostKnown = 256;
 
-/** A value as CEL has it; the object is not to be changed afterwards. */
+/** Converts a value for CEL. The value must not be changed afterwards, because the result is cached. */
 export const toCelValue = (value: unknown): unknown =>
   typeof value === "object" && value !== null ? of(value).value : (value ?? null);
 
-/** See there. */
+/** Measures a value, which must not be changed afterwards either. */
 export const measure = (value: unknown): Measured =>
   typeof value === "object" && value !== null ? of(value).measured : nothing;
 
@@ -41,7 +40,7 @@ const remembered = (object: object, made: Known): Known => {
   return made;
 };
 
-/** A map's members are looked up one by one. */
+/** Caches the members of a map one by one, because other objects share them. */
 const partsOf = (object: object): Known => {
   const sizes: Sizes = { longest: 0, longestText: 0, isExact: true };
   if (!isMap(object)) return { value: convert(object, sizes), measured: measuredBy(sizes, object) };
@@ -70,7 +69,7 @@ const whole = (object: object): Known => {
 
 type Sizes = Omit<Measured, "lengthOf">;
 
-/** By their names, lengths are seldom asked for. */
+/** Computes lengths by name on the first call only, because they are seldom needed. */
 const measuredBy = (sizes: Sizes, object: object): Measured => {
   let lengths: Map<string, number> | undefined;
   const lengthOf = (name: string) => {
@@ -80,7 +79,7 @@ const measuredBy = (sizes: Sizes, object: object): Measured => {
   return { ...sizes, lengthOf };
 };
 
-/** JSON's whole numbers are integers to CEL, and a map has the keys that are in it, not those that every object of ours inherits. */
+/** Converts whole numbers to BigInt, CEL's integers, and objects to Map, which has no inherited keys. */
 const convert = (value: unknown, sizes: Sizes): unknown => {
   if (typeof value === "string") {
     if (value.length > sizes.longestText) sizes.longestText = value.length;
