@@ -1,45 +1,38 @@
 import { GetObjectCommand, paginateListObjectsV2, S3 } from "@aws-sdk/client-s3";
 import { hasName } from "./errors.ts";
 
-/** An object as a listing has it. */
 export interface ListedObject {
   key: string;
   bytes: number;
   modified: Date;
 }
 
-/** An object that was read. */
 export interface StoredObject {
   text: string;
-  /** Changes with every write, as long as the texts differ. */
+  /** Changes with every write of another text. */
   etag: string;
   /** By S3's clock. */
   modified: Date;
-  /** Milliseconds since then, by the Date header of the same answer: this machine's clock has no part in it. */
+  /** Milliseconds since `modified`, by the Date header of the same response, not by this machine's clock. */
   age: number;
 }
 
-/** An object is only written where there is none of its key, or where it still has this ETag. */
+/** Writes only if the key has no object, or if its object still has this ETag. */
 export type Condition = { IfNoneMatch: "*" } | { IfMatch: string };
 
-/** A bucket of S3: that of a stage's stack, or one into which functions record. */
+/** An S3 bucket: that of a stage's stack, or one that functions write recordings to. */
 export interface Bucket {
-  /** In the order of the keys. */
   list(prefix: string): AsyncIterable<ListedObject>;
-  /** Undefined where there is no such object. */
   read(key: string): Promise<StoredObject | undefined>;
-  /** Writes JSON; returns false where the condition doesn't hold. */
+  /** Writes JSON; returns false if the condition doesn't hold. */
   write(key: string, text: string, condition?: Condition): Promise<boolean>;
-  /** Deletes the object with this ETag, and no other. */
   remove(key: string, etag: string): Promise<void>;
-  /** Deletes all but one object. A bucket that is gone is empty. */
+  /** Deletes all objects but one. A bucket that doesn't exist is empty. */
   empty(keptKey: string): Promise<void>;
 }
 
-/** Opens S3 in a region, or in the one that the environment names. */
 export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
 
-/** Opens a bucket by its name. */
 export const openBucket = (Bucket: string, client = openS3()): Bucket => ({
   list: async function* (Prefix) {
     for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket, Prefix }))
@@ -52,7 +45,7 @@ export const openBucket = (Bucket: string, client = openS3()): Bucket => ({
       await client.putObject({ Bucket, Key, ...condition, Body, ContentType: "application/json" });
       return true;
     } catch (error) {
-      // The last means that another conditional write was under way.
+      // ConditionalRequestConflict means that another conditional write was in progress.
       if (hasName(error, "PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict")) return false;
       throw error;
     }

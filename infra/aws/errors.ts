@@ -1,8 +1,7 @@
-/** Reports whether an error of AWS's has one of these names. */
 export const hasName = (error: unknown, ...names: string[]): boolean =>
   error instanceof Error && names.includes(error.name);
 
-/** Returns a handler that answers an error of this name with a value, and throws any other. */
+/** Returns a handler that replaces an error of this name with a value, and throws any other. */
 export const unless =
   <T>(name: string, value: T) =>
   (error: unknown): T => {

@@ -11,9 +11,10 @@ import {
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { hasName } from "./errors.ts";
 
-// Changes of a function's unpublished code and environment, one after the other, each only if nobody else's came between.
+// Each step changes a function's unpublished code or environment, and fails if another command changed it since the
+// last step.
 
-/** What makes a version, besides the stack's: it never changes once it is published. */
+/** The parts of a version that Postern sets; the stack sets the rest. A published version never changes. */
 export interface Substance {
   /** SHA-256 of the zip, base64. */
   codeSha256: string;
@@ -22,20 +23,18 @@ export interface Substance {
   timeout: number;
 }
 
-/** The settings of a version that an update sends; the environment is replaced whole. */
+/** The settings that an update sends; the environment is replaced completely. */
 type Settings = Pick<Substance, "environment"> & Partial<Substance>;
 
-/** The steps in which one function gets a new version. */
 export interface FunctionUpdates {
-  /** Waits until no update is under way. */
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;
-  /** Returns the version that has this code and configuration. */
+  /** Returns the version with this code and configuration, a new one or the last one. */
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }
 
-/** An update is waited for at most so many seconds. */
+/** `patience` is the maximum wait for one update, in seconds. */
 export const openUpdates = (client: Lambda, rule: string, FunctionName: string, patience: number): FunctionUpdates => {
   const waiting = { client, maxWaitTime: patience, minDelay: 0.3, maxDelay: 3 };
   const conflict = () =>
@@ -46,13 +45,13 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
     await waitUntilFunctionUpdatedV2(waiting, { FunctionName });
     return (await client.getFunction({ FunctionName })).Configuration ?? {};
   };
-  /** Nobody else's change may come between: the next step would publish it, or undo it. */
+  /** Throws if another command has changed the function: the next step would publish or undo that change. */
   const requireOurs = async (isOurs: (latest: FunctionConfiguration) => boolean) => {
     const latest = await awaitUpdate();
     if (isOurs(latest)) return latest;
     throw conflict();
   };
-  /** An update that is under way is waited for; a revision that is not the latest any more is somebody else's doing. */
+  /** Retries while an update is in progress. Throws if another command has made a newer revision. */
   const attempt = async <T>(change: () => Promise<T>): Promise<T> => {
     for (let count = 1; ; count++)
       try {
@@ -70,7 +69,7 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
     upload: async (zip, { RevisionId, Architectures }) => {
       const code = { FunctionName, ZipFile: zip, RevisionId, Architectures };
       await attempt(async () => {
-        // Once for whether it would be let, so that nothing is done by halves.
+        // The dry run checks the request before anything changes.
         await client.updateFunctionCode({ ...code, DryRun: true });
         await client.updateFunctionCode({ ...code, Publish: false });
       });
@@ -91,7 +90,6 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
   };
 };
 
-/** Fetches the code of a function from where Lambda says that it lies. */
 export const downloadCode = async (location: string): Promise<Uint8Array> => {
   const response = await fetch(location).catch((error) => {
     throw new Complaint(`Lambda doesn't hand out the code that is there: ${sentenceOf(error)}`, 3);

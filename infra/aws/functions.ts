@@ -9,58 +9,51 @@ import { Complaint } from "../cli/complaint.ts";
 import { hasName } from "./errors.ts";
 import { downloadCode, openUpdates, type Substance } from "./function-updates.ts";
 
-/** Where a function's alias `live` points. */
 export interface Live {
   version: string;
-  /** The share of reviews, by version, of those that are on trial. */
+  /** The share of reviews of each version on trial. */
   weights: Record<string, number>;
-  /** What must still be so when it is moved. */
+  /** `move` fails if the alias has another revision by then. */
   revision: string | undefined;
 }
 
-/** A published version. */
 export interface Version extends Substance {
   version: string;
   description: string;
   modified: Date;
 }
 
-/** A version as it shall be. */
 export interface Wanted extends Substance {
   zip: Uint8Array;
   description: string;
 }
 
-/** What came of invoking a version. */
 export interface Answer {
   payload: unknown;
-  /** Of a function that crashed or didn't start: what it says. */
+  /** The error, if the function failed or another version answered. */
   fault: string | undefined;
-  /** The end of what it wrote. */
   log: string;
 }
 
-/** The functions of a stage, by rule, as Lambda has them. */
 export interface Functions {
-  /** What a rule's function is called. */
   nameOf(rule: string): string;
   rules(): Promise<string[]>;
   live(rule: string): Promise<Live>;
   versions(rule: string): Promise<Version[]>;
   invoke(rule: string, version: string, event: object): Promise<Answer>;
-  /** Points `live` at a version, and at others by their share, if it still points where it did. */
+  /** Points `live` at a version, and at others by weight. Throws if the alias was moved since `before` was read. */
   move(rule: string, version: string, before: Live, weights?: Record<string, number>): Promise<void>;
-  /** Publishes a version that is as wanted, or finds that the last one is; what is there for the next one is it, too. */
+  /** Returns a version as wanted, a new one only if the last differs. $LATEST is as wanted afterwards, too. */
   publish(rule: string, wanted: Wanted): Promise<string>;
-  /** Deletes a version that nothing points at. */
+  /** Deletes a version unless an alias points at it. */
   prune(rule: string, version: string): Promise<void>;
-  /** What the next deployment finds: the environment of the code that is there but not published. */
+  /** Returns the environment of $LATEST, which the next deployment starts from. */
   unpublished(rule: string): Promise<Record<string, string>>;
-  /** Puts a version's code and environment there, in this order. */
+  /** Copies a version's code, then its environment, to $LATEST. */
   restore(rule: string, version: Version): Promise<void>;
   /**
-   * Publishes a version once more, with its code rewritten and another environment. What was there for the next deployment
-   * is there again afterwards, code first: whatever stops us midway leaves the other environment behind, to be seen by.
+   * Publishes a version again with other code and another environment. Then restores $LATEST, its code first: after an
+   * interruption, the other environment shows that the restore is not complete.
    */
   republish(
     rule: string,
@@ -71,12 +64,12 @@ export interface Functions {
 
 const alias = "live";
 
-/** As osls names them, with what serverless.yml calls the service. An update is waited for at most so many seconds. */
+/** Names functions as osls does, with the service name in serverless.yml. `patience` is in seconds per update. */
 export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 5 }), patience = 60): Functions => {
   const prefix = `postern-${stage}-`;
   const nameOf = (rule: string) => `${prefix}${rule}`;
 
-  /** The code and configuration of a version, or those that the next one will have. */
+  /** Reads a version; without one, $LATEST. */
   const read = async (rule: string, version?: string) => {
     const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
@@ -93,7 +86,7 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
 
     rules: async () => {
       const names: string[] = [];
-      // A name alone could be another stage's: dev-x of rule, or dev of x-rule.
+      // A name alone is ambiguous: postern-dev-x-rule may be of stage dev-x or of stage dev.
       for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
         for (const { FunctionName = "", Environment } of Functions)
           if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
@@ -120,7 +113,7 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
       } catch (error) {
         missing(rule)(error);
       }
-      // The name alone could be another stage's, here too.
+      // The name alone is ambiguous, here too.
       if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw nobody(rule);
       return found.sort((one, other) => Number(one.version) - Number(other.version));
     },
@@ -159,7 +152,7 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
 
     prune: async (rule, version) => {
       await client.deleteFunction({ FunctionName: nameOf(rule), Qualifier: version }).catch((error: unknown) => {
-        // Gone already, or somebody points at it after all.
+        // The version is already deleted, or an alias points at it.
         if (!hasName(error, "ResourceNotFoundException", "ResourceConflictException")) throw error;
       });
     },
@@ -189,7 +182,6 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
   };
 };
 
-/** Whether two versions would do the same. */
 export const isAsWanted = (one: Substance, other: Substance): boolean =>
   one.codeSha256 === other.codeSha256 &&
   one.memorySize === other.memorySize &&

@@ -1,8 +1,8 @@
 /** Decides whether AWS and clusters may still be changed. Calls that only read don't ask it. */
 export interface Guard {
-  /** Throws where nothing may be changed any more. It lets everything through until a lock is taken. */
+  /** Throws if nothing may be changed any more. Never throws before a lock is taken. */
   check(): Promise<void>;
-  /** Is aborted as soon as that is known without a call, for programs that make calls of their own. */
+  /** Aborted when the lock is known to be lost; for child processes that send their own requests. */
   signal?: AbortSignal | undefined;
 }
 
@@ -12,7 +12,7 @@ interface Client {
 }
 type Send = (request: unknown) => Promise<unknown>;
 
-/** Makes a client ask the guard before each request that changes something, a repeated one included. */
+/** Makes a client check the guard before each request that changes something, and before each retry. */
 export const guardClient = <T extends Client>(client: T, guard: Guard): T => {
   const middleware =
     (next: Send, { commandName = "" }: { commandName?: string }): Send =>

@@ -1,6 +1,5 @@
 import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
 
-/** One number that CloudWatch can tell of a span of time. */
 export interface Question {
   namespace: "Postern" | "AWS/Lambda";
   metric: string;
@@ -8,14 +7,14 @@ export interface Question {
   stat: "Sum" | "SampleCount" | "p99";
 }
 
-/** What CloudWatch knows of a stage. It knows of a review a minute or two after it. */
+/** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */
 export interface Metrics {
-  /** The answer to each question; 0 where nothing was reported. */
+  /** Returns 0 for a question without reported data. */
   ask<K extends string>(questions: Record<K, Question>, from: Date, to: Date): Promise<Record<K, number>>;
 }
 
 const minute = 60_000;
-/** As many as one call takes. */
+/** The limit of one GetMetricData call. */
 const most = 500;
 
 export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): Metrics => ({
@@ -33,7 +32,7 @@ export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): Metric
           const name = some[Number(Id.slice(1))];
           if (name === undefined) continue;
           const before = answers.get(name) ?? 0;
-          // A percentile can't be added up; the worst period speaks for all.
+          // Percentiles can't be added up, so the worst period counts.
           const isWorst = questions[name].stat === "p99";
           answers.set(
             name,
@@ -50,7 +49,7 @@ const queryOf = ({ namespace, metric, dimensions, stat }: Question, Id: string, 
   return { Id, MetricStat: { Metric: { Namespace: namespace, MetricName: metric, Dimensions }, Period, Stat: stat } };
 };
 
-/** In seconds. CloudWatch keeps minutes for 15 days and hours for longer; of many hours, nobody wants each minute. */
+/** Returns the period in seconds. CloudWatch keeps one-minute data for 15 days, and one-hour data for longer. */
 const periodOf = (start: number, end: number): number => {
   const [hour, day] = [60 * minute, 24 * 60 * minute];
   return end - start > 3 * hour || Date.now() - start > 15 * day ? 3600 : 60;

@@ -1,16 +1,15 @@
 import { SSM } from "@aws-sdk/client-ssm";
 import { unless } from "./errors.ts";
 
-/** What a stage keeps in SSM: small texts, some of them secret. */
 export interface Parameters {
   read(name: string): Promise<string | undefined>;
-  /** Whether it is ours: false where there is one by that name already. */
+  /** Returns false if a parameter of this name exists. */
   create(name: string, value: string): Promise<boolean>;
   write(name: string, value: string): Promise<void>;
   remove(name: string): Promise<void>;
 }
 
-/** Each is encrypted: what is no secret today may be one tomorrow. */
+/** Every parameter is encrypted, secret or not. */
 export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): Parameters => {
   const nameOf = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>

@@ -14,49 +14,46 @@ import {
 import { Complaint } from "../cli/complaint.ts";
 import type { Guard } from "./guard.ts";
 
-/** What CloudFormation makes, as far as we look at it. */
 export interface Template {
   Resources: Record<string, { Type: string; Properties?: Record<string, unknown>; [key: string]: unknown }>;
   Outputs?: Record<string, unknown>;
   [key: string]: unknown;
 }
 
-/** A stage's stack: what surrounds the functions. Which version of them is live, it says once, when it makes them. */
+/** The CloudFormation stack of a stage. It sets a function's live version only when it creates the function. */
 export interface Stack {
-  /** As it was deployed last; undefined where there is none, or nothing but its bucket. */
+  /** The template that was deployed last; undefined if there is no stack, or only its bucket. */
   template(): Promise<Template | undefined>;
   outputs(): Promise<Record<string, string>>;
-  /** As CloudFormation calls it, for instance UPDATE_COMPLETE. */
+  /** For instance UPDATE_COMPLETE. */
   status(): Promise<string | undefined>;
-  /** Where osls puts artefacts, and where the lock is. */
+  /** The bucket with osls's artefacts and the lock. */
   bucket(): Promise<string | undefined>;
-  /** Makes the stack with nothing but its bucket, unless there is a stack; waits where another command makes it. */
+  /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   makeBucket(): Promise<void>;
-  /** How many resources have been made or changed since then. */
+  /** Returns the number of resources that were created or changed since then. */
   done(since: Date): Promise<number>;
-  /** Has osls deploy what it packaged. */
   deploy(): Promise<void>;
   remove(): Promise<void>;
 }
 
-/** As osls calls it; its policy begins with the same. */
+/** The id that osls gives the bucket, and begins the id of its policy with. */
 const bucketId = "ServerlessDeploymentBucket";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const packaged = join(root, ".serverless");
 const { resolve } = createRequire(import.meta.url);
 const osls = resolve("osls/bin/serverless.js");
-/** The stack that osls itself would begin with. */
+/** The stack that osls itself would create first. */
 const coreTemplate = resolve("osls/lib/plugins/aws/package/lib/core-cloudformation-template.json");
-/** Ends osls when this process has ended, however it did: its standard input is a pipe that this process holds. */
+/** Ends osls when this process ends in any way: this process holds the other end of its standard input. */
 const endWithUs = `data:text/javascript,${encodeURIComponent(
   'process.stdin.once("close", () => process.exit(1)).resume().unref()',
 )}`;
 const run = promisify(execFile);
 
-/** Runs osls until the signal ends it, and has what it complains of be a sentence. */
 const runOsls = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
   const words = ["--import", endWithUs, osls, verb, "--stage", stage, ...more];
-  // It looks for a region in the environment alone, and would take another than everything here where a profile names it.
+  // osls reads the region only from the environment; a region in an AWS profile would be ignored.
   const AWS_REGION = await new CloudFormation().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
   const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
@@ -70,13 +67,13 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   });
 };
 
-/** Has osls write the stack's templates, out of serverless.yml and dist/; answers the one that it would deploy. */
+/** Makes osls write the templates from serverless.yml and dist/. Returns the one that it would deploy. */
 export const packageStack = async (stage: string): Promise<Template> => {
   await runOsls("package", stage);
   return JSON.parse(await readFile(join(packaged, "cloudformation-template-update-stack.json"), "utf8"));
 };
 
-/** Has osls deploy this instead: it takes the template from its state. */
+/** Replaces the packaged template: osls deploys the one in its state file. */
 export const repackage = async (template: Template): Promise<void> => {
   const file = join(packaged, "serverless-state.json");
   const state = JSON.parse(await readFile(file, "utf8"));
@@ -130,7 +127,7 @@ export const openStack = (stage: string, client = new CloudFormation({ maxAttemp
           if (ResourceStatus.endsWith("_COMPLETE") && (LastUpdatedTimestamp ?? since) > since) count += 1;
       return count;
     },
-    // That something differs is known: what it would find out by itself is whether its own artefacts do.
+    // The caller knows of a difference. Without `--force`, osls would only check whether its own artefacts differ.
     deploy: async () => {
       await guard?.check();
       await runOsls("deploy", stage, ["--package", packaged, "--force"], guard?.signal);
@@ -146,7 +143,6 @@ export const openStack = (stage: string, client = new CloudFormation({ maxAttemp
   };
 };
 
-/** A Complaint with what would help, where CloudFormation would take no change. */
 export const requireChangeableStack = (stage: string, status = ""): void => {
   const stack = `the stack postern-${stage} is ${status}`;
   if (/^(CREATE_FAILED|ROLLBACK_COMPLETE|ROLLBACK_FAILED|DELETE_FAILED|REVIEW_IN_PROGRESS)$/.test(status))
@@ -160,7 +156,6 @@ export const requireChangeableStack = (stage: string, status = ""): void => {
     throw new Complaint(`${stack}: CloudFormation is at work on it; run this again when it is done`, 1);
 };
 
-/** Tells from time to time, until it is over, how far it has come. */
 export const during = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {
   let over = false;
   const settled = act.finally(() => {
@@ -169,7 +164,6 @@ export const during = async <T>(act: Promise<T>, tell: () => Promise<void>, ever
   settled.catch(() => {});
   while (!over) {
     await Promise.race([wait(every, undefined, { ref: false }), settled.catch(() => {})]);
-    // That it can't be told doesn't matter.
     if (!over) await tell().catch(() => {});
   }
   return settled;

@@ -11,18 +11,16 @@ import { type Metrics, openMetrics } from "./metrics.ts";
 import { openParameters, type Parameters } from "./parameters.ts";
 import { openStack, type Stack } from "./stack.ts";
 
-/** All that a stage is made of in AWS. */
 export interface Stage {
   name: string;
   functions: Functions;
   parameters: Parameters;
   stack: Stack;
   metrics: Metrics;
-  /** The stack's bucket; undefined as long as there is no stack. */
+  /** Undefined if there is no stack. */
   bucket(): Promise<Bucket | undefined>;
-  /** Asked before every call that changes something. */
+  /** Checked before every call that changes something. */
   guard: Guard;
-  /** Who we are, for clusters that take an AWS identity. */
   identity(): Promise<Identity>;
 }
 
@@ -50,7 +48,6 @@ export const openStage = (name: string): Stage => {
   };
 };
 
-/** Acts on the stage that was named, with the credentials that are there. What AWS says is passed on as a sentence. */
 export const inStage = async <T>(options: Options, act: (stage: Stage) => Promise<T>): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
@@ -59,7 +56,6 @@ export const inStage = async <T>(options: Options, act: (stage: Stage) => Promis
   return passingOn(() => act(openStage(name)));
 };
 
-/** What AWS says is passed on as a sentence. */
 export const passingOn = async <T>(act: () => Promise<T>): Promise<T> => {
   try {
     return await act();
@@ -70,7 +66,7 @@ export const passingOn = async <T>(act: () => Promise<T>): Promise<T> => {
   }
 };
 
-/** Its errors carry metadata; those of its credentials and its region only a name or a sentence. */
+/** Errors of AWS calls have metadata; errors of credentials and regions have only a name or a message. */
 const isOfAws = (error: unknown): boolean =>
   error instanceof Error &&
   ("$metadata" in error ||

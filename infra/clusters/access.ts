@@ -10,30 +10,26 @@ import type { Connect } from "../config/config.ts";
 import { pem, placeOf, readKubeconfig } from "../config/connections.ts";
 import { type ClusterApi, openApi, type Way } from "./api.ts";
 
-/** Who deploys, as far as that was said. */
 export interface Deployer {
   kubeconfig?: string | undefined;
   context?: string | undefined;
-  /** The context to take where there is one of this name, and none was named. */
+  /** The context to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
-  /** AWS's, for clusters that know us by it. */
   identity?: (() => Promise<Identity>) | undefined;
-  /** Asked before each call that changes the cluster. */
   guard?: Guard;
-  /** Of postern.yaml, from which its paths start. */
+  /** The folder of postern.yaml; its relative paths start here. */
   folder?: string;
-  /** What they must be allowed, where it isn't known who they are. */
+  /** The right that the message asks for if there are no credentials. */
   right?: string;
 }
 
-/** A cluster's API for whoever deploys: by the kubeconfig that is named, or else as postern.yaml says. */
+/** Opens a cluster's API with the given kubeconfig, else with the connect setting in postern.yaml. */
 export const openCluster = async (
   name: string,
   connect: Connect | undefined,
   deployer: Deployer = {},
 ): Promise<ClusterApi> => openApi(name, { ...(await wayTo(name, connect, deployer)), guard: deployer.guard });
 
-/** The way to a cluster's API for them. */
 export const wayTo = async (
   name: string,
   connect: Connect | undefined,
@@ -73,7 +69,7 @@ const byKubeconfig = async (
   return { server, ca, token: async () => token, ...certificate, unknown };
 };
 
-/** EKS takes a token for 15 minutes. */
+/** EKS accepts a token for 15 minutes. */
 const tokenAge = 10 * 60_000;
 
 const byEks = async (
@@ -108,7 +104,6 @@ const certificateOf = (cluster: string, given: string, folder: string) =>
     );
   });
 
-/** Where an EKS cluster's API server is, and the CA that signed its certificate, in PEM, as EKS says. */
 export const describeEks = async (
   { eks = "", region = "" }: Connect,
   identity: () => Promise<Identity>,
@@ -135,13 +130,12 @@ export const describeEks = async (
   return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
 };
 
-/** As AWS's own programs find it. */
+/** Returns EKS's address; the environment variables are those of the AWS SDKs. */
 const eksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
   return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domainOf(region)}`);
 };
 
-/** Who deploys to these clusters. */
 export const deployerIn = (options: Options, clusters: readonly string[]): Deployer => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)

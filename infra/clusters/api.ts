@@ -10,7 +10,6 @@ import { discreet } from "./hidden-keys.ts";
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";
 
-/** What a deployment has in a cluster, and where the API server serves it. */
 const places = {
   MutatingWebhookConfiguration: { root: admission, resource: "mutatingwebhookconfigurations" },
   ValidatingWebhookConfiguration: { root: admission, resource: "validatingwebhookconfigurations" },
@@ -22,14 +21,12 @@ const places = {
 
 export type Kind = keyof typeof places;
 
-/** An object's place in a cluster. */
 export interface Ref {
   kind: Kind;
   name: string;
   namespace?: string;
 }
 
-/** An object of one of these kinds; what is in it beside its metadata is the kind's affair. */
 export interface Manifest {
   apiVersion: string;
   kind: Kind;
@@ -43,44 +40,41 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-/** Asks the API server what would come of it, and leaves everything as it is. */
 export interface Trial {
   dryRun?: boolean;
 }
 
-/** A cluster's API, as far as a deployment needs it. What goes wrong is a Complaint that names the cluster. */
+/** A cluster's API for deployments. Errors are Complaints that name the cluster. */
 export interface ClusterApi {
   cluster: string;
   server: string;
   get(ref: Ref): Promise<Manifest | undefined>;
-  /** Of all namespaces. */
+  /** Lists the objects of all namespaces. */
   list(kind: Kind): Promise<Manifest[]>;
-  /** What a path answers; undefined where nothing is served under it. */
+  /** Returns the response for a path; undefined for 404. */
   read(path: string): Promise<unknown>;
-  /** Server-side, over whoever else wrote the same fields. */
+  /** Applies server-side, and takes over fields that other managers have set. */
   apply(object: Manifest, trial?: Trial): Promise<Manifest>;
-  /** The whole object; undefined if it is not the one that was read any more. */
+  /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
   replace(object: Manifest, trial?: Trial): Promise<Manifest | undefined>;
-  /** Answers whether it was there. */
+  /** Reports whether the object existed. */
   remove(ref: Ref): Promise<boolean>;
 }
 
-/** How the API server is reached, and what it is shown there. */
 export interface Way {
   server: string;
   ca?: string | undefined;
   token(): Promise<string | undefined>;
   cert?: string;
   key?: string;
-  /** What to do where it doesn't know us. */
+  /** The remedy if the API server doesn't accept the credentials. */
   unknown: string;
-  /** Asked before each call that changes something. */
   guard?: Guard | undefined;
 }
 
 const patience = 10_000;
 const page = 250;
-/** Before a read is tried once more where the API server had too much to do. */
+/** Milliseconds before the retry of a read that an overloaded API server refused. */
 const breath = 500;
 
 export const openApi = (cluster: string, way: Way): ClusterApi => {
@@ -151,7 +145,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
 
 type Send = (method: string, path: string, body?: object, contentType?: string) => Promise<Answer>;
 
-/** Opens connections to an API server; a request that never arrived, or a read that may succeed now, is sent once more. */
+/** Returns a function that repeats a request once if it never arrived, or if it is a read that may succeed now. */
 const openSender = (cluster: string, { server, ca, cert, key, token: readToken, guard }: Way): Send => {
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 8, ...trust });
@@ -182,10 +176,9 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
   };
 };
 
-/** Under which the API server keeps which fields are ours. */
 const manager = "postern";
 
-/** A connection that was kept may have been closed meanwhile; what was written to it never arrived. */
+/** A kept connection may have been closed; a request that was written to it never arrived. */
 const mayHelpAgain = (answer: Answer | Unanswered, isRead: boolean): boolean => {
   if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
   return answer.unsent || (isRead && Object(answer.cause).code === "ECONNRESET");
@@ -195,7 +188,6 @@ export const refOf = ({ kind, metadata: { name, namespace } }: Manifest): Ref =>
   return { kind, name, ...(namespace !== undefined && { namespace }) };
 };
 
-/** Namespaced ones with their namespace. */
 export const called = ({ kind, name, namespace }: Ref) =>
   `${kind} ${name}${namespace === undefined ? "" : ` in namespace ${namespace}`}`;
 
@@ -205,18 +197,17 @@ const pathOf = ({ kind, name, namespace }: Ref) => {
   return `${root}${within}/${resource}/${encodeURIComponent(name)}`;
 };
 
-/** What isn't served at all has no name. */
+/** A 404 for a path that isn't served at all has no name. */
 const isNobody = ({ status, body }: Answer) =>
   status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
 
 const remedyFor = (why: string): string => {
   if (/attempting to grant RBAC permissions not currently held/.test(why))
     return "; whoever deploys must have these rights too, or the verb escalate on clusterroles";
-  // A webhook or a policy that objects has nothing to do with rights.
+  // A 403 of a webhook or a policy has nothing to do with RBAC.
   return / cannot \w+ (resource|path) /.test(why) ? "; give this right to whoever deploys, for instance by RBAC" : "";
 };
 
-/** An object as one of the kinds that a deployment has. */
 export const isManifest = (value: unknown): value is Manifest => {
   const { apiVersion, kind, metadata } = Object(value);
   return typeof apiVersion === "string" && Object.hasOwn(places, kind) && typeof Object(metadata).name === "string";

@@ -6,7 +6,6 @@ import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref
 import { compareObjects, type Difference, entriesIn, missing, unwanted } from "./drift.ts";
 import { discreet } from "./hidden-keys.ts";
 
-/** What was done to an object of a cluster, and why. */
 export interface Change {
   did: "made" | "changed" | "removed";
   kind: Kind;
@@ -15,13 +14,13 @@ export interface Change {
 }
 
 const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-/** What is read is allowed before anybody is asked who reads it. */
+/** The order of creation: roles exist before the entries of the rules that need them. */
 const order: Kind[] = ["ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", ...webhookKinds];
 const isWebhookKind = (kind: Kind) => webhookKinds.some((one) => one === kind);
 const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
 const managedBy = "app.kubernetes.io/managed-by";
 
-/** Whatever a cluster has otherwise than `wanted`, all that a deployment of this name has there. Nothing is changed. */
+/** Returns all differences from `wanted`, unwanted objects of this deployment included. Changes nothing. */
 export const drift = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<Difference[]> => {
   const found: Difference[] = [];
   const all = inOrder(wanted);
@@ -31,8 +30,8 @@ export const drift = async (api: ClusterApi, wanted: readonly object[], name: st
 };
 
 /**
- * Makes it so. What is as wanted isn't sent; roles that nothing wants go last. Of a rule with two halves the one that
- * validates comes later and goes earlier: it may refuse what nobody has mutated. Answers what was changed.
+ * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
+ * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated.
  */
 export const applyAll = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<Change[]> => {
   const all = inOrder(wanted);
@@ -48,10 +47,10 @@ export const applyAll = async (api: ClusterApi, wanted: readonly object[], name:
   return oncePerObject(changes);
 };
 
-/** How long API servers may take to notice a webhook configuration. */
+/** Milliseconds that API servers may take to notice a changed webhook configuration. */
 const noticing = 300;
 
-/** Of rules whose both halves go, the half that validates goes first. */
+/** Deletes the validating entries of rules that lose both phases, before their mutating entries. */
 const retire = async (api: ClusterApi, all: Manifest[], name: string): Promise<Change[]> => {
   const [mutating, validating] = await bothThere(api, name);
   if (validating === undefined || !isOurs(validating)) return [];
@@ -60,13 +59,12 @@ const retire = async (api: ClusterApi, all: Manifest[], name: string): Promise<C
   const gone = entriesIn(validating.webhooks).filter((one) => isGoing(validating, one.name));
   if (!gone.some((one) => isGoing(mutating, one.name))) return [];
   const webhooks = entriesIn(validating.webhooks).filter((one) => !gone.includes(one));
-  // Whoever changes it at the same time has it settled a little later.
+  // If another client changed it at the same time, a later step deletes these entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticing);
   return [{ did: "changed", kind: validating.kind, name, differences: unwanted({ ...validating, webhooks: gone }) }];
 };
 
-/** Whether a rule will mutate and validate that did neither before. */
 const isNewInBoth = async (api: ClusterApi, all: Manifest[], name: string): Promise<boolean> => {
   const there = (await bothThere(api, name)).map(namesIn);
   const [mutating = [], validating = []] = webhookKinds.map((kind) => namesIn(all.find((one) => one.kind === kind)));
@@ -92,7 +90,6 @@ const oncePerObject = (changes: Change[]): Change[] => {
   return [...found.values()];
 };
 
-/** Only what lets rules read, before anybody calls them; nothing is taken away. */
 export const applyRights = (api: ClusterApi, wanted: readonly object[]): Promise<Change[]> =>
   settleAll(
     api,
@@ -108,7 +105,6 @@ const settleAll = async (api: ClusterApi, all: Manifest[]): Promise<Change[]> =>
   return changes;
 };
 
-/** Takes away all that a deployment of this name has in a cluster: first what calls it, last what let it read. */
 export const removeAll = async (api: ClusterApi, name: string): Promise<Change[]> => {
   const changes: Change[] = [];
   const all = await leftovers(api, [], name);
@@ -122,18 +118,17 @@ export const removeAll = async (api: ClusterApi, name: string): Promise<Change[]
   return changes;
 };
 
-/** What is to be sent so that an object is as wanted. */
 interface Plan {
   live: Manifest | undefined;
   differences: Difference[];
   next: Manifest;
-  /** The API server lets nobody change it into the one that is wanted. */
+  /** The API server refuses to change the object into the wanted one; it must be deleted first. */
   isAnother: boolean;
 }
 
 const tries = 5;
 
-/** Compares what is there with what the API server would make of what is wanted, with its defaults. */
+/** Compares the live object with the wanted one after the API server's defaulting. */
 const plan = async (api: ClusterApi, wanted: Manifest): Promise<Plan> => {
   for (let attempt = 1; attempt <= tries; attempt++) {
     const live = await api.get(refOf(wanted));
@@ -154,7 +149,7 @@ const settle = async (api: ClusterApi, wanted: Manifest): Promise<Change | undef
     const { live, differences, next, isAnother } = await plan(api, wanted);
     if (differences.length === 0) return undefined;
     if (isAnother) await removed(api, wanted);
-    // Server-side apply would leave what others added, an entry or a selector that lets everything by.
+    // Server-side apply would keep what other clients added, such as an entry or a selector that excludes everything.
     const isDone = live && !isAnother ? await api.replace(next) : await api.apply(next);
     if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name, differences };
   }
@@ -164,7 +159,7 @@ const settle = async (api: ClusterApi, wanted: Manifest): Promise<Change | undef
 const busy = ({ cluster }: ClusterApi, object: Manifest) =>
   new Complaint(`cluster ${cluster}: somebody else changes the ${called(refOf(object))} at the same time`, 1);
 
-/** What is wanted in the place of what is there, with the labels of others, and what controllers filled in. */
+/** Returns the wanted object with other clients' labels and the fields that controllers set. */
 const over = (live: Manifest, wanted: Manifest): Manifest => {
   const filled = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
   const { managedFields: _, ...metadata } = { managedFields: undefined, ...live.metadata };
@@ -179,11 +174,11 @@ const over = (live: Manifest, wanted: Manifest): Manifest => {
   };
 };
 
-/** Whom a binding binds to, and what a Secret is for, stays as it was made. */
+/** A binding's roleRef and a Secret's type are immutable. */
 const isAnother = (live: Manifest, wanted: Manifest) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 
-/** What this deployment has in the cluster beside what is wanted: what calls first, roles last. */
+/** Returns the objects of this deployment that aren't wanted: webhook configurations first, roles last. */
 const leftovers = async (api: ClusterApi, wanted: Manifest[], name: string): Promise<Manifest[]> => {
   const isWanted = ({ kind, metadata }: Manifest) =>
     wanted.some((one) => one.kind === kind && one.metadata.name === metadata.name);
@@ -197,13 +192,13 @@ const leftovers = async (api: ClusterApi, wanted: Manifest[], name: string): Pro
 
 const isLabelled = ({ metadata }: Manifest) => metadata.labels?.[managedBy] === "postern";
 
-/** Also where somebody took the label away. */
+/** Recognizes a configuration by its entries if its label was removed. */
 const isOurs = (configuration: Manifest) => {
   const entries = entriesIn(configuration.webhooks);
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
 };
 
-/** The account that functions have tokens of, and its Secret, unless it still has the rights of another deployment. */
+/** Returns the functions' ServiceAccount and its Secret; none if another deployment still uses the account. */
 const ownAccount = async (api: ClusterApi): Promise<Manifest[]> => {
   const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" } as const;
   const secret = { ...account, kind: "Secret", name: "postern-token" } as const;
@@ -219,7 +214,7 @@ const ownAccount = async (api: ClusterApi): Promise<Manifest[]> => {
 
 const going = 30_000;
 
-/** Removes it, and sees it gone. */
+/** Deletes an object, and waits until it is gone. */
 const removed = async (api: ClusterApi, live: Manifest): Promise<Change[]> => {
   const ref: Ref = refOf(live);
   const end = Date.now() + going;
@@ -233,7 +228,7 @@ const removed = async (api: ClusterApi, live: Manifest): Promise<Change[]> => {
   return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name, differences: unwanted(live) }] : [];
 };
 
-/** An API server may still call, for a moment, what it was told to call no more. */
+/** Retries the deletion: for a moment, the API server may still call a deleted webhook entry. */
 const removedSoon = async (api: ClusterApi, ref: Ref, end: number): Promise<boolean> => {
   for (;;)
     try {
@@ -244,16 +239,15 @@ const removedSoon = async (api: ClusterApi, ref: Ref, end: number): Promise<bool
     }
 };
 
-/** A webhook entry that calls an address. */
 export interface Pointer {
   kind: Kind;
   name: string;
   entry: string;
-  /** Without its key. */
+  /** Without the key. */
   url: string;
 }
 
-/** The entries of all webhook configurations of a cluster, whoever made them, that call what lies under these addresses. */
+/** Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses. */
 export const pointers = async (api: ClusterApi, bases: readonly string[]): Promise<Pointer[]> => {
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
@@ -265,7 +259,7 @@ export const pointers = async (api: ClusterApi, bases: readonly string[]): Promi
   );
 };
 
-/** As URLs are read: hosts by small letters, ports that go without saying, whole segments of a path. */
+/** Compares parsed URLs: case of hosts and default ports don't matter, and a path counts by whole segments. */
 const liesUnder = (url: string, base: string): boolean => {
   if (!URL.canParse(url) || !URL.canParse(base)) return false;
   const [one, other] = [new URL(url), new URL(base)];
@@ -273,7 +267,7 @@ const liesUnder = (url: string, base: string): boolean => {
   return one.origin === other.origin && (one.pathname === path || one.pathname.startsWith(`${path}/`));
 };
 
-/** What an entry calls: a rule or a group, perhaps as one of its variants, in a phase. */
+/** The target of an entry; `rule` may be a group. */
 export interface Called {
   rule: string;
   variant?: string;
@@ -282,7 +276,6 @@ export interface Called {
 
 const domain = /\.postern\.dev$/;
 
-/** What the entries among these manifests call, by their names. */
 export const entriesNamed = (manifests: readonly object[]): Called[] =>
   inOrder(manifests).flatMap(({ kind, webhooks }) =>
     entriesIn(webhooks).map(({ name }): Called => {

@@ -3,18 +3,15 @@ import { isMap } from "#lib/json.ts";
 import { called, type Kind, type Manifest, refOf } from "./api.ts";
 import { discreet } from "./hidden-keys.ts";
 
-/** Something in a cluster that is not as it is wanted. */
 export interface Difference {
   kind: Kind;
-  /** Of the object. */
   name: string;
-  /** Of the webhook entry, where it is one's. */
   entry?: string;
-  /** Without any key. */
+  /** Without keys. */
   sentence: string;
 }
 
-/** Where what is there differs from what is wanted, both as the API server would have them. */
+/** Compares a live object with the wanted one. Either both have the API server's defaults, or neither has. */
 export const compareObjects = (live: Manifest, wanted: Manifest): Difference[] => {
   const whole = ofObject(wanted);
   const { webhooks: liveEntries, ...own } = fieldsOf(live);
@@ -28,7 +25,6 @@ export const compareObjects = (live: Manifest, wanted: Manifest): Difference[] =
   ];
 };
 
-/** Where the objects that were wanted once differ from those that are wanted now. */
 export const compareManifests = (before: readonly Manifest[], wanted: readonly Manifest[]): Difference[] => {
   const find = (all: readonly Manifest[], { kind, metadata: { name } }: Manifest) =>
     all.find((one) => one.kind === kind && one.metadata.name === name);
@@ -41,7 +37,6 @@ export const compareManifests = (before: readonly Manifest[], wanted: readonly M
   ];
 };
 
-/** Of an object that isn't there. */
 export const missing = (wanted: Manifest): Difference[] => {
   const entries = entriesIn(wanted.webhooks);
   return entries.length === 0
@@ -49,7 +44,6 @@ export const missing = (wanted: Manifest): Difference[] => {
     : entries.map(({ name }) => ofEntry(wanted, name, " ")("is missing"));
 };
 
-/** Of an object that nothing wants. */
 export const unwanted = (live: Manifest): Difference[] => {
   const entries = entriesIn(live.webhooks);
   return entries.length === 0
@@ -66,7 +60,7 @@ const ofObject = (object: Manifest, joint = ": ") => {
   };
 };
 
-/** Mutating and validating entries of a rule have one name. */
+/** The mutating and the validating entry of a rule have the same name. */
 const ofEntry = ({ kind, metadata }: Manifest, entry: string, joint = ": ") => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
   return (words: string): Difference => {
@@ -74,7 +68,7 @@ const ofEntry = ({ kind, metadata }: Manifest, entry: string, joint = ": ") => {
   };
 };
 
-/** What differs in an object but for its metadata, and for what others fill in. */
+/** Returns the fields to compare; controllers fill in the others of a Secret and a ServiceAccount. */
 const fieldsOf = ({ apiVersion: _, kind, metadata: __, ...fields }: Manifest): Fields =>
   kind === "Secret" || kind === "ServiceAccount" ? { ...("type" in fields && { type: fields.type }) } : fields;
 
@@ -86,7 +80,6 @@ interface Named extends Fields {
 
 const isNamed = (value: unknown): value is Named => typeof Object(value).name === "string";
 
-/** The webhook entries of a configuration, if it is one. */
 export const entriesIn = (webhooks: unknown): Named[] => (Array.isArray(webhooks) ? webhooks.filter(isNamed) : []);
 
 const betweenEntries = (object: Manifest, live: Named[], wanted: Named[]): Difference[] => {
@@ -107,7 +100,7 @@ const betweenEntries = (object: Manifest, live: Named[], wanted: Named[]): Diffe
   ];
 };
 
-/** Labels or annotations; those that we don't have are others' affair. */
+/** Compares labels or annotations; those that aren't wanted belong to other clients. */
 const marks = (what: string, live: Record<string, string> = {}, wanted: Record<string, string> = {}): string[] =>
   Object.entries(wanted)
     .filter(([key, value]) => live[key] !== value)
@@ -115,7 +108,6 @@ const marks = (what: string, live: Record<string, string> = {}, wanted: Record<s
       live[key] === undefined ? `${what} ${key} is missing` : `${what} ${key} is ${live[key]}, not ${value}`,
     );
 
-/** Field by field, as deep as both have maps, or lists of what has names. */
 const unlike = (live: Fields, wanted: Fields, path = ""): string[] =>
   [...new Set([...Object.keys(wanted), ...Object.keys(live)])].flatMap((key) => {
     const [is, should] = [live[key], wanted[key]];

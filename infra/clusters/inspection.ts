@@ -12,18 +12,17 @@ import { askingRules, placeOf } from "../config/connections.ts";
 import { type Deployer, openCluster } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
-/** The rules whose entries follow from what is in a cluster, too. */
+/** Returns the rules whose entries also depend on what is in the cluster. */
 export const findInspectingRules = (catalogue: Listed[], cluster: Cluster): Listed[] =>
   askingRules(catalogue, cluster).filter(({ rule }) => rule.survey !== undefined);
 
-/** A cluster as its entries are made from: with what its rules' surveys found there. */
+/** A cluster with the settings that the inspection found. */
 export interface Found {
   cluster: Cluster;
-  /** What is worth saying of it, each with the rule that says so. */
   notes: string[];
 }
 
-/** Has the rules of a cluster that survey it do so; whoever doesn't, leaves it alone. */
+/** Runs the inspections of a cluster's rules, and opens the cluster only if a rule has one. */
 export const inspectCluster = async (
   catalogue: Listed[],
   cluster: Cluster,
@@ -44,7 +43,7 @@ export const inspectCluster = async (
   return { cluster: { ...cluster, rules }, notes };
 };
 
-/** A cluster for surveys, by whoever has the right to look; or the manifests that stand in its place. */
+/** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
 export const openInspection = async (name: string, { connect }: Cluster, deployer: Deployer, file: string) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
     const { list } = writtenCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
@@ -55,7 +54,6 @@ export const openInspection = async (name: string, { connect }: Cluster, deploye
 
 const page = 500;
 
-/** What surveys ask, by the API of whoever deploys. */
 export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed> => ({
   list: async ({ group, version = "v1", resource }: Resource) => {
     const found: KubernetesObject[] = [];

@@ -8,26 +8,24 @@ import { sentenceOf } from "../cli/complaint.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import { discreet } from "./hidden-keys.ts";
 
-/** How an endpoint does, as an API server would see it. */
 export interface Health {
   ok: boolean;
-  /** Of the last try. */
+  /** The duration of the last try. */
   milliseconds: number;
   /** Without the key. */
   sentence: string;
 }
 
-/** How often an endpoint is asked until it is well, how long after the last time, and how long it is waited for. */
 export interface Patience {
   tries: number;
-  /** In milliseconds. */
+  /** Milliseconds. */
   pause: number;
   timeoutSeconds: number;
 }
 
 const usual: Patience = { tries: 3, pause: 500, timeoutSeconds: 3 };
 
-/** Sends an endpoint a review as the API server would, of a dry run of something harmless. */
+/** Sends an endpoint a harmless dry-run review, as the API server would. */
 export const probe = async (
   url: string,
   ca?: string,
@@ -39,7 +37,7 @@ export const probe = async (
   for (let attempt = 1; ; attempt++) {
     const start = performance.now();
     const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern" };
-    // Each time a connection of its own: one that is there already shows nothing of the certificate.
+    // Each try opens a new connection: an existing one doesn't check the certificate.
     const options = { method: "POST", headers, agent: false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
     const answer = await exchange(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(unanswered);
@@ -53,13 +51,10 @@ export const probe = async (
   }
 };
 
-/** An entry, and how what it calls does. */
 export interface Probed extends Health {
-  /** The entry's name. */
   entry: string;
 }
 
-/** Probes what these entries call, with what each of them matches first. */
 export const probeAll = async (
   entries: readonly Webhook[],
   { atOnce = 5, ...patience }: { atOnce?: number } & Partial<Patience> = {},
@@ -77,7 +72,7 @@ export const probeAll = async (
   return found;
 };
 
-/** What is wrong with an answer; a refusal is as good as any. */
+/** Returns the fault of an answer. A refusal is a valid answer. */
 const faultOf = (answer: Answer | Unanswered, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${sentenceOf(answer)}`;
   const { status, body } = answer;
@@ -92,7 +87,7 @@ const faultOf = (answer: Answer | Unanswered, uid: unknown): string | undefined 
   return isReview && isOurs ? undefined : `it answers no AdmissionReview of what it was asked: ${said}`;
 };
 
-/** The kinds of what rules match, by which resources get their spelling back. */
+/** The known kinds, to find the kind of a resource name. */
 const kinds = {
   namespaced: [
     ...["ConfigMap", "Pod", "Service", "Event", "Lease", "PodTemplate", "ReplicationController", "Ingress"],
@@ -105,7 +100,7 @@ const kinds = {
   ],
 };
 
-/** What subresources take that isn't their object. */
+/** Subresources whose requests carry another kind than the parent's. */
 const subkinds: Record<string, { group: string; version: string; kind: string }> = {
   binding: { group: "", version: "v1", kind: "Binding" },
   exec: { group: "", version: "v1", kind: "PodExecOptions" },
@@ -116,7 +111,7 @@ const subkinds: Record<string, { group: string; version: string; kind: string }>
   scale: { group: "autoscaling", version: "v1", kind: "Scale" },
 };
 
-/** A well-formed review of what an entry with these rules matches first. */
+/** Returns a well-formed review of what an entry with these rules matches first. */
 export const reviewOf = ([match]: readonly Match[]) => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [] } = match ?? {};
   const [path = "*"] = resources;
@@ -135,7 +130,7 @@ export const reviewOf = ([match]: readonly Match[]) => {
   const namespace = kinds.clusterWide.includes(kind.kind) ? undefined : "default";
   const metadata = { name, ...(namespace && { namespace }) };
   const apiVersion = asked.group === "" ? asked.version : `${asked.group}/${asked.version}`;
-  // Options have no name.
+  // The options objects of CONNECT requests have no metadata.
   const object = { apiVersion, kind: asked.kind, ...(operation !== "CONNECT" && { metadata }) };
   const options = optionsOf[operation];
   return {

@@ -4,48 +4,44 @@ import type { Metrics, Question } from "../aws/metrics.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import type { Tell } from "../cli/progress.ts";
 
-/** A version that a share of reviews goes to, beside the one that has the rest. */
+/** A version that gets a share of the reviews, and the version that gets the rest. */
 export interface Trial {
   rule: string;
   old: string;
   fresh: string;
 }
 
-/** What became of it. */
 export type Outcome =
   | { trial: Trial; is: "promoted" }
-  /** `lost`: it is not where the trial would have put it. */
+  /** `lost`: the alias was moved by another command, or could not be moved. */
   | { trial: Trial; is: "taken back" | "undecided" | "lost"; why: string };
 
 export interface Watch {
   /** From 0.01 to 0.99. */
   share: number;
   milliseconds: number;
-  /** How often CloudWatch is asked. */
+  /** Milliseconds between two queries to CloudWatch. */
   every?: number;
-  /** Ends it early: all trials are taken back. */
   signal?: AbortSignal | undefined;
 }
 
-/** What CloudWatch knows of one version in the time of a trial. */
 export interface Observed {
-  /** With those that came to nothing. */
+  /** Includes calls that crashed. */
   calls: number;
   reviews: number;
   denials: number;
-  /** Reviews that we failed, and calls that Lambda failed. */
+  /** Reviews that Postern failed, and calls that Lambda failed. */
   errors: number;
   /** Milliseconds. */
   p99: number;
 }
 
-/** Fewer reviews than these say nothing. */
+/** The number of reviews that a promotion or a comparison of latencies needs. */
 export const enough = 50;
 
 /**
- * Gives fresh versions their share, and watches. Whoever fails, answers late or denies another share than the old version
- * does is taken back at once, and all the others with it: they were to go live together. At the end of the time those with
- * enough reviews are promoted. The others get as much time again, and are then taken back undecided: silence proves nothing.
+ * Gives fresh versions their share. A fault of one takes all trials back: they were to go live together. After the
+ * given time, versions with enough reviews are promoted; the others get it once more, then go back.
  */
 export const runCanary = async (
   functions: Functions,
@@ -56,7 +52,7 @@ export const runCanary = async (
 ): Promise<Outcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: Outcome[] = [];
-  /** Ends one trial. What somebody else has decided meanwhile stands; what can't be moved must not keep others. */
+  /** Ends one trial. An alias that another command has moved stays; a failure must not stop the other trials. */
   const end = async (trial: Trial, version: string, outcome: Outcome) => {
     open.delete(trial.rule);
     const stray = await moveTo(functions, trial, version).catch((error) => sentenceOf(error));
@@ -103,10 +99,9 @@ export const runCanary = async (
   return outcomes;
 };
 
-/** The next moment at which something is decided. */
 const nextEnd = (first: number, last: number) => (Date.now() < first ? first : last);
 
-/** To one version alone. Answers, in a sentence, where it is instead, if somebody else has decided meanwhile. */
+/** Points the alias at one version. If another command has moved the alias, returns a sentence instead. */
 const moveTo = async (
   functions: Functions,
   { rule, old, fresh }: Trial,
@@ -136,7 +131,7 @@ const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], 
       reviews: ask("reviews", { namespace: "Postern", metric: "Reviews", dimensions: ours, stat: "Sum" }),
       denials: ask("denials", { namespace: "Postern", metric: "Denials", dimensions: ours, stat: "Sum" }),
       failures: ask("failures", { namespace: "Postern", metric: "Errors", dimensions: ours, stat: "Sum" }),
-      // Who crashes writes no line of his own.
+      // A crashed function doesn't report its own metrics.
       crashes: ask("crashes", { namespace: "AWS/Lambda", metric: "Errors", dimensions: theirs, stat: "Sum" }),
       p99: ask("p99", { namespace: "Postern", metric: "Latency", dimensions: ours, stat: "p99" }),
     };
@@ -154,7 +149,7 @@ const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], 
   return asked.map(({ trial, old, fresh }) => ({ trial, old: heard(old), fresh: heard(fresh) }));
 };
 
-/** What speaks against a fresh version, in a sentence; nothing where nothing does, or too little is known. */
+/** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */
 export const findFault = (old: Observed, fresh: Observed): string | undefined => {
   const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
   if (fresh.errors >= 3 && now > 2 * before + 0.01)
@@ -167,7 +162,7 @@ export const findFault = (old: Observed, fresh: Observed): string | undefined =>
   return undefined;
 };
 
-/** Whether chance alone would hardly make two shares of denials so different: four standard deviations, and three reviews. */
+/** Reports whether two shares of denials differ by more than chance: by four standard deviations and three reviews. */
 const differs = (old: Observed, fresh: Observed): boolean => {
   if (fresh.reviews < 10 || old.reviews < 10) return false;
   const all = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);

@@ -8,15 +8,12 @@ import { decideCase, eventOf, facetOf, phaseOf, readCases, reviewOf } from "../c
 import type { Listed } from "../catalogue/registry.ts";
 import { inParallel } from "../cli/progress.ts";
 
-/** How many of a version's cases are asked at once. */
 const atOnce = 4;
-/** How many differences are told. */
 const told = 3;
 
 /**
- * Has a version decide every case of its rule, and compares its answers in full; of a group, the cases of each member; and
- * of a version without CUE, because no settings want it, those that do without.
- * Answers what differs, in sentences: none where the version may be pointed at.
+ * Invokes a version with every case of its rule or group, and returns the differences in sentences. A version without
+ * CUE gets only the cases that run no script.
  */
 export const runCases = async (
   functions: Pick<Functions, "invoke">,
@@ -51,7 +48,6 @@ export const runCases = async (
   };
 };
 
-/** Whether a case comes to a script. */
 const runsScript = async (listed: Listed, entry: Case): Promise<boolean> => {
   let runs = false;
   const cue = async () => {
@@ -59,12 +55,12 @@ const runsScript = async (listed: Listed, entry: Case): Promise<boolean> => {
     return "{}";
   };
   const world = { ...recorded(entry.needs ?? {}), cue };
-  // What it comes to with such a script is nobody's affair.
+  // Only whether the script is called matters; the outcome doesn't.
   await decideCase(listed, entry, reviewOf(listed, entry), world).catch(() => {});
   return runs;
 };
 
-/** A rule with both halves, and the functions that have them: its own, or a group's for the first. */
+/** A rule with both phases, and the functions that serve them: its own, or its group's for `mutate`. */
 export interface Couple {
   rule: Listed;
   mutator: string;
@@ -77,19 +73,15 @@ export const findCouples = (served: Listed[]): Couple[] =>
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
-        // In a group, its own function only validates.
+        // A grouped rule's own function only validates.
         const isTold = one.members === undefined && isGrouped;
         return isTold ? [] : [{ rule, mutator: one.name, validator: rule.name }];
       }),
   );
 
-/** The versions of a couple that are live together. */
 type Pair = Record<"mutator" | "validator", string>;
 
-/**
- * What either version's mutator writes of a case, the other's validator must take as the one beside it does. Answers what
- * it doesn't, in sentences.
- */
+/** Returns, in sentences, what one version's mutator writes and only the other version's validator refuses. */
 export const checkCompatibility = async (
   functions: Pick<Functions, "invoke">,
   { rule, mutator, validator }: Couple,
@@ -128,7 +120,6 @@ export const checkCompatibility = async (
   return found.flat().slice(0, told);
 };
 
-/** Whether the API server would ask the validating half of a case, too. */
 const isValidated = (rule: Listed, entry: Case): boolean => {
   const { rule: facet, settings } = facetOf(rule.rule, entry);
   const { request } = reviewOf(rule, entry);
@@ -136,7 +127,6 @@ const isValidated = (rule: Listed, entry: Case): boolean => {
   return request.operation !== "DELETE" && asked.some((match) => matches(match, request));
 };
 
-/** What it wrote last, where it says more than that it began and ended. */
 const lastOf = (log: string): string => {
   const lines = log.split("\n").filter((line) => line.trim() && !/^(START|END|REPORT|INIT_START) /.test(line));
   const last = lines.at(-1);

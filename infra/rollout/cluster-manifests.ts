@@ -4,25 +4,21 @@ import type { Cluster } from "../config/config.ts";
 import { configurations, ruleOf, type Webhook } from "../webhooks/configurations.ts";
 import { roles } from "../webhooks/rbac.ts";
 
-/** Where a stage's rules are served. */
 export interface Endpoints {
-  /** What a rule's URLs begin with. */
   base(rule: string): string;
-  /** PEM, where the API server's own roots don't suffice. */
+  /** PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
-  /** Whose they are. */
   stage: string;
 }
 
-/** Says of what a cluster was told which stage told it. */
 export const stageLabel = "postern.dev/stage";
 
-/** Stands where a cluster's key would: what is kept and shown has no key. */
+/** Replaces a cluster's key in manifests that are stored or shown. */
 const placeholder = "{key}";
 
 export const configurationName = "postern";
 
-/** All that a cluster is told: roles, then webhook configurations, without its key. */
+/** Returns all objects for a cluster, roles first, with a placeholder for its key. */
 export const manifestsOf = (
   catalogue: Listed[],
   [name, cluster]: [string, Cluster],
@@ -45,7 +41,7 @@ const labelled = (manifest: Manifest, stage: string): Manifest => {
   return { ...manifest, metadata: { ...metadata, labels: { ...metadata.labels, [stageLabel]: stage } } };
 };
 
-/** The same with a cluster's key in its URLs; `segment` is the cluster and its key. */
+/** Puts a cluster's key into the URLs; `segment` is the cluster's name and its key. */
 export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {
   const [cluster] = segment.split(".");
   return manifests.map((manifest) =>
@@ -61,16 +57,14 @@ export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {
   );
 };
 
-/** The entries among manifests. */
 export const listEntries = (manifests: Manifest[]): Webhook[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
-/** The rules and groups that manifests have entries for. */
 export const listCalledRules = (manifests: Manifest[]): string[] => [
   ...new Set(listEntries(manifests).flatMap((webhook) => ruleOf(webhook) ?? [])),
 ];
 
-/** Of the many entries that some rules have, one for each cluster and phase. */
+/** Returns one entry for each rule, cluster and phase; variants are left out. */
 export const selectOnePerPhase = (entries: Webhook[]): Webhook[] => [
   ...new Map(entries.map((one) => [one.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), one])).values(),
 ];

@@ -8,18 +8,15 @@ import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
 import { inspectTarget, keyVersionOf, openTarget, requireOwnStage, type Targets, toEndpoints } from "./targets.ts";
 
-/** What a cluster would be told. */
 export interface ClusterPlan {
   cluster: string;
   hardened: string[];
-  /** What differs from what is there, in sentences. */
   differences: string[];
-  /** Why that can't be known. */
+  /** Why the differences can't be known. */
   unknown?: string;
   notes: string[];
 }
 
-/** What a cluster would be told, and what that changes there. */
 export const planCluster = async (
   targets: Targets,
   name: string,
@@ -64,7 +61,6 @@ export const planCluster = async (
   }
 };
 
-/** Compares what a cluster would be told with what the newest release says it was told; in sentences, none if alike. */
 export const compareWithRecord = (
   newest: Release | undefined,
   name: string,

@@ -12,7 +12,7 @@ import type { Keyring } from "./keyring.ts";
 import type { ReleasedCluster } from "./releases.ts";
 import { inspectTarget, keyVersionOf, openTarget, requireOwnStage, type Targets, toEndpoints } from "./targets.ts";
 
-/** Tells a cluster: first who may read what, then, when every endpoint answers over its real address, the entries. */
+/** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
 export const updateCluster = async (
   targets: Targets,
   name: string,
@@ -52,7 +52,7 @@ export const updateCluster = async (
       );
     return `${entries.length} answer`;
   });
-  // Written down before it is done: whoever stops midway leaves a cluster that may have them.
+  // Recorded before the entries are applied: after an interruption, the cluster may have them.
   await record({ ...told, probed });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)
@@ -73,10 +73,10 @@ export const updateCluster = async (
   });
 };
 
-/** How many reviews we have sent to each rule ourselves: they show that it answers, not that it does so to users. */
+/** Counts the reviews that Postern itself has sent to each rule. They don't count toward hardening. */
 const countProbes = (before: ReleasedCluster | undefined, entries: Webhook[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
-  // Each entry once, and its rule twice more: after the entries, and when its alias moves.
+  // Each entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves.
   for (const entry of entries) {
     const rule = ruleOf(entry) ?? "";
     probes[rule] = (probes[rule] ?? 0) + 3;
@@ -93,7 +93,7 @@ const findFirstTimes = (manifests: Manifest[], before: Record<string, string>): 
 const writeDown = async (folder: string, name: string, manifests: Manifest[]): Promise<string> => {
   await mkdir(folder, { recursive: true });
   const file = join(folder, name);
-  // One that somebody applied before must not stay.
+  // Deletes the file of an earlier run: its objects must not be applied again.
   if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
   const documents = manifests.map((one) => stringify(one, { lineWidth: 0, aliasDuplicateObjects: false }));
   await writeFile(file, documents.join("---\n"));

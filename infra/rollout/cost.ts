@@ -1,31 +1,28 @@
 import type { Stage } from "../aws/stage.ts";
 import type { Part } from "./package.ts";
 
-/** What a rule's reviews cost, from what is known of it. */
 export interface Use {
   door: "http" | "url";
   memoryMegabytes: number;
-  /** Of one review, billed. */
   milliseconds: number;
-  /** Whether it asks a cluster: then it takes longer to start. */
+  /** A rule that asks a cluster takes longer to start. */
   asks: boolean;
 }
 
-/** In US dollars, us-east-1, arm64; rough, for prices change and reviews differ. */
+/** US dollars in us-east-1 on arm64. This is an estimate: prices change and reviews differ. */
 const price = {
-  /** A million calls, where an HTTP API stands in front; 512 KB each. */
+  /** A million calls of an HTTP API, up to 512 KB each. */
   gateway: 1,
   requests: 0.2,
-  /** A gigabyte for a second, by the million. */
+  /** A million gigabyte-seconds. */
   compute: 13.3334,
   /** A gigabyte of logs; a review writes about one kilobyte. */
   logs: 0.5,
 };
 
-/** One call in a hundred finds no function that is warm. */
+/** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
 
-/** Dollars for a million reviews. */
 export const costOfMillion = ({ door, memoryMegabytes, milliseconds, asks }: Use): number => {
   const gigabytes = memoryMegabytes / 1024;
   const start = asks ? 0.3 : 0.15;
@@ -37,10 +34,9 @@ export const costOfMillion = ({ door, memoryMegabytes, milliseconds, asks }: Use
   );
 };
 
-/** What a month of each rule costs, by what it had to do in the last one. */
 export interface Cost {
   rule: string;
-  /** Dollars. */
+  /** Dollars for a million reviews. */
   million: number;
   reviews: number;
   month: number;
@@ -65,7 +61,7 @@ export const planCosts = async (
     ]),
   );
   const since = new Date(now.getTime() - days * 24 * 3_600_000);
-  // What is only an estimate must not keep anybody from deploying.
+  // A failed estimate must not prevent a deployment.
   const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
   return parts.map(({ name, asks, wanted }) => {
     const reviews = answers[`${name}/calls`] ?? 0;

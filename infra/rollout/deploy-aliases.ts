@@ -8,23 +8,22 @@ import { listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts"
 import { atOnce, type Preparation } from "./preparation.ts";
 import type { Release } from "./releases.ts";
 
-/** A rule whose alias has to point elsewhere. */
 interface Move {
   rule: string;
   from: Live;
   to: string;
-  /** Whether what it points at passed its cases, and may be gone back to. */
+  /** Whether `from` passed its cases, so that the alias may go back to it. */
   wasReleased: boolean;
 }
 
-/** Points `live` at the versions, at once or after a trial. Answers what is live then, and which are not as wanted. */
+/** Points `live` at the versions, at once or after a canary. Returns the live versions and the rules left behind. */
 export const moveAliases = async (prepared: Preparation, versions: Map<string, string>, told: Release["clusters"]) => {
   const { job, plan, releases } = prepared;
   const { functions, metrics } = job.stage;
   const moves: Move[] = [];
   for (const { part, known } of plan.parts) {
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
-    // Of one that the stack has just made, the first version is live.
+    // A rule that the stack has just created is live with its first version.
     const from = known?.live ?? (await functions.live(rule));
     const isDisarmed = known?.disarmed !== undefined && known.whole.version === to;
     if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
@@ -37,7 +36,7 @@ export const moveAliases = async (prepared: Preparation, versions: Map<string, s
   const live = new Map(versions);
   if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
 
-  // What nobody watches any more is taken back before it is tried anew.
+  // A trial that an interrupted command left is taken back before a new one begins.
   for (const { rule, from } of trials)
     if (Object.keys(from.weights).length > 0) await functions.move(rule, from.version, from);
   const { share, signal } = job.canary;
@@ -72,7 +71,6 @@ const moveAtOnce = async (prepared: Preparation, moves: Move[], told: Release["c
       moved.push(move);
       tell(moved.length, moves.length);
     }).catch(async (error) => {
-      // All of them or none.
       throw new Complaint(`${sentenceOf(error)}${await moveBack(prepared, moved)}`, 1);
     });
     return `${moves.length} moved`;
@@ -80,7 +78,6 @@ const moveAtOnce = async (prepared: Preparation, moves: Move[], told: Release["c
   await requireAnswers(prepared, moves, told);
 };
 
-/** To where they were, each whatever becomes of the others; answers what could not be, as the end of a sentence. */
 const moveBack = async ({ job }: Preparation, moves: Move[]): Promise<string> => {
   const { functions } = job.stage;
   const stuck: string[] = [];
@@ -92,7 +89,7 @@ const moveBack = async ({ job }: Preparation, moves: Move[]): Promise<string> =>
   return stuck.length === 0 ? "; what was moved is moved back" : `; ${stuck.join(", ")} could not be moved back`;
 };
 
-/** What was moved must be seen to answer over the addresses that clusters call; otherwise all of it is moved back. */
+/** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
 const requireAnswers = async (prepared: Preparation, moves: Move[], told: Release["clusters"]) => {
   const { job, keyring } = prepared;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);

@@ -16,7 +16,7 @@ import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
 import { openTarget } from "./targets.ts";
 
-/** So many versions of each rule are kept that were live before. */
+/** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;
 
 /** Returns what would be deployed. It neither reads the key that signs URLs nor asks clusters for their entries. */
@@ -28,7 +28,6 @@ export const makePlan = async (job: Job): Promise<Plan> => {
 const howCompared =
   "clusters: compared with the entries that were deployed last; postern status compares them with the cluster itself";
 
-/** Deploys, once the plan was shown, and answers what it did in a sentence. */
 export const deploy = async (job: Job, show: (plan: Plan) => Promise<void>, build = pack): Promise<string> => {
   await makeBucket(job);
   return lockStage(job.stage, "postern deploy", async (lock) => {
@@ -38,7 +37,7 @@ export const deploy = async (job: Job, show: (plan: Plan) => Promise<void>, buil
   });
 };
 
-/** The lock is in the stack's bucket. Of several commands that find no stack, CloudFormation lets one make it. */
+/** Creates the bucket, which holds the lock. Of several commands that find no stack, only one can create it. */
 const makeBucket = async ({ stage: { stack }, progress }: Job) => {
   const status = await stack.status();
   if (status !== undefined && status !== "CREATE_IN_PROGRESS") return;
@@ -48,14 +47,13 @@ const makeBucket = async ({ stage: { stack }, progress }: Job) => {
   });
 };
 
-/** Nothing is left to do, perhaps but to say so in the record. */
 const completeRelease = async ({ job, releases }: Preparation): Promise<string> => {
   const [newest] = releases.all;
   if (newest && !newest.complete && isForAll(job)) await releases.save({ ...newest, complete: true });
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
-/** From what is proven by itself to what clusters rely on; whatever goes wrong leaves what comes after it as it was. */
+/** Deploys in this order: stack, versions, aliases, clusters. A failure leaves everything after that step unchanged. */
 export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string> => {
   const { job, plan, releases } = prepared;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
@@ -69,7 +67,7 @@ export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string
   await goOn();
   const versions = await publishVersions(prepared);
   await goOn();
-  // As it is now: nothing is moved that could not be written down.
+  // Saved with the present versions before any alias moves: if saving fails, nothing moves.
   const draft = { ...releaseOf(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   await deleteOrphans(prepared, draft, orphans);
@@ -89,10 +87,9 @@ export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string
   return `release r${release.id} is live${where}`;
 };
 
-/** Whether every cluster is told. */
 const isForAll = ({ config, clusters }: Job) => [...config.clusters.keys()].every((name) => clusters.includes(name));
 
-/** What clusters call by now and the versions to come won't answer, by cluster; or a Complaint, where it can't be mended. */
+/** Returns, by cluster, the entries that the new versions would not answer; throws if they can't be deleted first. */
 const findAllOrphans = ({ job, plan, releases }: Preparation): Map<string, Orphan[]> => {
   const found = new Map<string, Orphan[]>();
   const served = new Map(
@@ -117,7 +114,7 @@ const findAllOrphans = ({ job, plan, releases }: Preparation): Map<string, Orpha
   return found;
 };
 
-/** Clusters lose the entries that would get no answer, before anything moves. */
+/** Deletes the entries that would get no answer, before any alias moves. */
 const deleteOrphans = async (
   { job, releases, keyring }: Preparation,
   release: Release,
@@ -139,7 +136,7 @@ const deleteOrphans = async (
   if (orphans.size > 0) await wait(noticing);
 };
 
-/** How long API servers may take to notice that they shall not call any more. */
+/** Milliseconds that API servers may take to stop calling a deleted entry. */
 const noticing = 1000;
 
 const deployStack = async ({ job, plan }: Preparation) => {
@@ -156,13 +153,13 @@ const deployStack = async ({ job, plan }: Preparation) => {
   });
 };
 
-/** The release, as far as it has come: a new one, or the one that was begun. */
+/** Continues the newest release if it is not complete, or begins a new one. */
 const releaseOf = ({ job, plan, releases, keyring }: Preparation, live: Map<string, string>): Release => {
   const [newest] = releases.all;
   const rules = plan.parts.map(({ part: { name, logic, share, listed } }) => {
     const version = live.get(name) ?? "";
     const last = newest?.rules[name];
-    // One that is what it was is what was released then, whatever it was to become.
+    // A version that was released before keeps its recorded logic and rule config.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
     const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((one) => one !== version);
     const now = { version, logic, share, phases: listed.phases };
@@ -179,7 +176,6 @@ const releaseOf = ({ job, plan, releases, keyring }: Preparation, live: Map<stri
   };
 };
 
-/** The clusters get their entries, some at a time; the first that isn't well stops it. */
 const updateClusters = async (
   { job, plan, releases, keyring }: Preparation,
   release: Release,
@@ -199,7 +195,7 @@ const updateClusters = async (
   }
 };
 
-/** Versions that no release of late had go; never the first, which is the stack's, nor what is live, on trial or stood in for. */
+/** Deletes old versions, except the first and those that are recorded, live, on trial or behind a disarmed version. */
 const prune = async ({ job, plan }: Preparation, release: Release) => {
   const { functions } = job.stage;
   let pruned = 0;
@@ -210,7 +206,7 @@ const prune = async ({ job, plan }: Preparation, release: Release) => {
       versions.find(({ version }) => version === live.version)?.environment.DISARMED_VERSION,
       ...[release.rules[name]?.version, ...(release.rules[name]?.earlier ?? [])],
     ]);
-    // A later one may be somebody's who is just about to point at it.
+    // Another command may be about to point an alias at a later version.
     const isOld = (version: string) => Number(version) < Number(live.version);
     for (const { version } of versions.filter((one) => !kept.has(one.version) && isOld(one.version))) {
       await functions.prune(name, version);

@@ -12,15 +12,14 @@ import { openTarget, requireOwnStage, type Targets } from "./targets.ts";
 export interface Destruction extends Pick<Targets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** Only these clusters' configurations, and nothing in AWS. */
   configsOnly?: string[] | undefined;
-  /** Clusters that are gone themselves: nobody can be asked. */
+  /** Clusters that don't exist any more and can't be reached. */
   forgotten: string[];
-  /** Where the rules are served, if not by AWS's own address. */
   url?: string | undefined;
-  /** How long API servers may take to notice that a webhook configuration is gone. */
+  /** Milliseconds that API servers may take to stop calling deleted entries. */
   noticing?: number;
 }
 
-/** Takes away, in this order, what calls the functions and the functions; answers what became of it in a sentence. */
+/** Deletes the webhook configurations, then the functions. Returns the result in a sentence. */
 export const destroy = async (demolition: Destruction): Promise<string> => {
   const { stage, configsOnly, config, forgotten } = demolition;
   if (configsOnly) {
@@ -50,10 +49,10 @@ export const destroy = async (demolition: Destruction): Promise<string> => {
   return lockStage(stage, "postern destroy", act, { optional: true });
 };
 
-/** How long AWS is given to hear of it; where it is down, clusters are free all the same. */
+/** The maximum wait for AWS, in milliseconds. If AWS is down, the entries are deleted all the same. */
 const patience = 10_000;
 
-/** What a cluster isn't told any more, no deployment has to look after. */
+/** Removes the clusters from the newest release, so that no deployment checks their entries. */
 const forget = async ({ stage, progress }: Destruction, names: string[]) => {
   const written = async () => {
     const releases = await openReleases(stage.bucket);
@@ -80,12 +79,12 @@ const freeClusters = async (demolition: Destruction, names: string[]) => {
         const removed = await removeAll(api, configurationName);
         return removed.length === 0 ? "nothing was there" : `${counted(removed.length, "object")} removed`;
       })
-      // One that can't be reached keeps no other from being freed.
+      // A cluster that can't be reached must not prevent the deletion in the others.
       .catch((error) => failures.push(sentenceOf(error)));
   if (failures.length > 0) throw new Complaint(failures.join("\n"), 1);
 };
 
-/** Whoever else registered these endpoints, by another name or by hand, would wait for what is gone. */
+/** Throws if other webhook configurations, of another name or made by hand, still call these endpoints. */
 const requireNoEntries = async (demolition: Destruction, names: string[]) => {
   const outputs = await demolition.stage.stack.outputs();
   const bases = [
@@ -102,7 +101,7 @@ const requireNoEntries = async (demolition: Destruction, names: string[]) => {
   }
 };
 
-/** Removes the keys and the stack. The lock goes last before the stack: CloudFormation deletes no bucket with an object. */
+/** Deletes the keys and the stack. The lock goes last: CloudFormation can't delete a bucket that has an object. */
 const removeAws = async (stage: Stage, progress: Progress, lock: Lock) => {
   const { stack, parameters } = stage;
   await parameters.remove("keys");

@@ -4,25 +4,23 @@ import { unzip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { reviewOf } from "../clusters/probe.ts";
 
-// What somebody does in an emergency: none of it needs the cluster, which may be jammed, or the catalogue.
+// These functions are for emergencies: they need neither the catalogue nor the cluster, which may be blocked.
 
-/** How a rule stands: what is live, and what it could go back to. */
 export interface Standing {
   rule: string;
   version: string;
   weights: Record<string, number>;
   modified: Date;
-  /** Until when it lets everything by, and which version it would be otherwise. */
+  /** The time until which the rule allows everything, and the version that is replaced until then. */
   disarmed?: { until: Date; version: string };
-  /** The version before it, if it is still there. */
   previous?: string;
 }
 
-/** The same with what it was told by, so that nothing is moved over what somebody else has moved since. */
+/** The state with the alias's revision, so that a move fails if another command has moved the alias since. */
 export interface Known extends Standing {
   live: Live;
   versions: Version[];
-  /** The version that decides, or would if it were not disarmed. */
+  /** The version that decides, or the one that a disarmed version replaces. */
   whole: Version;
 }
 
@@ -31,7 +29,7 @@ export const standingOf = async (functions: Functions, rule: string, released?: 
   return standing;
 };
 
-/** `released` are the versions that were live, the last one first; where nobody knows, any may have been. */
+/** `released` are the versions that were live, the last one first; undefined if unknown, then any version counts. */
 export const readStanding = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
   const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
@@ -51,7 +49,6 @@ export const readStanding = async (functions: Functions, rule: string, released?
   };
 };
 
-/** Moves a rule to a version that was live before; answers which. */
 export const rollBack = async (
   functions: Functions,
   rule: string,
@@ -60,7 +57,7 @@ export const rollBack = async (
 ): Promise<string> => {
   const state = await readStanding(functions, rule, released);
   const { live } = state;
-  // What is only on trial has nothing to go back from.
+  // During a trial, a rollback ends the trial and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
@@ -69,7 +66,7 @@ export const rollBack = async (
   return wanted;
 };
 
-/** Whether a rule may go back to a version, or a Complaint. */
+/** Throws a Complaint if a rule may not go back to a version. */
 export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, released?: string[]): void => {
   const target = versions.find(({ version }) => version === wanted);
   if (target === undefined)
@@ -90,7 +87,7 @@ export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, re
   }
 };
 
-/** Has a rule let everything by until then, whatever its own code does; answers the version that stands in for it. */
+/** Makes a rule allow everything until a time. Returns the version that replaces the rule's code. */
 export const disarm = async (functions: Functions, rule: string, until: Date): Promise<string> => {
   const { live, versions, whole } = await readStanding(functions, rule);
   await tidy(functions, rule, versions);
@@ -115,7 +112,7 @@ export const disarm = async (functions: Functions, rule: string, until: Date): P
   return version;
 };
 
-/** Ends that at once; answers the version that is live now. */
+/** Ends the disarming now. Returns the live version. */
 export const arm = async (functions: Functions, rule: string): Promise<string> => {
   const { live, versions, whole, disarmed } = await readStanding(functions, rule);
   if (disarmed) await functions.move(rule, whole.version, live);
@@ -123,13 +120,13 @@ export const arm = async (functions: Functions, rule: string): Promise<string> =
   return whole.version;
 };
 
-/** Where somebody who disarmed was stopped midway, what the next deployment finds is put right. */
+/** Restores the function's unpublished code and environment if an interrupted `disarm` left its own. */
 const tidy = async (functions: Functions, rule: string, versions: Version[]) => {
   const latest = versions.findLast((one) => !disarmedOf(one));
   if (latest && "DISARMED_UNTIL" in (await functions.unpublished(rule))) await functions.restore(rule, latest);
 };
 
-/** Only a version that was published to be one; what somebody left in an environment makes none. */
+/** A version counts as disarmed only if its description says so; a leftover environment is not enough. */
 const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: Version) =>
   DISARMED_UNTIL && DISARMED_VERSION && description.startsWith(`Version ${DISARMED_VERSION}, disarmed until `)
     ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION }
@@ -137,7 +134,7 @@ const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, descrip
 
 const listed = ({ environment }: Version, name: string) => (environment[name] ?? "").split(",").filter(Boolean);
 
-/** Nothing is pointed at that doesn't answer a review, or doesn't let it by. */
+/** Throws if the version doesn't allow a review: the alias must not point at it. */
 const requireLetBy = async (functions: Functions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: reviewOf([]) });
   if (Object(Object(payload).response).allowed === true) return;

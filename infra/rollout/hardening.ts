@@ -8,7 +8,7 @@ import { type Endpoints, listEntries, manifestsOf } from "./cluster-manifests.ts
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { Targets } from "./targets.ts";
 
-/** Which rules fail closed in a cluster: those that did before, and those that have now shown that they can. */
+/** Returns the rules that fail closed in a cluster: those that already did, and those with enough clean reviews. */
 export const chooseHardened = async (
   targets: Pick<Targets, "stage" | "catalogue" | "harden">,
   [name, cluster]: [string, Cluster],
@@ -23,7 +23,7 @@ export const chooseHardened = async (
   const already = candidates.filter((rule) => before?.hardened.includes(rule));
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
-  // A stack of an older version of Postern doesn't count what its gateway loses.
+  // The stack of an older version of Postern doesn't count the reviews that its gateway loses.
   const isUncounted = outputs.BaseUrl !== undefined && outputs[lossOutput] === undefined;
   const reviews = await readReviews(stage, name, cluster, others, before);
   const counts = others.map((rule) => {
@@ -43,17 +43,15 @@ export const chooseHardened = async (
 
 const week = 7 * 24 * 3_600_000;
 
-/** Reviews of one rule. */
 interface Reviews {
-  /** How many clusters sent: those that we sent ourselves are left out. */
+  /** Without the reviews that Postern itself sent. */
   count: number;
-  /** What became of those that were lost, with numbers. */
   losses: string[];
 }
 
 /**
- * The reviews of a cluster since its entries are there, or in the last seven days. Functions count by cluster. What AWS
- * counts in their place (crashes, timeouts, throttled calls, answers of the gateway) belongs to every cluster.
+ * Reads the reviews since a cluster's entries were applied, or of the last seven days. Functions count by cluster.
+ * AWS's metrics (crashes, timeouts, throttling, gateway errors) don't, so they count for every cluster.
  */
 const readReviews = async (
   { metrics, functions, name: stageName }: Stage,
@@ -65,7 +63,6 @@ const readReviews = async (
   const there = rules.filter((rule) => before?.since[rule] !== undefined);
   if (before === undefined || there.length === 0) return new Map();
   const found = new Map<string, Reviews>();
-  // Those that have been there for as long are asked of together.
   for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
     const from = new Date(Math.max(Date.parse(since), Date.now() - week));
     const questions: Record<string, Question> = {};
@@ -99,7 +96,6 @@ const readReviews = async (
   return found;
 };
 
-/** By which metrics reviews are known to be lost, and how that is told. */
 const causes = [
   ["failed", "failed"],
   ["crashed", "ended by a crash or a timeout"],
@@ -108,7 +104,7 @@ const causes = [
   ["url", "answered 5xx at the function's URL"],
 ] as const;
 
-/** The rules and groups of a cluster that would fail closed, were they hardened, and don't otherwise. */
+/** Returns the rules and groups whose failurePolicy is Fail if they are hardened, and Ignore if not. */
 const findHardenable = (catalogue: Listed[], cluster: [string, Cluster], door: Endpoints): string[] => {
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
   const policies = (hardened: string[]) =>

@@ -12,27 +12,21 @@ import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import { inspectTarget, openTarget, type Targets } from "./targets.ts";
 
-/** How a cluster and the endpoints that it calls do. */
 export interface ClusterHealth {
   cluster: string;
-  /** When it was told last. */
   at: string;
   entries: number;
-  /** How many endpoints were asked. */
   asked: number;
-  /** Endpoints that don't answer it, in sentences. */
   sick: string[];
-  /** Milliseconds, of the slowest of them. */
+  /** Milliseconds of the slowest endpoint. */
   slowest: number;
-  /** What is there otherwise than it was told. */
   drift: string[];
-  /** What can't be known, and why. */
   unknown: string[];
 }
 
 /**
- * Asks each endpoint over its real address with the cluster's real key, and the cluster for what it was told. Without the
- * right to read the key, endpoints aren't asked, and the keys in the cluster's URLs are verified by the public key.
+ * Probes each endpoint with the cluster's real key, and compares the cluster with its release. Without the right to
+ * read the key, no endpoint is probed, and the keys in the cluster's URLs are verified by the public key.
  */
 export const readHealth = async (
   targets: Pick<Targets, "stage" | "file" | "deployer"> & Partial<Pick<Targets, "config" | "catalogue">>,
@@ -52,7 +46,7 @@ export const readHealth = async (
     return undefined;
   });
   if (segment !== undefined) {
-    // Each function once a phase: its variants are one code.
+    // Variants run the same code, so each function is probed once per phase.
     const probed = await probeAll(selectOnePerPhase(listEntries(withKey(told.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
@@ -78,14 +72,13 @@ export const readHealth = async (
   return health;
 };
 
-/** The first segment of a cluster's URLs, signed with the stage's private key. */
 const readSegment = async ({ stage }: Pick<Targets, "stage">, name: string, { keyVersion }: ReleasedCluster) => {
   const keyring = await readKeyring(stage.parameters);
   if (keyring === undefined) throw new Complaint("SSM doesn't have it any more");
   return keyring.current.segment(name, keyVersion);
 };
 
-/** The segment in the URLs of the cluster's own entries that the recorded public key verifies; a wrong one if none does. */
+/** Returns the segment of the cluster's own URLs that the recorded public key verifies, or one that matches no URL. */
 const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }: ReleasedCluster): Promise<string> => {
   if (signer === undefined)
     throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
@@ -97,7 +90,7 @@ const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
 };
 
-/** Entries that follow from what is in a cluster, and were made when something else was in it; in sentences. */
+/** Finds rules whose entries were made from another state of the cluster. */
 const findStaleEntries = async (
   targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,

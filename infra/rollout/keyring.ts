@@ -2,31 +2,28 @@ import type { Parameters } from "../aws/parameters.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { makeSigningKey, type Signer, signerOf } from "../keys/keys.ts";
 
-/** What signs a stage's URLs: one key, or two while the first is being replaced. */
+/** The keys that sign a stage's URLs: one, or two while the first is being replaced. */
 export interface Keyring {
-  /** As functions have them in POSTERN_KEYS. */
+  /** In the format of POSTERN_KEYS. */
   publicKeys: string;
-  /** All of them, the older first. */
+  /** All keys, the older first. */
   signers: Signer[];
-  /** The one that URLs are signed with by now. */
   current: Signer;
 }
 
 /** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
 export interface PublicKeys {
-  /** As functions have them in POSTERN_KEYS. */
+  /** In the format of POSTERN_KEYS. */
   accepted: string;
-  /** The public half of the key that signs URLs. */
   signer: string;
 }
 
-/** Returns the public halves of a keyring. */
 export const toPublicKeys = ({ publicKeys, current }: Keyring): PublicKeys => ({
   accepted: publicKeys,
   signer: current.publicKey,
 });
 
-/** As it is kept: PEM, and which one signs. */
+/** The stored form: keys in PEM, and the index of the key that signs. */
 interface Kept {
   keys: string[];
   current: number;
@@ -34,13 +31,12 @@ interface Kept {
 
 const name = "keys";
 
-/** The keys of a stage. */
 export const readKeyring = async (parameters: Parameters): Promise<Keyring | undefined> => {
   const text = await parameters.read(name);
   return text === undefined ? undefined : keyringOf(keptIn(text));
 };
 
-/** The same, made where there is none; of two who make it at once, the first wins. */
+/** Returns the keys of a stage, and creates them if there are none; of two commands, the first wins. */
 export const openKeyring = async (parameters: Parameters): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
@@ -49,15 +45,13 @@ export const openKeyring = async (parameters: Parameters): Promise<Keyring> => {
   return openKeyring(parameters);
 };
 
-/** Adds a second key, which functions shall accept; URLs are signed with the first until `turnKeyring`. */
+/** Adds a second key that functions accept. URLs are signed with the first until `turnKeyring`. */
 export const widenKeyring = (parameters: Parameters) =>
   change(parameters, ({ keys, current }) => ({ keys: keys.length > 1 ? keys : [...keys, makeSigningKey()], current }));
 
-/** Signs URLs with the second key from now on. */
 export const turnKeyring = (parameters: Parameters) =>
   change(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
-/** Forgets the first key. */
 export const narrowKeyring = (parameters: Parameters) =>
   change(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
 
@@ -65,7 +59,7 @@ const change = async (parameters: Parameters, edit: (kept: Kept) => Kept): Promi
   const text = await parameters.read(name);
   if (text === undefined) throw new Complaint("this stage has no keys; postern deploy makes them", 1);
   const before = keptIn(text);
-  // What is damaged is not built upon.
+  // Throws if the stored keys are damaged.
   keyringOf(before);
   const after = edit(before);
   if (JSON.stringify(after) !== JSON.stringify(before)) await parameters.write(name, JSON.stringify(after));
@@ -78,7 +72,7 @@ const keptIn = (text: string): Kept => {
     const isFit = Array.isArray(keys) && keys.length >= 1 && keys.length <= 2 && keys[current] !== undefined;
     if (isFit) return { keys: keys.map(String), current };
   } catch {
-    // The sentence below says it; the text itself is secret.
+    // The JSON error is dropped: it may quote the text, which is secret.
   }
   throw damaged();
 };

@@ -10,20 +10,18 @@ import { Complaint } from "../cli/complaint.ts";
 /** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
 export const lockKey = "lock.json";
 
-/** What the lock's object says. */
 interface Claim {
   owner: string;
   by: string;
   what: string;
-  /** Makes the text, and so the ETag, another one with each renewal. */
+  /** Changes the text, and so the ETag, with each renewal. */
   renewal: number;
 }
 
-/** How long a lock holds that isn't renewed, by S3's clock. */
+/** Milliseconds until a lock that isn't renewed expires, by S3's clock. */
 export const term = 180_000;
-/** How often it is renewed. */
+/** Milliseconds between renewals. */
 const period = 20_000;
-/** How many times a lock is tried to be taken or renewed while others write it. */
 const tries = 10;
 
 /** The name of the person or pipeline that runs this command. */
@@ -34,27 +32,24 @@ export const ourName = (): string =>
   `${userInfo().username}@${hostname()}`;
 
 export interface Lock {
-  /** Throws a Complaint where the lock is another's by now. Afterwards it holds for half its term at least. */
+  /** Throws a Complaint if another command has the lock. Afterwards, the lock holds for at least half its term. */
   check(): Promise<void>;
-  /** Aborted when a renewal finds that the lock is another's. */
+  /** Aborted when a renewal finds that another command has the lock. */
   signal: AbortSignal;
-  /**
-   * Deletes the lock if it is still this command's, and has changes made without one. A lock that can't be deleted ends by
-   * itself.
-   */
+  /** Deletes the lock if this command still has it. Later changes are made without a lock. */
   release(): Promise<void>;
 }
 
 export interface LockOptions {
   /** Takes the lock from the command that holds it, which stops before its next change. */
   overriding?: boolean;
-  /** Acts without a lock where the stage has no bucket to keep one in; nothing can be deployed to such a stage. */
+  /** Acts without a lock if the stage has no bucket to keep it in; nothing can be deployed to such a stage. */
   optional?: boolean;
 }
 
 /**
- * Acts while no other command changes the stage. Every call that changes something, through `stage` or to a cluster,
- * checks first that the lock is still this command's. The lock is an object in the stage's bucket.
+ * Acts while no other command changes the stage. Every call that changes the stage or a cluster first checks that this
+ * command still has the lock.
  */
 export const lockStage = async <T>(
   stage: Stage,
@@ -78,12 +73,12 @@ export const lockStage = async <T>(
   try {
     return await act({ ...lock, release });
   } finally {
-    // The guard stays: where one of several changes failed, the others that are under way must end with the lock.
+    // The guard stays set: if one of several parallel changes failed, the others must stop when the lock is released.
     await lock.release();
   }
 };
 
-/** Takes the lock in the stage's bucket; undefined where there is none, or it is about to be deleted with the stack. */
+/** Takes the lock in the stage's bucket; undefined if there is no bucket, or the stack is being deleted. */
 const takeStageLock = async ({ stack }: Stage, what: string, overriding: boolean): Promise<Lock | undefined> => {
   const bucket = await stack.bucket();
   if (bucket === undefined || (await stack.status()) === "DELETE_IN_PROGRESS") return undefined;
@@ -95,7 +90,7 @@ const takeStageLock = async ({ stack }: Stage, what: string, overriding: boolean
   }
 };
 
-/** Stands in for a lock where there is no bucket: stops when another command has made one. */
+/** Replaces the lock if there is no bucket. `check` throws once another command has created one. */
 const watchForBucket = async ({ name, stack }: Stage): Promise<Lock> => {
   const before = await stack.bucket();
   return {
@@ -109,7 +104,6 @@ const watchForBucket = async ({ name, stack }: Stage): Promise<Lock> => {
   };
 };
 
-/** Takes the lock, and renews it until it is released. */
 export const takeLock = async (bucket: Bucket, what: string, overriding = false): Promise<Lock> => {
   const owner = randomUUID();
   let renewal = 0;
@@ -120,7 +114,7 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
     for (let attempt = 1; attempt <= tries; attempt++) {
       if (await bucket.write(lockKey, claim(), { IfNoneMatch: "*" })) return;
       const other = await bucket.read(lockKey);
-      // The answer to our own write got lost, and it was sent again.
+      // The write succeeded, but its response was lost and the SDK sent it again.
       if (isOurs(other)) return;
       if (other) {
         if (!overriding && !(other.age > term)) throw refusalOf(other);
@@ -130,13 +124,13 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
     }
     throw new Complaint("other commands take the lock of this stage at the same time; run this again", 1);
   };
-  /** Throws where the lock is another's; renews one that is older than this. */
+  /** Throws if another command has the lock. Renews a lock that is older than `oldest` milliseconds. */
   const confirm = async (oldest: number) => {
     for (let attempt = 1; attempt <= tries; attempt++) {
       const stored = await bucket.read(lockKey);
       if (!stored || !isOurs(stored)) throw lossOf(stored);
       if (stored.age <= oldest || (await bucket.write(lockKey, claim(), { IfMatch: stored.etag }))) return;
-      // It is being renewed by this command at the same time, or taken by another.
+      // This command is renewing it at the same time, or another command is taking it.
       await waitLonger(attempt);
     }
     throw new Complaint("the lock of this stage could not be renewed; run this again", 1);
@@ -147,7 +141,7 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
   let renewing: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
     renewing = confirm(Number.NEGATIVE_INFINITY).catch((error) => {
-      // Where S3 doesn't answer, the next check says so.
+      // If S3 doesn't answer, the next check reports it.
       if (error instanceof Complaint) lost.abort(error);
     });
   }, period).unref();
@@ -169,7 +163,7 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
 /** Waits a little longer each time, and not as long as others that wait. */
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
-/** What a lock says; of a text that isn't ours, only its age counts. */
+/** Returns the lock's content. Of a text in another format, only the age counts. */
 const claimIn = (stored: StoredObject | undefined): Claim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");

@@ -5,22 +5,20 @@ import { entriesNamed } from "../clusters/apply.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-/** What a version of a rule answers, as far as entries ask for it. */
 export interface RuleAnswers {
   phases: Phase[];
   share: Share;
 }
 
-/** An entry of a cluster that would get no answer. */
 export interface Orphan {
   entry: string;
   phase: Phase;
   why: string;
-  /** Whether it is the cluster's key, which no entry can do without. */
+  /** Whether the cluster's key is not accepted; then no entry of the cluster works. */
   isKey: boolean;
 }
 
-/** The entries that a cluster was told of, and these versions would not answer. What they don't speak of stays as it is. */
+/** Returns the entries of a cluster that these versions would not answer. Rules without a version here are skipped. */
 export const findOrphans = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
@@ -41,7 +39,6 @@ export const findOrphans = (
     return isKnown ? [] : orphan(`has no variant ${variant}`);
   });
 
-/** Manifests without these entries; what has none left goes. */
 export const withoutOrphans = (manifests: Manifest[], orphans: Orphan[]): Manifest[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];

@@ -9,27 +9,23 @@ import type { Listed } from "../catalogue/registry.ts";
 import type { Config } from "../config/config.ts";
 import { servedRules, shareOf } from "../project/served.ts";
 
-/** A rule, or a group, as it shall be. */
 export interface Part {
   name: string;
   listed: Listed;
   wanted: Wanted;
   logic: string;
   share: Share;
-  /** Whether it asks a cluster, which takes it longer to start. */
   asks: boolean;
-  /** Whether it can run scripts. */
+  /** Whether the bundle includes CUE and can run scripts. */
   scripts: boolean;
 }
 
-/** What the working tree makes of a stage. */
 export interface Package {
   parts: Part[];
   template: Template;
   notes: string[];
 }
 
-/** Builds and packages all that is on. */
 export const pack = async (
   stage: string,
   config: Config,

@@ -3,7 +3,6 @@ import type { Cost } from "./cost.ts";
 import { isIdle, type Plan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
-/** A plan as people read it. */
 export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes }: Plan, costs: Cost[]): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
@@ -58,7 +57,6 @@ export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes 
   return `${lines.join("\n")}\n`;
 };
 
-/** The same for programs. */
 export const toPlanData = (plan: Plan, costs: Cost[]): object => ({
   stage: plan.stage,
   idle: isIdle(plan),

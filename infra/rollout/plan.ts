@@ -10,14 +10,12 @@ import type { Part } from "./package.ts";
 import { type Release, releasedVersions } from "./releases.ts";
 import { isUnchanged, type StackChange } from "./stack-plan.ts";
 
-/** What becomes of one rule. */
 export interface PartPlan {
   part: Part;
-  /** Of one that is there. */
+  /** Undefined if the rule has no function yet. */
   known: Known | undefined;
-  /** In words: new, code, settings, …; empty where it is as wanted. */
+  /** Words such as new, code or settings; empty if the rule is as wanted. */
   changes: string[];
-  /** The settings that differ, each with where it stands. */
   settings: string[];
 }
 
@@ -26,14 +24,13 @@ export interface Plan {
   stack: StackChange;
   template: Template;
   parts: PartPlan[];
-  /** Rules that are off now, and served for one release more. */
+  /** Rules that are off now; their functions stay for one more release. */
   kept: string[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
   notes: string[];
 }
 
-/** How the functions of these rules stand, as far as there are any. */
 export const standings = async (stage: Stage, rules: string[], all: Release[]): Promise<Map<string, Known>> => {
   const there = new Set(await stage.functions.rules());
   const found = await inParallel(
@@ -64,7 +61,7 @@ export const planParts = (parts: Part[], states: ReadonlyMap<string, Known>, all
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
 
-/** `prod-eu.settings.minimum: 2 → 3` */
+/** Returns lines such as `prod-eu.settings.minimum: 2 → 3`. */
 const differencesIn = (before: unknown, after: unknown, path: string[] = []): string[] => {
   if (isDeepStrictEqual(before, after)) return [];
   if (isMap(before) && isMap(after))
@@ -79,7 +76,6 @@ const shown = (value: unknown): string => {
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 };
 
-/** Whether there is nothing to do. */
 export const isIdle = ({ stack, parts, clusters }: Plan): boolean =>
   isUnchanged(stack) &&
   parts.every(({ changes }) => changes.length === 0) &&

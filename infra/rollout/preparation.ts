@@ -11,22 +11,17 @@ import { openReleases, type Release, type Releases } from "./releases.ts";
 import { planRights, planStack, rulesIn } from "./stack-plan.ts";
 import { resolveAddresses, type Targets } from "./targets.ts";
 
-/** What is to be deployed, where to, and how carefully. */
 export interface Job extends Targets {
-  /** A share of the reviews first. */
   canary?: Watch | undefined;
-  /** How many clusters get their entries at a time. */
   wave: number;
-  /** Clusters that are gone themselves: what they were told is forgotten. */
+  /** Clusters that don't exist any more; they are removed from the release. */
   forgotten?: string[];
-  /** Stops it before the next step. */
   signal?: AbortSignal | undefined;
 }
 
-/** How many functions are changed at once: Lambda's own API takes 15 calls a second. */
+/** The number of functions that are changed in parallel; Lambda's API allows 15 calls per second. */
 export const atOnce = 5;
 
-/** What a roll-out rests on. */
 export interface Preparation {
   job: Job;
   releases: Releases;
@@ -35,8 +30,8 @@ export interface Preparation {
 }
 
 /**
- * Builds, and compares with what is there. Without a keyring, public keys come from the newest release, and clusters are
- * compared with what that release says of them: a plan needs neither the key that signs URLs nor a right in a cluster.
+ * Builds, and compares with what is deployed. Without a keyring, the public keys and the state of clusters come from
+ * the newest release: a plan needs neither the private key nor rights in a cluster.
  */
 export const prepare = async (job: Job, keyring: Keyring | undefined, build = pack): Promise<Preparation> => {
   const { stage, catalogue, file } = job;
@@ -70,7 +65,6 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
   return { job, releases, keyring, plan };
 };
 
-/** The public keys that the newest release records, or, where it records none, those that a function has. */
 const readPublicKeys = async ({ stage: { functions } }: Job, newest: Release | undefined): Promise<string> => {
   if (newest?.keys) return newest.keys.accepted;
   const [rule] = await functions.rules();

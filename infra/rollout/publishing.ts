@@ -6,7 +6,7 @@ import type { PartPlan } from "./plan.ts";
 import { atOnce, type Preparation } from "./preparation.ts";
 import { releasedVersions } from "./releases.ts";
 
-/** Every rule that isn't as wanted gets a version that is, and that passes its cases. Answers the versions of all. */
+/** Publishes a version of every rule that isn't as wanted, and runs its cases. Returns the versions of all rules. */
 export const publishVersions = async ({ job, plan, releases }: Preparation): Promise<Map<string, string>> => {
   const { functions } = job.stage;
   const isOpen = ({ known, changes }: PartPlan) => known === undefined || changes.length > 0;
@@ -20,7 +20,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
     let found = 0;
     await inParallel(atOnce, open, async ({ part: { name, wanted }, known }) => {
       const released = releasedVersions(releases.all, name);
-      // One that was live before has passed its cases, and is gone back to.
+      // A version that was live before has passed its cases, and is used again.
       const before = known?.versions.findLast((one) => released.includes(one.version) && isAsWanted(one, wanted));
       if (before) found += 1;
       versions.set(name, before?.version ?? (await functions.publish(name, wanted)));
@@ -53,7 +53,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
   return versions;
 };
 
-/** While aliases move, the mutating half of a request may meet one version, and the validating half another. */
+/** While aliases move, the two phases of one request may run an old and a new version. */
 const requireCompatibility = async (
   { job, plan, releases }: Pick<Preparation, "job" | "plan" | "releases">,
   versions: Map<string, string>,

@@ -6,72 +6,67 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Manifest } from "../clusters/api.ts";
 import type { PublicKeys } from "./keyring.ts";
 
-/** A version that passed its cases and went live. */
 export interface ReleasedRule {
   version: string;
-  /** What it was made of, without its share of postern.yaml. */
+  /** The hash of the rule's code, without its rule config. */
   logic: string;
   share: Share;
   phases: Phase[];
-  /** Those that were live before it, the last one first. */
+  /** The versions that were live before it, the last one first. */
   earlier: string[];
 }
 
-/** What a cluster was told. */
 export interface ReleasedCluster {
   at: string;
   keyVersion: number;
   /** The public half of the key that signed its URLs; unknown in releases of older versions of Postern. */
   signer?: string;
-  /** Those that guard, and by now fail closed. */
   hardened: string[];
-  /** Since when each rule has had entries there. */
+  /** The time of each rule's first entry. */
   since: Record<string, string>;
-  /** How many reviews we sent to each rule ourselves. */
+  /** The number of reviews that Postern itself sent to each rule. */
   probed?: Record<string, number>;
-  /** Roles and webhook configurations, the key left out of their URLs. */
+  /** Roles and webhook configurations, without the key in their URLs. */
   manifests: Manifest[];
 }
 
-/** The versions of all rules, and the webhook entries that go with them. */
 export interface Release {
   id: number;
   at: string;
   by: string;
-  /** Whether it got to its end; the next deployment goes on with one that didn't. */
+  /** Whether the deployment finished. The next deployment continues a release that is not complete. */
   complete: boolean;
-  /** Of one that undoes others: which it is like. */
+  /** The id of the release that a rollback returned to. */
   like?: number;
-  /** What was rolled back from, as `rule@version`: nobody goes back to that by himself. */
+  /** The versions that were rolled back from, as `rule@version`; a rollback without `--to` prefers others. */
   withdrawn?: string[];
   /** The stage's public keys; unknown in releases of older versions of Postern. */
   keys?: PublicKeys;
   rules: Record<string, ReleasedRule>;
-  /** By cluster; of clusters that it didn't get to, as they were before. */
+  /** Clusters that the deployment didn't reach are recorded as they were before. */
   clusters: Record<string, ReleasedCluster>;
 }
 
 export interface Releases {
-  /** The newest first. */
   all: Release[];
   save(release: Release): Promise<void>;
 }
 
-/** How many are looked at; nobody goes back further. */
+/** The number of releases that are read; a rollback can't go further back. */
 const remembered = 10;
 
 const folder = "releases/";
 const keyOf = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 
-/** What was released in a stage; nothing yet, where there is no bucket. */
+/** Reads the releases of a stage; there are none without a bucket. */
 export const openReleases = async (open: () => Promise<Bucket | undefined>): Promise<Releases> => {
   const bucket = await open();
-  // Where somebody took the bucket away, nothing is known any more.
+  // The bucket may have been deleted by hand.
   const keys = bucket ? await listKeys(bucket).catch(unless("NoSuchBucket", [])) : [];
   const all = await Promise.all(keys.slice(-remembered).map((key) => bucket?.read(key)));
   const known = new Set(keys);
   return {
-    // Nobody else writes there.
+    // Only Postern writes these objects, so their shape is not checked.
     all: all.flatMap((one): Release[] => (one ? [JSON.parse(one.text)] : [])).sort((one, other) => other.id - one.id),
     save: async (release) => {
       const place = await open();
@@ -94,7 +89,6 @@ const listKeys = async (bucket: Bucket): Promise<string[]> => {
   return keys.sort();
 };
 
-/** `r12`, as people write it. */
 export const releaseNamed = (all: Release[], text: string): Release => {
   const found = all.find(({ id }) => `r${id}` === text);
   if (found) return found;
@@ -104,7 +98,7 @@ export const releaseNamed = (all: Release[], text: string): Release => {
   );
 };
 
-/** The versions of a rule that passed their cases and went live, the last one first; those last that were rolled back. */
+/** Returns the versions of a rule that went live, the newest first; those that were rolled back from come last. */
 export const releasedVersions = (all: Release[], rule: string): string[] => {
   const found = all.flatMap(({ rules }) => {
     const one = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
@@ -115,17 +109,15 @@ export const releasedVersions = (all: Release[], rule: string): string[] => {
   return [...new Set([...found.filter((one) => !isBad(one)), ...found])];
 };
 
-/** What was rolled back from, unless it is live again. */
 export const findWithdrawn = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
 };
 
-/** What clusters were told, by their names. */
 export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>
   Object.entries(release?.clusters ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
 
-/** The release to go back to: what was live before the newest, or before what it is like, and was not rolled back from. */
+/** Returns the release before the newest or the one it returned to, without versions that were rolled back from. */
 export const releaseBefore = (all: Release[]): Release => {
   const newest = originOf(all, all[0]);
   const bad = findWithdrawn(all);
@@ -137,7 +129,6 @@ export const releaseBefore = (all: Release[]): Release => {
   return found;
 };
 
-/** Of one that undid others: the release that it went back to, if it is still known. */
 const originOf = (all: Release[], release: Release | undefined): Release | undefined => {
   if (release?.like === undefined) return release;
   return originOf(

@@ -23,14 +23,14 @@ import { openTarget, requireOwnStage, type Targets } from "./targets.ts";
 
 const atOnce = 5;
 
-/** What was released; undefined where that can't be read, for none of this may depend on it. */
+/** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
 export const readReleases = async ({ bucket }: Stage, progress: Progress): Promise<Releases | undefined> =>
   openReleases(bucket).catch((error) => {
     progress.say(`what was released can't be read: ${sentenceOf(error)}`);
     return undefined;
   });
 
-/** Moves one rule back: to a version, to the one it had in a release, or to the one before. Answers which. */
+/** Moves a rule to a version, to its version in a release, or to the previous one. Returns the version. */
 export const rollBackOne = async (
   stage: Stage,
   rule: string,
@@ -69,7 +69,6 @@ const versionIn = ({ id, rules }: Release, rule: string): string => {
 const releasedAs = (all: Release[], rule: string, version: string): ReleasedRule | undefined =>
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
-/** No entry may be left without an answer. */
 const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
   for (const [name, told] of listReleasedClusters(newest)) {
     const [orphan] = findOrphans(name, told, rules);
@@ -81,7 +80,6 @@ const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRu
   }
 };
 
-/** Moves every rule to its version in a release, and clusters to the entries of it, where they differ. */
 export const rollBackAll = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> =>
   // A deployment that holds the lock stops before its next change.
   lockStage(targets.stage, "postern rollback --all", () => backTo(targets, to), { overriding: true });
@@ -95,14 +93,15 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   const faults: string[] = [];
   const found = await inParallel(atOnce, there, (rule) =>
     readStanding(stage.functions, rule).catch((error) => {
-      // One that is broken keeps no other from going back.
+      // A broken rule must not prevent the rollback of the others.
       faults.push(sentenceOf(error));
       return undefined;
     }),
   );
   const standing = found.filter((one) => one !== undefined);
   const strayed = standing.some(({ rule, whole }) => (newest.rules[rule]?.version ?? whole.version) !== whole.version);
-  // Where a deployment ended midway, what was written down last is what was live before.
+  // If live versions differ from the newest release, a deployment stopped midway; the release records the versions
+  // before it.
   const target =
     to !== undefined
       ? releaseNamed(releases.all, to)
@@ -110,7 +109,7 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
         ? beforeMoves(releases.all, newest)
         : releaseBefore(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
-  // All of them or none.
+  // Checks all rules before any of them moves.
   for (const state of states) checkReturn(state, versionIn(target, state.rule));
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),
@@ -131,7 +130,7 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
     );
   const untold = await tell(targets, release, target, early);
   if (untold.length > 0) {
-    // Some may have lost what the versions to come would not have answered.
+    // Some clusters may already have lost entries; the release must record that.
     await releases
       .save({ ...newest, clusters: release.clusters })
       .catch((error) => progress.say(`that could not be written down: ${sentenceOf(error)}`));
@@ -160,7 +159,7 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   return saved;
 };
 
-/** Of one that ended between its moves: the release before it, with the entries that it may have taken out already. */
+/** Returns the last complete release if a deployment ended before any move: only that release has all entries. */
 const beforeMoves = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
@@ -172,7 +171,7 @@ const moveTo = async ({ functions }: Stage, { rule, live }: Known, version: stri
   return true;
 };
 
-/** Gives clusters a release's entries; answers, in sentences, for which it could not. */
+/** Applies a release's entries to clusters. Returns the failures in sentences. */
 const tell = async (
   targets: Omit<Targets, "harden">,
   release: Release,
@@ -195,7 +194,7 @@ const tell = async (
         const wanted = withKey(then.manifests, keyring.current.segment(name, now.keyVersion));
         const api = await openTarget(targets, name);
         await requireOwnStage(api, stage);
-        // What it calls already is the release's business; what is added must answer.
+        // Only entries that are added must answer; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((one) => one.name));
         const added = listEntries(wanted).filter((one) => !there.has(one.name));
         const sick = (await probeAll(added)).filter(({ ok }) => !ok);
@@ -210,7 +209,7 @@ const tell = async (
   return failures;
 };
 
-/** Writes down where one is now; that this fails undoes nothing. */
+/** Saves the present state as a release. A failure is reported but undoes nothing. */
 const record = async (releases: Releases, release: Release, progress: Progress): Promise<Release> => {
   const id = (releases.all[0]?.id ?? 0) + 1;
   const next = { ...release, id, at: new Date().toISOString(), by: ourName(), complete: true };

@@ -11,16 +11,15 @@ import { isIdle, type Plan } from "./plan.ts";
 import { type Job, prepare } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
-/** When an old key goes. */
 export interface Retirement {
-  /** For so many milliseconds no review may have come with it. */
+  /** Milliseconds without a review that used the key. */
   unused: number;
-  /** How long that is waited for. */
+  /** The maximum wait for that, in milliseconds. */
   patience: number;
   every?: number;
 }
 
-/** Replaces the key that signs URLs: both are accepted, every cluster gets new URLs, the old one goes when it is unused. */
+/** Replaces the key that signs URLs: functions accept both, clusters get new URLs, then the old key is deleted. */
 export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
@@ -46,7 +45,6 @@ export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
     return "the key is replaced";
   });
 
-/** Replaces one cluster's key, by raising its keyVersion in postern.yaml in the same steps. */
 export const rotateCluster = (job: Job, name: string, retirement: Retirement): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await openKeyring(job.stage.parameters);
@@ -66,7 +64,7 @@ export const rotateCluster = (job: Job, name: string, retirement: Retirement): P
     return `the key of ${name} is replaced; commit postern.yaml`;
   });
 
-/** A rotation changes keys and nothing else: what is on its way in the working tree is deployed by itself. */
+/** Returns a change that is not one of keys: a rotation must not deploy other changes in the working tree. */
 const findOtherChanges = ({ stack, parts }: Plan): string | undefined => {
   const part = parts.find(
     ({ changes, settings }) =>
@@ -98,7 +96,6 @@ const again = async (job: Job, keyring: Keyring, lock: Lock) => {
   if (!isIdle(prepared.plan)) await rollOut(prepared, lock);
 };
 
-/** Until no review has come with a key for a while, as CloudWatch tells it. */
 const awaitUnused = async (
   { stage: { metrics }, progress }: Job,
   keys: { cluster: string; key: string }[],
@@ -135,7 +132,6 @@ const findUsers = async (
   return [...new Set(keys.flatMap(({ cluster, key }) => ((sums[`${cluster} ${key}`] ?? 0) > 0 ? [cluster] : [])))];
 };
 
-/** All else in postern.yaml stays as it is written. */
 const writeKeyVersion = async (file: string, name: string, keyVersion: number | number[]) => {
   const document = parseDocument(await readFile(file, "utf8"));
   if (!isMap(document.get("clusters")))

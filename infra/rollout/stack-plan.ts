@@ -6,7 +6,7 @@ import { listCalledRules } from "./cluster-manifests.ts";
 import type { Package, Part } from "./package.ts";
 import type { Release } from "./releases.ts";
 
-/** Rules that have functions and aren't on any more, as long as an entry names them, and one release longer. */
+/** Returns the rules that are off but keep their functions: an entry or the newest release still names them. */
 export const rulesToKeep = (stage: string, deployed: Template | undefined, parts: Part[], all: Release[]): string[] => {
   const [newest] = all;
   const named = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
@@ -16,11 +16,10 @@ export const rulesToKeep = (stage: string, deployed: Template | undefined, parts
   );
 };
 
-/** Which of the two ways in a template has. */
 export const readEndpointType = (template: Template | undefined): "http" | "url" =>
   template?.Resources.HttpApi === undefined ? "url" : "http";
 
-/** The template with the rules that are kept; the stack as it is, if nothing but leftovers would go. */
+/** Returns the template with the kept rules. If the only change is to delete leftover functions, they stay for now. */
 export const planStack = (
   stage: string,
   { template, parts }: Package,
@@ -54,7 +53,7 @@ export const planRights = (
   };
 };
 
-/** How a stack would differ from what is there, by the logical ids of what it is made of. */
+/** The differences between two stacks, by logical id. */
 export interface StackChange {
   isNew: boolean;
   added: string[];
@@ -75,7 +74,7 @@ export const compareStacks = (before: Template | undefined, after: Template): St
 export const isUnchanged = ({ isNew, added, changed, removed }: StackChange): boolean =>
   !isNew && added.length + changed.length + removed.length === 0;
 
-/** What a version carries is published by us, whatever the stack says of it. */
+/** Postern publishes these with each version, so they are no changes of the stack. */
 const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
 
 const partsIn = (template: Template | undefined): Map<string, unknown> => {
@@ -88,7 +87,6 @@ const partsIn = (template: Template | undefined): Map<string, unknown> => {
   return new Map<string, unknown>([...resources, ...outputs]);
 };
 
-/** The rules that a template has functions for. */
 export const rulesIn = (template: Template | undefined, stage: string): string[] => {
   const prefix = `postern-${stage}-`;
   const names = Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) =>
@@ -97,12 +95,11 @@ export const rulesIn = (template: Template | undefined, stage: string): string[]
   return names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
 };
 
-/** With all that another template has of these rules, as it is there. */
+/** Adds the resources and outputs that another template has for these rules. */
 export const keepRules = (template: Template, from: Template | undefined, rules: string[]): Template => {
   const ids = rules.map((rule) => new RegExp(`^${idOf(rule)}(?!Dash)[A-Z]`));
   const of = (all: Record<string, unknown> = {}) =>
     Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
-  // As they were parsed from a template.
   const resources = of(from?.Resources) as Template["Resources"];
   return {
     ...template,
@@ -111,7 +108,6 @@ export const keepRules = (template: Template, from: Template | undefined, rules:
   };
 };
 
-/** What the roles of functions may do, in words. */
 export const listRights = (template: Template | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
     if (Type !== "AWS::IAM::Role") return [];
@@ -119,7 +115,6 @@ export const listRights = (template: Template | undefined): string[] =>
       Object(Properties).Policies ?? [];
     return policies.flatMap(({ PolicyDocument: { Statement } }) =>
       Statement.flatMap(({ Action, Resource }) =>
-        // That each writes its own log goes without saying.
         [Action]
           .flat()
           .filter((action) => !action.startsWith("logs:"))

@@ -11,22 +11,20 @@ import type { Cluster, Config } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 import { configurationName, type Endpoints, stageLabel } from "./cluster-manifests.ts";
 
-/** The clusters that are told of a stage's rules, and how. */
 export interface Targets {
   stage: Stage;
   config: Config;
   catalogue: Listed[];
-  /** Where `config` was read. */
   file: string;
-  /** Those whose entries are renewed; functions serve all of them. */
+  /** The clusters to update; functions serve all clusters. */
   clusters: string[];
   deployer: Deployer;
-  /** Instead of the gateway's own address and its public certificate. */
+  /** Replaces the gateway's own address; `ca` replaces its public certificate. */
   url?: string | undefined;
   ca?: string | undefined;
-  /** Guards fail closed at once, or after so many reviews, if none was lost. */
+  /** true: guards fail closed now. A number: after that many reviews without a failure. false: only where they did. */
   harden: boolean | number;
-  /** A folder to write the entries to, the key left out, instead of applying them. */
+  /** A folder to write the entries to, without the key, instead of applying them. */
   write?: string | undefined;
   progress: Progress;
 }
@@ -37,10 +35,9 @@ export const clusterOf = ({ config }: Pick<Targets, "config">, name: string): Cl
   return cluster;
 };
 
-/** The key version that a cluster's URLs are signed with. */
 export const keyVersionOf = ({ keyVersions }: Cluster): number => keyVersions.at(-1) ?? 1;
 
-/** EKS says where a cluster is that postern.yaml doesn't say it of. */
+/** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
 export const resolveAddresses = async ({ config, catalogue, stage }: Targets): Promise<Config> => {
   const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, Cluster]> => {
     const { connect } = cluster;
@@ -51,7 +48,6 @@ export const resolveAddresses = async ({ config, catalogue, stage }: Targets): P
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
 
-/** Where rules are served, as the stack says, or whoever stands in front of it. */
 export const toEndpoints = (
   { url, ca, stage }: Pick<Targets, "url" | "ca"> & { stage: Pick<Stage, "name"> },
   outputs: Record<string, string>,
@@ -60,7 +56,7 @@ export const toEndpoints = (
   base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${idOf(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
 
-/** Whom we are to a cluster. A kubeconfig's context of its name is meant for it; one for several has one for each. */
+/** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */
 export const openTarget = (
   { stage, file, deployer, config }: Pick<Targets, "stage" | "file" | "deployer" | "config">,
   name: string,
@@ -74,7 +70,7 @@ export const openTarget = (
   });
 };
 
-/** Of two stages that told one cluster, the other's entries would be lost, and those who rely on them not told. */
+/** Throws if the cluster has entries of another stage: a second stage would overwrite them. */
 export const requireOwnStage = async (api: ClusterApi, { name }: Pick<Stage, "name">): Promise<void> => {
   for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
     const found = await api.get({ kind, name: configurationName });
@@ -87,7 +83,6 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<Stage, "na
   }
 };
 
-/** A cluster with what its rules' surveys found there, and what is worth saying of it. */
 export const inspectTarget = (
   targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
