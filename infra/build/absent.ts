@@ -1,16 +1,16 @@
-// What a bundle has in the place of modules of lib that its rule doesn't need (bundle.ts), by the names that other modules
-// import. The functions look into what they are given and do nothing, so that esbuild leaves out their calls, too; it does
-// so with constants that stand before all else.
+// Stands in for modules of lib that a rule doesn't need (see bundle.ts), with the names that other modules import. The
+// functions have no effects, so that esbuild drops their calls; it drops uses of constants if these come first in the
+// file.
 
-/** Of lib/patch.ts, where a rule only validates. */
+/** For lib/patch.ts, if a rule only validates. */
 export const draft = undefined;
-/** Of lib/cue/engine.ts, where a rule runs no scripts. */
+/** For lib/cue/engine.ts, if a rule runs no scripts. */
 export const evaluate = undefined;
-/** Of lib/recorded-answers.ts and lib/recording/notes.ts, where a rule asks nothing. */
+/** For lib/recorded-answers.ts and lib/recording/notes.ts, if a rule has no needs. */
 export const recorded = undefined;
 export const noting = undefined;
 export const questionOf = undefined;
-/** Of lib/needs.ts, where a rule asks nothing and nothing is recorded. */
+/** For lib/needs.ts, if a rule has no needs and isn't recorded. */
 export const unconnected = undefined;
 
 export function inTime(answer: unknown) {
@@ -21,8 +21,8 @@ export function answersFor() {}
 export function reconsidered() {}
 export function worldFor() {}
 
-/** Of lib/recorded-answers.ts. */
+/** For lib/recorded-answers.ts. */
 export function recordedFor() {}
 
-/** Of lib/variant.ts, where a rule has no variants. */
+/** For lib/variant.ts, if a rule has no variants. */
 export function variantOf() {}

@@ -1,5 +1,6 @@
-// Start here: every rule that is on becomes a bundle and a zip (bundle.ts, zip.ts), and what serverless.yml includes is
-// written around them (deployment.ts). client.ts makes the npm package for programs. Nothing here asks AWS or a cluster.
+// Start here. buildFunctions makes a bundle and a zip of every rule that postern.yaml names (bundle.ts, zip.ts), and
+// writes what serverless.yml includes (deployment.ts). client.ts makes the npm package. Nothing here calls AWS or a
+// cluster.
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,16 +16,13 @@ import { cueFiles } from "./cue.ts";
 import { writeDeployment } from "./deployment.ts";
 import { contentsOf } from "./zip.ts";
 
-/** Where functions are built, and serverless.yml looks for them. */
 export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
 
-/** What is built, and what is meant to be so but worth saying. */
 export interface Built {
   bundles: Bundle[];
   notes: string[];
 }
 
-/** Bundles every rule that is on into dist/, and writes what serverless.yml includes. `file` is where `config` was read. */
 export const buildFunctions = async (
   config: Config,
   catalogue: Listed[],
@@ -35,7 +33,7 @@ export const buildFunctions = async (
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
   const isOn = ({ name }: Listed) =>
     [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
-  // The longest that any cluster waits for a rule is the least that its function must have.
+  // A function may run at least as long as any cluster waits for one of its rules.
   const waits = ({ members, ...listed }: Listed) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
       (members ?? [listed]).map(({ name, rule }) => longestTimeoutOf(rule, rules.get(name))),
@@ -47,7 +45,7 @@ export const buildFunctions = async (
     throw new Complaint(
       `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
     );
-  // Each has the way, and the right to the token, where it asks and nowhere else.
+  // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
   const waysOf = ({ members, ...listed }: Listed) =>
     [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
   const bundles = await Promise.all(
@@ -65,8 +63,8 @@ export const buildFunctions = async (
 };
 
 /**
- * Bundles alone, in another folder: who asks them by direct invocation brings the world along, so that they need no way to
- * a cluster and no ledger, and settings under which they may run scripts. Of rules that are named, also those that are off.
+ * Bundles rules into another folder, for direct invocation. An event brings the settings and the answers, so these
+ * bundles need no connection and no ledger, but may need CUE. Rules in `names` are bundled even if they are off.
  */
 export const buildBundles = async (
   config: Config,
@@ -93,7 +91,7 @@ export const buildBundles = async (
 const has = ({ rule }: Listed, wanted: string) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
 const keepsLedger = (listed: Listed) => has(listed, "ledger");
 
-/** What was built for rules that are off now goes. */
+/** Deletes what an earlier build made for rules that are no longer named. */
 const sweep = async (names: string[]) => {
   const kept = [...names, "client"];
   for (const entry of await readdir(distFolder, { withFileTypes: true }))

@@ -18,62 +18,50 @@ import { longestTimeoutOf } from "../webhooks/entry.ts";
 import { cueFiles, placeBeside } from "./cue.ts";
 import { contentsOf, zip } from "./zip.ts";
 
-/** A rule as one file, ready for Lambda. */
 export interface Bundle {
   name: string;
   summary: string;
   phases: Phase[];
-  /** The longest that a webhook entry of this rule waits. */
   timeoutSeconds: number;
   bytes: number;
-  /** SHA-256, base64url. */
+  /** SHA-256 of the code, base64url. */
   hash: string;
-  /** The same of what is left without its share of postern.yaml. */
+  /** The same hash of the code without its part of postern.yaml. */
   logic: string;
-  /** SHA-256 of the zip, base64, as Lambda tells it. */
+  /** SHA-256 of the zip, base64, as Lambda's API returns it. */
   codeSha256: string;
-  /** Whether it asks a cluster anything. */
   asks: boolean;
-  /** Whether it evaluates scripts, which takes memory. */
   scripts: boolean;
-  /** Where it reads the tokens for that. */
   tokens: SecretPlace[];
-  /** What it does in AWS by its own role. */
   actions: AwsAction[];
-  /** Where it writes what it records, as `BUCKET/PREFIX`. */
+  /** The paths below which it writes recordings, as `BUCKET/PREFIX`. */
   records: string[];
-  /** The clusters and their key versions, such as `prod-eu.1`. */
+  /** The clusters with their key versions, such as `prod-eu.1`. */
   accepts: string[];
 }
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/**
- * Every kilobyte is read at a cold start: 20 for a rule, 60 for one that asks the world, 95 for one that runs what others
- * wrote, 3 more for each of a group. What records reviews brings along what writes them down.
- */
+/** In bytes, which a cold start reads: 20 kB, 60 with needs, 95 with scripts, 3 more for each member, and recording. */
 const budgetOf = (listed: Listed, places: Places) =>
   ((runsScripts(listed) ? 95 : asksOf(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
     recording(listed, places)) *
   1024;
 
-/** Less for one that brings the way out of Lambda anyway. */
+/** A rule with needs already includes the HTTPS client. */
 const recording = (listed: Listed, places: Places) => (!records(places) ? 0 : asksOf(listed) ? 16 : 24);
 
 const runsScripts = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
-/** Whether it records any cluster's reviews. */
 const records = (places: Places) => Object.keys(places).length > 0;
 
-/** Whether it asks a cluster anything. */
 const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
- * Bundles a rule with its share of postern.yaml into `<outDir>/<name>/index.cjs`, and that into `<outDir>/<name>.zip`; the
- * share alone is in `<outDir>/<name>/settings.json`.
- * CommonJS, for an ES module that imports a built-in loads far more of Node at every cold start. The same rule and share
- * give the same bytes anywhere.
+ * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
+ * and the zip to `<outDir>/<name>.zip`. The same rule and settings give the same bytes on any machine. The format is
+ * CommonJS: an ES module that imports a built-in loads far more of Node at every cold start.
  */
 export const bundle = async (
   listed: Listed,
@@ -105,7 +93,7 @@ export const bundle = async (
     throw new Complaint(`${placeOf(listed)} can't be bundled: ${failure.message}`);
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
-  // What postern.yaml puts in is the user's to spend.
+  // Data from postern.yaml doesn't count towards the budget.
   const given = [share, ...(asksOf(listed) ? [connections] : []), ...(records(places) ? [places] : [])];
   const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
   if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
@@ -115,7 +103,7 @@ export const bundle = async (
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
   for (const [file, one] of Object.entries(files)) await writeFile(join(outDir, name, file), contentsOf(one));
-  // For replay, which must know the settings that the code has in it. Lambda has no use for the file: it isn't zipped.
+  // Replay reads the settings that are in the code from this file. Lambda doesn't use it, so it isn't in the zip.
   await writeFile(join(outDir, name, "settings.json"), JSON.stringify(share));
   await writeFile(join(outDir, `${name}.zip`), archive);
   return {
@@ -138,7 +126,7 @@ export const bundle = async (
   };
 };
 
-/** What postern.yaml put in stands in the code as a text of JSON, in quotes of either kind. */
+/** Removes the data from postern.yaml, which is in the code as a string of JSON in quotes of either kind. */
 const withoutShare = (contents: Uint8Array, given: object[]): string =>
   given.reduce((code: string, one) => {
     const text = JSON.stringify(one);
@@ -146,8 +134,8 @@ const withoutShare = (contents: Uint8Array, given: object[]): string =>
   }, Buffer.from(contents).toString());
 
 /**
- * The share is parsed, not written as a literal: there `"__proto__"` would set a prototype. `module.exports` instead of
- * an export spares esbuild's export helpers.
+ * Data is parsed from a string: in an object literal, `"__proto__"` would set a prototype. `module.exports` instead of
+ * an export avoids esbuild's export helpers.
  */
 const entry = (listed: Listed, share: Share, connections: Record<string, Connection>, places: Places) => {
   const members = listed.members ?? [listed];
@@ -175,7 +163,6 @@ const entry = (listed: Listed, share: Share, connections: Record<string, Connect
 
 const parsed = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
 
-/** Each once. */
 const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace[] => {
   const places = connections.flatMap(({ credentials }) =>
     "secret" in credentials || "parameter" in credentials ? [credentials] : [],
@@ -183,22 +170,20 @@ const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-/** What its settings name, wherever it is on. */
 const secretsOf = (listed: Listed, share: Share): SecretPlace[] =>
   needsIn(listed, share).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
 
-/** Whether CUE must go along for any cluster's sake. */
+/** Reports whether any cluster's settings use CUE, so that the zip must include it. */
 const usesScripts = (listed: Listed, share: Share): boolean =>
   needsIn(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
 
-/** Whether CUE is started with it, so that the first script needn't wait for all of that. */
+/** Reports whether CUE starts with the function, so that the first script needn't wait for that. */
 const startsScripts = (listed: Listed, share: Share): boolean =>
   needsIn(listed, share).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-/** Each of its needs under each cluster's settings, wherever it is on. */
 const needsIn = ({ rule, members }: Listed, { clusters }: Share) =>
   Object.values(clusters).flatMap((share) =>
-    // A group's settings are those of its members, each with its own mode.
+    // A group's settings hold the settings and the mode of each member.
     members
       ? members.flatMap((member) => needsUnder(member.rule, Reflect.get(share.settings, member.name)))
       : needsUnder(rule, share),
@@ -211,10 +196,6 @@ const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : 
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
-/**
- * Puts absent.ts in the place of what a rule doesn't need: drafts where it only validates, variants where it has none, CUE
- * where it runs no scripts, what asks a cluster where it asks nothing.
- */
 const spared = (listed: Listed, isRecorded: boolean): Plugin => {
   const asks = asksOf(listed);
   const modules = [
@@ -223,7 +204,7 @@ const spared = (listed: Listed, isRecorded: boolean): Plugin => {
     ...(runsScripts(listed) ? [] : ["cue/engine.ts"]),
     ...(asks ? [] : ["recorded-answers.ts", "recording/notes.ts"]),
     ...(asks || isRecorded ? [] : ["needs.ts"]),
-    // As esbuild names them, which follows links.
+    // esbuild names a module by its real path, without symbolic links.
   ].map((file) => realpathSync(join(root, "lib", file)));
   return {
     name: "spared",
@@ -236,7 +217,7 @@ const spared = (listed: Listed, isRecorded: boolean): Plugin => {
 };
 const absent = fileURLToPath(new URL("absent.ts", import.meta.url));
 
-/** In Lambda, CUE's files lie beside the bundle. */
+/** In Lambda, CUE's files are in the same folder as the bundle. */
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
@@ -244,7 +225,7 @@ const cueBeside: Plugin = {
   },
 };
 
-/** What only a webhook entry, postern.yaml or a check asks of a rule; what these use goes with them. */
+/** What only webhook entries, postern.yaml or checks read. It is left out, with the code that only it uses. */
 const forEntries = new Set([
   ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
   ...[
@@ -263,7 +244,7 @@ const forEntries = new Set([
   ],
 ]);
 
-/** Of `export default rule({ … })`, what decides: its functions, its settings and its needs. */
+/** Keeps what decides of `export default rule({ … })`: the functions, the settings and the needs. */
 const decisionOnly = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {
@@ -280,7 +261,7 @@ const decisionOnly = (files: string[]): Plugin => ({
       );
       const members = kept.map(({ start, end }) => code.slice(start, end)).join(",\n");
       const rest = `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}`;
-      // As TypeScript once more: what nothing uses any more is not imported, whatever it would do when it loads.
+      // The second transform drops imports that are no longer used, even of modules with side effects.
       return { contents: (await transform(rest, { loader: "ts", target: "node24" })).code };
     });
   },

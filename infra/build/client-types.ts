@@ -8,10 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/**
- * The types of what the client's package offers: as tsc writes them, with those of Kubernetes' kinds beside them, for whoever
- * uses the package has nothing else of ours. `entries` are the modules offered, by the name that the package gives them.
- */
+/** Writes the types with the Kubernetes types that they import. `entries` maps module names to source files. */
 export const writeTypes = async (folder: string, entries: Record<string, string>): Promise<void> => {
   const own = await mkdtemp(join(tmpdir(), "postern-types-"));
   try {
@@ -33,7 +30,7 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
     await writeFile(config, JSON.stringify(tsconfig));
     const compiler = createRequire(import.meta.url).resolve("typescript/package.json");
     const tsc = join(dirname(compiler), "bin/tsc");
-    // What is wrong with types, `npm run check` says; they are written all the same.
+    // tsc writes the types even if it finds errors, which `npm run check` reports.
     const said = await new Promise<string>((resolve) =>
       execFile(process.execPath, [tsc, "-p", config], (_, stdout) => resolve(stdout)),
     );
@@ -54,7 +51,7 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
 
 const ruleType = `import type { Rule } from "./lib/rule.js";\ndeclare const rule: Rule;\nexport default rule;\n`;
 
-/** The declarations that others lead to, each with its imports as they are in the package. */
+/** Returns the declarations that these files import, at any depth, with imports changed to paths in the package. */
 const collected = async (out: string, files: string[]): Promise<Map<string, string>> => {
   const kinds = dirname(createRequire(import.meta.url).resolve("kubernetes-types/package.json"));
   const placeOf = (file: string) =>

@@ -8,18 +8,13 @@ import { Complaint } from "../cli/complaint.ts";
 import { distFolder } from "./build.ts";
 import { writeTypes } from "./client-types.ts";
 
-/** Where the npm package is made that judges writes inside a program. */
 export const clientFolder = join(distFolder, "client");
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What the package offers beside the rules, and the modules that are it. */
 const entries = { index: "lib/client/client.ts", policies: "lib/client/policy-functions.ts" };
 
-/**
- * Makes the package, where something that it is made of has changed since. It has what this machine's Node need not run:
- * plain JavaScript, its types, and CUE.
- */
+/** Builds the package of plain JavaScript, types and CUE, unless its sources are the same as at the last build. */
 export const buildClient = async (folder = clientFolder): Promise<void> => {
   const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   const rules = (await found("functions/*/rule.ts")).map((file) => ({ file, name: file.split(sep)[1] ?? "" }));
@@ -35,7 +30,7 @@ export const buildClient = async (folder = clientFolder): Promise<void> => {
     const manifest = { ...about, version, sources };
     await writeFile(join(draft, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
     await rm(folder, { recursive: true, force: true });
-    // Somebody else may make it at the same time, of the same sources.
+    // Another process may build the same sources at the same time.
     await rename(draft, folder).catch(async (error) => {
       await rm(draft, { recursive: true, force: true });
       if (!(await exists(folder))) throw error;
@@ -46,7 +41,7 @@ export const buildClient = async (folder = clientFolder): Promise<void> => {
   }
 };
 
-/** What is there to be read; Go's half in JavaScript and CUE come from cue-wasm, the kinds' types from kubernetes-types. */
+/** License and README files. CUE's files come from cue-wasm, the types of Kubernetes kinds from kubernetes-types. */
 const texts: Record<string, string> = {
   LICENSE: join(root, "LICENSE"),
   "LICENSE-cue-wasm": join(root, "node_modules/cue-wasm/LICENSE"),
@@ -79,7 +74,6 @@ const found = async (pattern: string): Promise<string[]> => {
   return files.sort();
 };
 
-/** Of all that goes in. */
 const hashOf = async (version: string): Promise<string> => {
   const patterns = [
     "lib/**/*.ts",
@@ -123,8 +117,8 @@ const writeCode = async (folder: string, rules: { file: string; name: string }[]
 const cue = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
 /**
- * The files of CUE lie beside the code: at the package's top, or beside the bundle that a program was made into. A bundle
- * that has none beside it takes those of the installed package.
+ * CUE's files are beside the code: in the package's folder, or beside a program's bundle. A bundle without these files
+ * takes them from the installed package.
  */
 const cueHere: Plugin = {
   name: "cue-here",

@@ -5,14 +5,15 @@ import type { Files } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
-/** What lib/cue/place.ts is in a bundle. */
+/** The code of lib/cue/place.ts in a bundle. */
 export const placeBeside = `const names = ${JSON.stringify(names)};
   export const place = async () =>
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;
 
 /**
- * The files that CUE runs from in Lambda. They are no part of a bundle, for they are loaded only where a script is
- * evaluated. CUE's program goes into zips as its package has compressed it: the same bytes anywhere, and no work.
+ * The files that CUE runs from in Lambda. They are not in the bundle, because they are loaded only to evaluate a
+ * script. The WebAssembly goes into zips as its package has compressed it, which costs no time and gives the same bytes
+ * on any machine.
  */
 export const cueFiles = (): Promise<Files> => {
   made ??= make();

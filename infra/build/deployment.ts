@@ -4,11 +4,10 @@ import type { SecretPlace } from "#lib/needs.ts";
 import { idOf } from "../catalogue/rule-names.ts";
 import type { Bundle } from "./bundle.ts";
 
-/** What a version carries besides its code. */
 export interface Surroundings {
   /** Megabytes. */
   memorySize: number;
-  /** Seconds; a rule whose entries wait longer gets more. */
+  /** Seconds; more than the longest timeout of the rule's entries. */
   timeout: number;
   environment: Record<string, string>;
 }
@@ -17,7 +16,7 @@ type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 type Resource = { Type: string; Properties: { [key: string]: Json }; [key: string]: Json };
 type Resources = Record<string, Resource>;
 
-/** One of the two ways in: what it needs once, what it needs for each rule, and how it is told. */
+/** An endpoint type: what it needs once, what it needs for each rule, its outputs, and its metrics of failures. */
 interface Door {
   once: Resources;
   each(rule: Planned): Resources;
@@ -25,28 +24,23 @@ interface Door {
   failures: Metric[];
 }
 
-/** A sum of one of CloudWatch's metrics, as an alarm's expression takes it. */
 type Metric = { Id: string; [key: string]: Json };
 
-/** A bundle and the names it has in CloudFormation. */
 interface Planned extends Bundle, Surroundings {
-  /** What osls makes of the name; all logical ids of a rule begin with it. */
+  /** The function's name as osls converts it. All logical ids of a rule begin with it. */
   id: string;
   lambda: string;
   alias: string;
 }
 
 const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
-/** Filled in by osls, or by CloudFormation inside Fn::Sub. */
+/** Returns a variable that osls fills in, or CloudFormation inside Fn::Sub. */
 const blank = (name: string) => `\${${name}}`;
 const stage = blank("sls:stage");
 const param = (name: string) => blank(`param:${name}`);
 const gateway = ["AWS::Region", "AWS::AccountId", "HttpApi"].map(blank).join(":");
 
-/**
- * Writes what serverless.yml includes: `functions.json`, and for either door (`http.json`, `url.json`) the CloudFormation
- * resources around the functions.
- */
+/** Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. */
 export const writeDeployment = async (bundles: Bundle[], publicKeys: string, outDir: string): Promise<void> => {
   const rules = bundles.map((bundle) => plan(bundle, publicKeys));
   await mkdir(outDir, { recursive: true });
@@ -55,13 +49,12 @@ export const writeDeployment = async (bundles: Bundle[], publicKeys: string, out
   for (const [name, door] of Object.entries({ http, url })) await write(`${name}.json`, resourcesOf(rules, door));
 };
 
-/** What a function of a stage has around its code. */
 export const surroundingsOf = (
   { timeoutSeconds, accepts, scripts }: Pick<Bundle, "timeoutSeconds" | "accepts" | "scripts">,
   publicKeys: string,
   stage: string,
 ): Surroundings => ({
-  // CUE takes up to half of it, and Lambda gives more of a processor with more memory.
+  // CUE takes up to half of it, and Lambda gives more CPU with more memory.
   memorySize: scripts ? 1024 : 256,
   timeout: Math.max(10, timeoutSeconds + 1),
   environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
@@ -76,7 +69,6 @@ const plan = (bundle: Bundle, publicKeys: string): Planned => {
   };
 };
 
-/** A function as serverless.yml has it. */
 const lambdaOf = ({ name, summary, id, memorySize, timeout, environment }: Planned, folder: string): Json => {
   return {
     handler: "index.handler",
@@ -84,7 +76,7 @@ const lambdaOf = ({ name, summary, id, memorySize, timeout, environment }: Plann
     ...runtime,
     memorySize,
     timeout,
-    // Not by its name or by Fn::GetAtt: with those osls adds a DependsOn that says nothing new, and cfn-lint warns.
+    // Not by its name or by Fn::GetAtt: for these, osls adds a redundant DependsOn, and cfn-lint warns.
     role: { "Fn::Sub": blank(`${id}Role.Arn`) },
     environment,
     package: { artifact: `${folder}/${name}.zip` },
@@ -99,7 +91,6 @@ const resourcesOf = (rules: Planned[], door: Door): Json => {
   };
 };
 
-/** For those who let these roles into a cluster. */
 const roleOutputs = (rules: Planned[]): { [key: string]: Json } =>
   Object.fromEntries(
     rules
@@ -111,9 +102,9 @@ const roleOutputs = (rules: Planned[]): { [key: string]: Json } =>
   );
 
 /**
- * The role may write the function's own log and reviews, read the tokens and do what its rule needs, and nothing else. `live` is what
- * the door opens on: the stack makes it, on the first version there is, and never moves it. postern deploy does, for
- * nothing here ever differs from the template before.
+ * The role may write the function's own log and recordings, read its tokens and do what its rule needs, and nothing
+ * else. Endpoints call the alias `live`. The stack creates it on the first version and never moves it, because nothing
+ * here ever differs from the template before; `postern deploy` moves it.
  */
 const aroundLambda = ({ id, lambda, alias, tokens, actions, records }: Planned): Resources => {
   const version = `${id}Version`;
@@ -130,7 +121,7 @@ const aroundLambda = ({ id, lambda, alias, tokens, actions, records }: Planned):
       Policies: [
         policy("log", log),
         ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : []),
-        // Those that describe take no narrower resource.
+        // Actions that describe resources accept only "*".
         ...(actions.length > 0 ? [policy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
         ...(records.length > 0 ? [policy("records", ...records.map(recordingTo))] : []),
       ],
@@ -162,17 +153,17 @@ const readingOf = (token: SecretPlace): Json => {
   };
 };
 
-/** Each only below its own cluster's and rule's name, and none can read or list what is there. */
+/** Allows writing below one cluster's and rule's name, but not reading or listing. */
 const recordingTo = (place: string): Json => ({
   Effect: "Allow",
   Action: "s3:PutObject",
   Resource: { "Fn::Sub": `arn:${blank("AWS::Partition")}:s3:::${place}*` },
 });
 
-/** The variable `cluster` holds `{cluster}.{key}`, so that no key stands in a template, a logical id or a log. */
+/** The path variable `cluster` holds `{cluster}.{key}`, so that no key is in a template, a logical id or a log. */
 export const routeOf = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
-/** Never the path, which has the key. `function` is the status that the function returned, or "-" if it returned none. */
+/** Leaves out the path, which has the key. `function` is the status from the function, or "-" if it returned none. */
 const accessLog = {
   stage,
   requestId: "$context.requestId",
@@ -184,15 +175,15 @@ const accessLog = {
 };
 
 /**
- * The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. CloudWatch's
- * own metric of the gateway's 4xx also counts what strangers send, and its 5xx also counts what functions answered.
+ * The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. The
+ * gateway's own metrics don't suffice: its 4xx also counts requests of strangers, and its 5xx also counts answers of
+ * functions.
  */
 export const lossMetric = { namespace: "Postern", metric: "Lost" } as const;
 
-/** The output that says that a stage's stack has this metric. */
+/** The stack's output that says that it has this metric. */
 export const lossOutput = "LossMetric";
 
-/** One HTTP API for all rules. */
 const http: Door = {
   once: {
     HttpApi: resource("AWS::ApiGatewayV2::Api", { Name: `postern-${stage}`, ProtocolType: "HTTP" }),
@@ -236,7 +227,7 @@ const http: Door = {
         IntegrationType: "AWS_PROXY",
         IntegrationUri: { Ref: alias },
         PayloadFormatVersion: "2.0",
-        // HTTP APIs wait no longer than this.
+        // HTTP APIs wait 30 s at most.
         TimeoutInMillis: Math.min(30_000, timeout * 1000),
       }),
       [`${id}Route`]: resource("AWS::ApiGatewayV2::Route", {
@@ -258,11 +249,11 @@ const http: Door = {
       [lossOutput]: { Description: "Counts reviews that the gateway answered itself", Value: { Ref: "HttpApiLosses" } },
     };
   },
-  // A function that crashed or was throttled wrote no line of its own; the gateway answered for it.
+  // A function that crashed or was throttled writes no log line; the gateway's 5xx counts it.
   failures: [metric("gateway", "AWS/ApiGateway", "5xx", "ApiId", { Ref: "HttpApi" })],
 };
 
-/** A URL for each function: no gateway, no access log, no throttle but the functions' own concurrency. */
+/** A URL for each function: no gateway, no access log, and no throttling except the functions' own concurrency. */
 const url: Door = {
   once: {},
   each: ({ id, lambda, alias }) => {
@@ -277,7 +268,7 @@ const url: Door = {
         Action: "lambda:InvokeFunctionUrl",
         FunctionUrlAuthType: "NONE",
       }),
-      // URLs made since October 2025 want both.
+      // URLs created since October 2025 need both permissions.
       [`${id}InvokePermission`]: resource("AWS::Lambda::Permission", {
         ...permission,
         Action: "lambda:InvokeFunction",
@@ -292,11 +283,11 @@ const url: Door = {
         { Description: name, Value: { "Fn::GetAtt": [`${id}Url`, "FunctionUrl"] } },
       ]),
     ),
-  // A function that crashed wrote no line of its own; it is found as the throttled ones are.
+  // A function that crashed writes no log line; Lambda's Errors metric counts it.
   failures: [{ Id: "crashes", ReturnData: false, Period: 60, Expression: ofStage("Errors") }],
 };
 
-/** Three for the whole stage: we failed, we were throttled, we are slow. Each rings at three bad minutes out of five. */
+/** Alarms of the stage for errors, throttling and latency. Each needs three bad minutes out of five. */
 const alarms = ({ failures }: Door): Resources => {
   const rings = {
     AlarmActions: param("alarmTopics"),
@@ -342,8 +333,9 @@ const alarms = ({ failures }: Door): Resources => {
 };
 
 /**
- * The sum of one of Lambda's metrics over the stage's functions. Metrics Insights knows no OR and no prefix, so they are
- * found by their tag; an account's CloudWatch sees tags once "resource tags for telemetry" is turned on in its settings.
+ * Returns the sum of one of Lambda's metrics over the stage's functions. Metrics Insights has no OR and no prefix
+ * match, so it finds functions by tag; CloudWatch sees tags once "resource tags for telemetry" is on in the account's
+ * settings.
  */
 function ofStage(name: string): string {
   return `SELECT SUM(${name}) FROM SCHEMA("AWS/Lambda", FunctionName) WHERE tag.postern = '${stage}'`;

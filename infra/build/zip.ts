@@ -1,23 +1,18 @@
 import { crc32, inflateRawSync } from "node:zlib";
 
-/** A file that somebody else compressed, once for all: the stream, and of what it makes its checksum and length. */
+/** A file that is already compressed, with the checksum and the length of its contents. */
 export interface Deflated {
   deflated: Uint8Array;
   crc: number;
   size: number;
 }
 
-/** Files by name. */
 export type Files = Record<string, Uint8Array | Deflated>;
 
-/** What is in a file of a zip. */
 export const contentsOf = (file: Uint8Array | Deflated): Uint8Array =>
   file instanceof Uint8Array ? file : inflateRawSync(file.deflated, { maxOutputLength: file.size });
 
-/**
- * A zip of some files. They are put in as they are, without date, owner or compression, so that it has the same bytes,
- * and for Lambda the same hash, on every machine; compressors differ from one to the next.
- */
+/** Makes a zip with the same bytes on any machine: no dates, owners or compression, because compressors differ. */
 export const zip = (files: Files): Buffer => {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];
@@ -26,7 +21,7 @@ export const zip = (files: Files): Buffer => {
     const path = Buffer.from(name);
     const isStored = file instanceof Uint8Array;
     const contents = isStored ? file : file.deflated;
-    // Version 1.0 or 2.0, no flags, stored or deflated; midnight of 1 January 1980, the first date a zip can say.
+    // Version 1.0 or 2.0; no flags; stored or deflated; midnight of 1 January 1980, the earliest date in a zip.
     const common = fields(
       [2, isStored ? 10 : 20],
       [2, 0],
@@ -41,7 +36,7 @@ export const zip = (files: Files): Buffer => {
     );
     const local = Buffer.concat([fields([4, 0x04034b50]), common, path, contents]);
     locals.push(local);
-    // Made on Unix, where a plain file has mode 0644: Lambda's user must be able to read it.
+    // Made on Unix, with mode 0644 for a plain file: Lambda's user must be able to read it.
     const rest = fields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, offset]);
     directory.push(Buffer.concat([fields([4, 0x02014b50], [2, 0x031e]), common, rest, path]));
     offset += local.length;
@@ -52,7 +47,7 @@ export const zip = (files: Files): Buffer => {
   return Buffer.concat([...locals, ...directory, end]);
 };
 
-/** The files of a zip as `zip` makes them; undefined where somebody else made it. */
+/** Returns the files of a zip that `zip` made; undefined for any other archive. */
 export const unzip = (archive: Uint8Array): Files | undefined => {
   const bytes = Buffer.from(archive);
   const files: [string, Uint8Array | Deflated][] = [];
@@ -79,10 +74,10 @@ export const unzip = (archive: Uint8Array): Files | undefined => {
   return at > 0 && bytes.equals(zip(found)) ? found : undefined;
 };
 
-/** A zip's number for it. */
+/** The number of the compression method in the zip format. */
 const deflate = 8;
 
-/** Numbers of so many bytes each, least first. */
+/** Encodes numbers with these sizes in bytes, little-endian. */
 const fields = (...numbers: [size: 2 | 4, value: number][]): Buffer => {
   const parts = numbers.map(([size, value]) => {
     const part = Buffer.alloc(size);

@@ -6,7 +6,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Outcome, Patch } from "#lib/review.ts";
 import { difference } from "../diff/difference.ts";
 
-/** An AdmissionReview that came back, as the decision that it was made from; undefined where it is none. */
+/** Returns the decision that an AdmissionReview was made from; undefined if the answer is no review with this uid. */
 export const decisionIn = (answer: unknown, uid: string): Decision | undefined => {
   const { kind, response } = Object(answer);
   if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
@@ -22,11 +22,10 @@ export const decisionIn = (answer: unknown, uid: string): Decision | undefined =
   return { outcome, refused: !allowed, operations: operations.length };
 };
 
-/** The object with the outcome's patch, as the API server applies it. */
+/** Returns a copy of the object with the outcome's patch, as the API server applies it. */
 export const patched = (object: unknown, { patch }: Outcome): unknown =>
   patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
 
-/** What differs from what a case says, in sentences; none where it holds. */
 export const differences = (entry: Case, { outcome }: Decision): string[] => {
   const { status } = outcome;
   const differs = (what: string, expected: unknown, actual: unknown) =>
@@ -49,7 +48,7 @@ export const differences = (entry: Case, { outcome }: Decision): string[] => {
   ];
 };
 
-/** The same for a person: a difference between what the case says (-) and what the rule does (+), line by line. */
+/** Returns the differences as a diff between the case (-) and the rule (+), or as sentences if no line differs. */
 export const describeDifferences = (entry: Case, decision: Decision): string[] => {
   const sentences = differences(entry, decision);
   if (sentences.length === 0) return [];
@@ -63,7 +62,6 @@ export const describeDifferences = (entry: Case, decision: Decision): string[] =
   ];
 };
 
-/** What a case says of the outcome, as cases.yaml would say all of it. */
 const expectedOf = (entry: Case): object => {
   const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
   const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
@@ -74,7 +72,6 @@ const expectedOf = (entry: Case): object => {
   };
 };
 
-/** The same of what a rule decided. */
 const actualOf = (entry: Case, { outcome }: Decision): object => {
   const { status, warnings = [], audit = {} } = outcome;
   return expectedOf({
@@ -90,7 +87,7 @@ const actualOf = (entry: Case, { outcome }: Decision): object => {
   });
 };
 
-/** The same value with the keys of its maps in the order of another one: their order means nothing. */
+/** Returns the value with its keys in the order of another value, because a diff must not show their order. */
 const inOrderOf = (model: unknown, value: unknown): unknown => {
   if (Array.isArray(value))
     return value.map((one, index) => inOrderOf(Array.isArray(model) ? model[index] : undefined, one));
@@ -100,7 +97,7 @@ const inOrderOf = (model: unknown, value: unknown): unknown => {
   return Object.fromEntries(keys.map((key) => [key, inOrderOf(order[key], value[key])]));
 };
 
-/** Where an object isn't as it was expected, place by place: most of a large one is. */
+/** Describes only the places that differ, because most of a large object doesn't. */
 const unlike = (expected: object, actual: unknown): string[] => {
   if (isDeepStrictEqual(expected, actual)) return [];
   const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {

@@ -1,7 +1,6 @@
 import type { Case } from "#lib/recording/recording.ts";
 import { flag, map, mapOfTexts, number, oneOf, type Shape, text, texts } from "../cli/shape.ts";
 
-/** What the members of a case must be, whichever file it stands in. */
 export const caseMembers: Record<keyof Case, Shape> = {
   name: text,
   mutate: map,

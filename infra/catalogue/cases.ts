@@ -14,14 +14,12 @@ import { caseMembers } from "./case-shape.ts";
 import type { Listed } from "./registry.ts";
 import { asVariant } from "./variants.ts";
 
-/** One of these is said of what comes out. */
 const outcomes = ["becomes", "admitted", "refused"];
 
-/** The cases of a rule, in the order in which they stand. */
 export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[]> =>
   casesIn(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
 
-/** The line at which each case of a rule begins, in the order of `readCases`. */
+/** Returns the line at which each case begins, in the order of `readCases`. */
 export const readCaseLines = async ({ folder }: Pick<Listed, "folder">): Promise<number[]> => {
   const lines = new LineCounter();
   const { contents } = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"), { lineCounter: lines });
@@ -30,7 +28,7 @@ export const readCaseLines = async ({ folder }: Pick<Listed, "folder">): Promise
   );
 };
 
-/** The cases in a file's text, where they judge in one of these phases; `fails` among what can come out is for some. */
+/** Parses the cases of a file. Throws if a case has another phase; `more` allows `fails` as an outcome. */
 export const casesIn = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
   const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
@@ -55,12 +53,12 @@ export const casesIn = (text: string, file: string, phases: readonly Phase[], ..
   return cases;
 };
 
-/** Many share an object; nobody attacks us with our own file. */
+/** Allows any number of aliases: many cases share an object, and the file is the user's own. */
 const shared = (document: Document, file: string): unknown => {
   try {
     return document.toJS({ maxAliasCount: -1 });
   } catch (error) {
-    // An alias to nowhere.
+    // An alias is undefined.
     throw new Complaint(`${file}: ${sentenceOf(error)}`);
   }
 };
@@ -72,11 +70,9 @@ export const phaseOf = (entry: Case): Phase => (entry.mutate === undefined ? "va
 export const operationOf = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
-/** The rule and its settings as a case has them. */
 export const facetOf = (rule: Rule, { settings, variant }: Case) =>
   asVariant(rule, merge(rule.settings ?? {}, settings), variant);
 
-/** The review that the API server would send for a case. */
 export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   if (entry.request) return recordedReviewOf({ ...entry, request: entry.request });
   const phase = phaseOf(entry);
@@ -90,7 +86,7 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
-  // What the match leaves open, the object may say.
+  // Where the match has a wildcard, the object's own group and version apply.
   const own = splitApiVersion(given?.apiVersion ?? "v1");
   const said = (matched = "", own: string) => (matched === "*" ? own : matched);
   const [group, version] = [said(match?.apiGroups[0], own.group), said(match?.apiVersions[0], own.version)];
@@ -119,7 +115,6 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   });
 };
 
-/** The review of a case that has all of its request. */
 export const recordedReviewOf = (entry: Parameters<typeof requestOf>[0]): Review => reviewWith(requestOf(entry));
 
 const reviewWith = (request: Request): Review =>
@@ -127,7 +122,7 @@ const reviewWith = (request: Request): Review =>
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 
-/** Kinds that a case need not name. */
+/** The kinds of objects, by resource, for cases that leave the kind out. */
 const kinds: Record<string, string> = {
   configmaps: "ConfigMap",
   deployments: "Deployment",
@@ -156,7 +151,6 @@ const kinds: Record<string, string> = {
   "statefulsets/scale": "Scale",
 };
 
-/** The rule's decision on a review, under a case's settings and needs, in mode enforce. */
 export const decideCase = async (
   { name, rule }: Listed,
   entry: Case,
@@ -172,7 +166,7 @@ export const decideCase = async (
     world,
   });
 
-/** The event that has a function decide a case, with its settings, its world and its time in the place of its own. */
+/** Returns an event for direct invocation of a function, with the case's settings, answers and time. */
 export const eventOf = (listed: Listed, entry: Case): object => {
   const { version, request } = reviewOf(listed, entry);
   const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;

@@ -5,7 +5,7 @@ import { catalogueFolder, type Listed } from "./registry.ts";
 const file = join(catalogueFolder, "README.md");
 const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
 
-/** functions/README.md with its list as the folders have it; whatever stands around the list stays. */
+/** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
 export const listing = async (catalogue: Listed[]): Promise<{ present: string; wanted: string }> => {
   const present = await readFile(file, "utf8");
   const [before, rest = ""] = present.split(begin);

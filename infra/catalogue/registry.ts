@@ -6,36 +6,35 @@ import { type Phase, phases, type Rule } from "#lib/rule.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 import { mustBeName } from "./rule-names.ts";
 
-/** A rule and where it lives. Its folder is its name, written nowhere else. */
+/** A rule, or a group in the form of a rule. The name of a rule's folder is its name. */
 export interface Listed {
   name: string;
   folder: string;
   phases: Phase[];
   rule: Rule;
-  /** Of a group: what it is made of. It has no folder. */
+  /** Only of a group, which has no folder. */
   members?: Listed[];
 }
 
 /** A folder whose rule can't be loaded. */
 export interface Broken {
   name: string;
-  /** What is wrong, with the file and, where it is known, the line. */
+  /** What is wrong, with the file and, if known, the line. */
   sentence: string;
 }
 
 export const catalogueFolder = fileURLToPath(new URL("../../functions/", import.meta.url));
 
-/** Where kube-apiserver itself would call a webhook: the place of every rule that names none. */
+/** The position of webhooks in kube-apiserver's plugin chain, for rules without `order`. */
 const webhooksPlace = 37;
 
-/** Every folder under functions/, in the order in which the API server would run them. Throws if one can't be loaded. */
+/** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
 export const readCatalogue = async (catalogue = catalogueFolder): Promise<Listed[]> => {
   const { rules, broken } = await readRules(catalogue);
   if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
   return rules;
 };
 
-/** The same, with those that can't be loaded beside the others. */
 export const readRules = async (catalogue = catalogueFolder): Promise<{ rules: Listed[]; broken: Broken[] }> => {
   const broken: Broken[] = [];
   const found = await Promise.all(
@@ -54,13 +53,12 @@ export const readRules = async (catalogue = catalogueFolder): Promise<{ rules: L
   };
 };
 
-/** The names of the folders under functions/, whatever is in them. */
 export const readNames = async (catalogue = catalogueFolder): Promise<string[]> => {
   const entries = await readdir(catalogue, { withFileTypes: true });
   return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
 };
 
-/** What a rule is good for where its plugin does the same, in a sentence; undefined where no plugin does by itself. */
+/** Returns a sentence on the use of a port whose upstream plugin is on by default; otherwise undefined. */
 export const worthwhileOf = ({ twin }: Rule): string | undefined =>
   twin?.worthwhile ??
   (twin?.defaultOn &&
@@ -68,7 +66,6 @@ export const worthwhileOf = ({ twin }: Rule): string | undefined =>
 
 const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
 
-/** One folder as a rule; `version` makes Node load it anew. */
 export const readRule = async (folder: string, name: string): Promise<Listed> => {
   const here = `functions/${name}`;
   mustBeName(name);
@@ -89,7 +86,7 @@ const load = async (file: string, here: string): Promise<unknown> => {
   }
 };
 
-/** Where in a rule's folder an error was thrown: `line 3` of rule.ts, or `helpers.ts line 3`. */
+/** Returns where in a rule's folder an error was thrown: `line 3` of rule.ts, or `helpers.ts line 3`. */
 const lineIn = (error: unknown, folder: string): string => {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
   const [, ...frames] = stack.split(`${pathToFileURL(folder).href}/`);
@@ -100,7 +97,7 @@ const lineIn = (error: unknown, folder: string): string => {
 const placeText = (file: string, line: number | string): string =>
   `${file === "rule.ts" ? "" : `${file} `}line ${line}`;
 
-/** Node names no line for a file it can't read; esbuild does. */
+/** Returns esbuild's error for a file that can't be parsed, because Node's error has no line. */
 const syntaxError = async (file: string): Promise<string | undefined> => {
   const { build } = await import("esbuild");
   const result = await build({
@@ -120,7 +117,7 @@ const syntaxError = async (file: string): Promise<string | undefined> => {
 const definition = (value: unknown, file: string): Rule => {
   if (typeof value !== "object" || value === null || !("summary" in value))
     throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
-  // rule() has typed it; what types don't hold is checked here.
+  // The types of rule() can't express what is checked here.
   const rule = value as Rule;
   if (!/^[A-Z].*\.$/s.test(rule.summary))
     throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);

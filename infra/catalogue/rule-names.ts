@@ -1,10 +1,9 @@
 import { Complaint } from "../cli/complaint.ts";
 import { didYouMean, spelling } from "../cli/did-you-mean.ts";
 
-/** Of a rule or a group: it becomes part of a path, of a Lambda's name and of a webhook entry's. */
+/** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
 export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
 
-/** A Complaint unless it is one. */
 export const mustBeName = (name: string): void => {
   if (isName(name)) return;
   throw new Complaint(
@@ -12,16 +11,15 @@ export const mustBeName = (name: string): void => {
   );
 };
 
-/** What osls makes of a function's name. */
+/** Returns the logical id that osls makes of a function's name. */
 export const idOf = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
-/** Finds a rule by its name, or by the name of the upstream plugin that it ports: AlwaysPullImages is always-pull-images. */
+/** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
 export const findRule = (given: string, rules: readonly string[]): string | undefined => {
   if (rules.includes(given)) return given;
   return /^[A-Z][A-Za-z]*$/.test(given) ? rules.find((name) => spelling(name) === spelling(given)) : undefined;
 };
 
-/** Returns the rules of these names, or throws a Complaint with a suggestion. */
 export const requireRules = (given: readonly string[], rules: readonly string[]): string[] =>
   given.map((one) => {
     const found = findRule(one, rules);

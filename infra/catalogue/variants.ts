@@ -1,7 +1,7 @@
 import { type Rule, variantsOf } from "#lib/rule.ts";
 import { merge } from "#lib/settings.ts";
 
-/** A rule and its settings as one of its variants has them, as if it had no others; the rule itself, if none is named. */
+/** Returns a rule and its settings as one variant has them, without the list of variants. No name applies none. */
 export const asVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = variantsOf(rule, settings)?.find(({ name }) => name === variant);
   const { name: _, settings: own, ...differences } = found ?? { name: "" };

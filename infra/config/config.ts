@@ -1,5 +1,4 @@
-// The types of postern.yaml, as everything but its validation sees it. validation.ts checks what is written;
-// infra/project reads the file.
+// The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import { fileURLToPath } from "node:url";
 import type { Mode } from "#lib/decide.ts";
 import type { Path } from "#lib/recording/redacted.ts";
@@ -9,13 +8,12 @@ import { Complaint } from "../cli/complaint.ts";
 export const configFile = fileURLToPath(new URL("../../postern.yaml", import.meta.url));
 
 export interface Cluster {
-  /** Those that functions accept; the last is the one in use. */
+  /** The versions that functions accept; new URLs get the last one. */
   keyVersions: number[];
-  /** By rule; a rule that postern.yaml doesn't name for this cluster isn't here. */
+  /** By rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
   rules: Map<string, Setup>;
-  /** The same in every cluster, for their Lambdas are. */
+  /** The same in every cluster, because the clusters share Lambdas. */
   groups: Group[];
-  /** The way to its API, for rules that ask it something. */
   connect?: Connect;
 }
 
@@ -24,7 +22,7 @@ export interface Config {
   groups: Group[];
 }
 
-/** Requests that a rule's entry never sees. Any one exempts. */
+/** Requests that the API server doesn't send to the rule. Matching any one value exempts a request. */
 export interface Exempt {
   namespaces?: string[];
   namespaceLabels?: Record<string, string>;
@@ -32,50 +30,48 @@ export interface Exempt {
   groups?: string[];
 }
 
-/** What postern.yaml says of one rule in one cluster, everything filled in. */
+/** The config of one rule in one cluster: postern.yaml merged with the defaults. */
 export interface Setup {
   mode: Mode;
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
   exempt?: Exempt;
-  /** Where its function records reviews; nowhere, if not said. */
+  /** Where the rule's function records reviews; undefined if it records none. */
   record?: Keeping;
   settings: object;
 }
 
-/** Several mutators behind one entry and one Lambda, to save calls that are made one after the other. */
+/** Several mutating rules behind one webhook entry and one Lambda, which saves sequential calls. */
 export interface Group {
   name: string;
-  /** In the order of the compiled-in chain. */
+  /** In the order of the compiled-in plugins. */
   members: Listed[];
 }
 
-/** What postern.yaml says of the way to a cluster's API. */
+/** How to reach a cluster's API: `connect` in postern.yaml. */
 export interface Connect {
   eks?: string;
   region?: string;
   server?: string;
-  /** PEM, or the name of a file that has it. */
+  /** PEM, or the name of a file with PEM. */
   ca?: string;
   tokenSecret?: string;
   tokenParameter?: string;
   kubeconfig?: string;
   context?: string;
-  /** A folder of manifests in a cluster's place. */
+  /** A folder of manifests that is used as the cluster. */
   manifests?: string;
 }
 
-/** Where functions record reviews, as `record` of postern.yaml says it, everything filled in. */
 export interface Keeping {
   bucket: string;
   prefix: string;
-  /** Of a hundred reviews one, unless said otherwise. */
+  /** The fraction of reviews that is recorded; 0.01 by default. */
   share: number;
-  /** Where free text of objects is kept. */
+  /** The fields of objects whose free text is kept. */
   keep?: readonly Path[];
 }
 
-/** The cluster that was named, or the only one. */
 export const chooseCluster = (config: Config, name: string | undefined): [string, Cluster] => {
   const names = [...config.clusters.keys()].join(", ");
   const chosen = name ?? (config.clusters.size === 1 ? names : undefined);

@@ -18,7 +18,7 @@ export const connectKeys = [
   "manifests",
 ] as const satisfies (keyof Connect)[];
 
-/** What is wrong with it, in a sentence. */
+/** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
 export const unfitConnect = (connect: Connect): string | undefined => {
   const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
   const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
@@ -46,24 +46,18 @@ const isAddress = (text: string) => {
   return url?.protocol === "https:" && isBare;
 };
 
-/** An ARN names it. */
+/** Returns the region in an ARN; undefined for a plain name. */
 const regionOf = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
-/** The ways there are, and why there is none to other clusters that rules would ask. */
 export interface Connections {
   ways: Map<string, Connection>;
-  /** What manifests say in a cluster's place. */
   written: Map<string, Written>;
-  /** What must be mended. */
   faults: string[];
-  /** What is meant to be so, and worth saying. */
+  /** Facts to report that are no mistakes. */
   notes: string[];
 }
 
-/**
- * The way to each cluster in which some rule asks. What a function gets is baked into its bundle; on this machine, a
- * kubeconfig will do, or manifests in the cluster's place.
- */
+/** For "aws", connections go into bundles; "here" also accepts kubeconfigs and folders of manifests. */
 export const readConnections = async (
   { clusters }: Pick<Config, "clusters">,
   catalogue: Listed[],
@@ -94,18 +88,17 @@ export const readConnections = async (
   return found;
 };
 
-/** What is wrong with a cluster that these can't ask. */
 export const withoutConnect = (asking: Listed[]) =>
   `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; the README says how`;
 
-/** Those that are on and ask the cluster, not only somebody outside. */
+/** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
 export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
   catalogue.filter(({ name, rule }) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" };
     return mode !== "off" && asksCluster(rule, settings);
   });
 
-/** As a shell reads it, from the folder of postern.yaml. */
+/** Resolves a path relative to the folder of postern.yaml, with `~/` as the home folder. */
 export const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
 const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
@@ -126,7 +119,7 @@ const connectionOf = async (connect: Connect, folder: string): Promise<Connectio
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** The certificates in a text or a file, and nothing that stands beside them, such as a key. */
+/** Returns only the certificates in a PEM text or file, not, for example, a private key beside them. */
 export const pem = async (given: string, folder: string): Promise<string> => {
   const isText = given.includes("-----BEGIN");
   const where = isText ? "its ca" : given;
@@ -148,14 +141,14 @@ interface Kubeconfig {
   users?: { name: string; user: Record<string, unknown> }[] | undefined;
 }
 
-/** As kubectl reads it, but for programs that it would run. */
+/** Reads a kubeconfig as kubectl does, but throws if a program would have to run for a token. */
 export const readKubeconfig = async (
   file: string,
   wanted: string | undefined,
   preferred?: string,
 ): Promise<Connection> => {
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
-  // Its errors would quote the line, which may hold a token.
+  // The parser's own messages quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
   const config = kubeconfigIn(document.toJS());
   if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
@@ -198,12 +191,11 @@ export const readKubeconfig = async (
   return { server: new URL(server).origin, ...(ca && { ca }), credentials };
 };
 
-/** As far as it is one: lists of maps with a map in each. */
 const kubeconfigIn = (value: unknown): Kubeconfig | undefined => {
   const isFit = ["context", "cluster", "user"].every((inner) => {
     const entries: unknown = Object(value)[`${inner}s`] ?? [];
     return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));
   });
-  // Nothing deeper is relied on.
+  // Callers don't rely on anything deeper.
   return isFit ? (Object(value) as Kubeconfig) : undefined;
 };

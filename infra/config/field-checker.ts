@@ -1,16 +1,13 @@
 import type { Mistake } from "#lib/settings.ts";
 
-/** A place in postern.yaml, by the keys that lead to it. */
 export type Path = (string | number)[];
 export type Fields = Record<string, unknown>;
 
-/** Checks what is written in postern.yaml, and keeps all that is wrong with it. */
 export interface Checker {
   found: Mistake[];
   complain(path: Path, sentence: string): void;
-  /** The same, unless it was said already. */
   complainOnce(path: Path, sentence: string): void;
-  /** Returns a map with no other than these keys; an empty one where nothing or something else is written. */
+  /** Complains of keys other than these. Returns an empty map if the value is missing or is no map. */
   map(value: unknown, path: Path, keys?: readonly string[]): Fields;
   texts(value: unknown, path: Path): string[] | undefined;
 }

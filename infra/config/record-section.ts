@@ -10,7 +10,7 @@ const usual = { prefix: "", share: 0.01 };
 
 type Said = { readonly [key: string]: unknown };
 
-/** What is wrong with it, by member. */
+/** Returns what is wrong, as pairs of field and sentence; the field is "" for the whole setting. */
 export const unfitKeeping = ({
   bucket,
   prefix = usual.prefix,
@@ -21,7 +21,7 @@ export const unfitKeeping = ({
   if (bucket === undefined) found.push(["", "must have a bucket"]);
   else if (typeof bucket !== "string" || !/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
     found.push(["bucket", "must be the name of a bucket in S3"]);
-  // It becomes part of an address, and of what a policy allows.
+  // The prefix becomes part of a URL and of an IAM policy.
   if (typeof prefix !== "string" || !/^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(prefix))
     found.push(["prefix", "must be what names begin with, for instance recordings/"]);
   if (typeof share !== "number" || !(share > 0 && share <= 1))
@@ -43,15 +43,14 @@ const faultOfPath = (text: unknown): string | undefined => {
 
 const isReadable = (text: unknown): boolean => faultOfPath(text) === undefined;
 
-/** What is said, with what isn't. */
+/** Fills in the defaults. unfitKeeping reports values of other types. */
 export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share, keep }: Said): Keeping => {
   const paths = Array.isArray(keep) ? keep.filter(isReadable).map(parsePath) : [];
-  // Whatever has another type has been complained of.
   const whole = { bucket: bucket as string, prefix: prefix as string, share: share as number };
   return { ...whole, ...(paths.length > 0 && { keep: paths }) };
 };
 
-/** By cluster and rule, where a function records: of a group, each of its members. */
+/** Returns where a function records, by cluster and rule. A group's function records for each member. */
 export const placesOf = ({ clusters }: Config, listed: Listed): Places => {
   const names = (listed.members ?? [listed]).map(({ name }) => name);
   const all = [...clusters].flatMap(([cluster, { rules }]) => {
@@ -64,7 +63,7 @@ export const placesOf = ({ clusters }: Config, listed: Listed): Places => {
   return Object.fromEntries(all);
 };
 
-/** What its role may write: below these, as `BUCKET/PREFIX`. */
+/** Returns the paths, as `BUCKET/PREFIX`, below which the function's role may write. */
 export const writtenBelow = (places: Places): string[] => [
   ...new Set(
     Object.entries(places).flatMap(([cluster, rules]) =>

@@ -1,4 +1,4 @@
-// What postern.yaml says of rules, under `rules` for all clusters and under each cluster's `rules`.
+// Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
 import type { Mode } from "#lib/decide.ts";
 import type { Rule, Written } from "#lib/rule.ts";
 import { merge, mistakes } from "#lib/settings.ts";
@@ -10,20 +10,19 @@ import type { Exempt, Keeping, Setup } from "./config.ts";
 import type { Checker, Path } from "./field-checker.ts";
 import { keepingOf, recordKeys, unfitKeeping } from "./record-section.ts";
 
-/** By how postern.yaml names them: the files of manifests that settings take their objects from, or why there are none. */
+/** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
 export type Places = ReadonlyMap<string, File[] | string>;
 
-/** What one rule's part of postern.yaml is checked against. */
 export interface Known {
   catalogue: Listed[];
-  /** Of all rules, also of those that can't be loaded. */
+  /** All rules, including rules that can't be loaded. */
   names: readonly string[];
   places: Places;
 }
 
-/** What postern.yaml says of a rule, before all places that speak of it are known. */
+/** The config of a rule while postern.yaml is read, before settleRules. */
 export interface Said extends Omit<Setup, "record"> {
-  /** Off where a more general place said where. */
+  /** "off" cancels the setting of a more general place. */
   record?: Keeping | "off";
   place: Path;
   settingsPlace?: Path | undefined;
@@ -36,7 +35,6 @@ export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
-/** Reads one map of rules; `general` is what a more general place said of them. */
 export const readRules = (
   value: unknown,
   path: Path,
@@ -67,7 +65,7 @@ export const noRule = (name: string, names: readonly string[]): string => {
 
 const ruleNamed = (name: string, { catalogue }: Known) => catalogue.find((listed) => listed.name === name)?.rule;
 
-/** Checks what only the whole can tell: what one place leaves open, another may say, and what is off needs nothing. */
+/** Checks what depends on all places together. A rule that is off needs no valid settings. */
 export const settleRules = (rules: Map<string, Said>, known: Known, { complainOnce }: Checker): Map<string, Setup> =>
   new Map(
     [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...said }]) => {
@@ -82,7 +80,6 @@ export const settleRules = (rules: Map<string, Said>, known: Known, { complainOn
     }),
   );
 
-/** Reads what one place says of a rule; `before` is what a more general place said. */
 const readRule = (
   rule: Rule | undefined,
   value: unknown,
@@ -108,7 +105,7 @@ const readRule = (
   const { settings: _, ...general } = before ?? { mode: "enforce" as const, wrong: false };
   return {
     ...general,
-    // Checked above; a wrong one never leaves here.
+    // The casts are safe: wrong values are reported above, and parseConfig then throws.
     ...definedOnly({
       mode: said.mode as Mode | undefined,
       failurePolicy: said.failurePolicy as Setup["failurePolicy"],
@@ -153,7 +150,6 @@ const readRecord = (value: unknown, path: Path, { complain, map }: Checker): Kee
   return keepingOf(said);
 };
 
-/** The settings with objects in the place of the files and folders of manifests that hold them. */
 const withObjects = (
   { manifests = {} }: Rule,
   settings: unknown,

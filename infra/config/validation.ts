@@ -1,4 +1,4 @@
-// What postern.yaml says, checked against the catalogue. rules.ts checks what it says of rules.
+// Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
 import type { Mistake } from "#lib/settings.ts";
 import type { Broken, Listed } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
@@ -7,10 +7,10 @@ import { connectKeys, unfitConnect } from "./connections.ts";
 import { type Checker, openChecker, type Path } from "./field-checker.ts";
 import { dnsLabel, type Known, noRule, type Places, readRules, type Said, settleRules } from "./rules.ts";
 
-/** A cluster's name becomes part of a path. */
+/** A cluster's name becomes part of a URL path. */
 export const isCluster = (name: string): boolean => dnsLabel.test(name);
 
-/** Returns what postern.yaml says, and all that is wrong with it. Of rules that can't be loaded, settings aren't read. */
+/** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
 export const interpret = (
   given: unknown,
   catalogue: Listed[],
@@ -96,7 +96,7 @@ const readGroups = (
   });
 };
 
-/** Why a rule can't be in a group, or in another one. */
+/** Returns why a rule can't be in a group. `other` is the group that has it already. */
 const unfitFor = ({ phases, rule }: Listed, other: string | undefined): string | undefined => {
   if (other !== undefined) return `is in ${other} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";

@@ -3,14 +3,14 @@ import { isIP } from "node:net";
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
 
-// Loaded only when there is a certificate to be made: once, and then about once a year.
+// keys.ts imports this module only to make a certificate, about once a year.
 x509.cryptoProvider.set(webcrypto);
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 const day = 24 * 3600 * 1000;
 
 export const privateKey = async (): Promise<string> => privatePem((await generate()).privateKey);
 
-/** A certificate authority of our own, for ten years. */
+/** Makes the certificate of a certificate authority, valid for ten years. */
 export const authority = async (key: string): Promise<string> => {
   const keys = await keyPair(key);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
@@ -28,7 +28,7 @@ export const authority = async (key: string): Promise<string> => {
   return `${certificate.toString("pem")}\n`;
 };
 
-/** A server's certificate from that authority, for a year. */
+/** Makes a server certificate that this authority signs, valid for a year. */
 export const server = async (
   ca: string,
   caKey: string,
@@ -58,7 +58,6 @@ export const server = async (
 
 const generate = () => webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
 
-/** Both halves of a private key in PEM. */
 const keyPair = async (pem: string) => {
   const publicPem = createPublicKey(pem).export({ type: "spki", format: "der" });
   return {

@@ -13,15 +13,13 @@ import { join } from "node:path";
 import { claim } from "#lib/url-key.ts";
 import { Complaint, sentenceOf } from "../cli/complaint.ts";
 
-/** Signs clusters into URLs. */
 export interface Signer {
   /** base64url, as functions have it in POSTERN_KEYS. */
   publicKey: string;
-  /** `{cluster}.{key}`, the first segment of a URL. */
+  /** Returns `{cluster}.{key}`, the first segment of a URL's path. */
   segment(cluster: string, keyVersion: number): string;
 }
 
-/** The signing key in a folder, made at first use. */
 export const openSigner = async (folder: string): Promise<Signer> => {
   const pem = await keep(folder, "signing.key", async () => makeSigningKey());
   if (kindOf(pem) === "ed25519") return signerOf(pem);
@@ -30,11 +28,10 @@ export const openSigner = async (folder: string): Promise<Signer> => {
   );
 };
 
-/** In PEM. */
+/** Returns a new private key in PEM. */
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 
-/** The signer that such a key makes. */
 export const signerOf = (pem: string): Signer => {
   const key = createPrivateKey(pem);
   return {
@@ -52,7 +49,7 @@ export interface ServerCertificate {
 
 const loadGenerator = () => import("./certificates.ts");
 
-/** A certificate for this machine and the given host, from a CA of our own; both made at first use and kept. */
+/** Returns a certificate for this machine and the host, signed by a local CA. Creates both if missing. */
 export const openCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
   const { ca, caKey } = await openAuthority(folder);
   const names = serverNames(host);
@@ -67,10 +64,7 @@ export const openCertificate = async (folder: string, host: string): Promise<Ser
   return { ca, cert: fresh.certificate, key: fresh.key };
 };
 
-/**
- * The CA and its key, made at first use. Clusters have registered the CA, so that it is never replaced, not even when it
- * is damaged or has expired.
- */
+/** Never replaces the CA, not even when it is damaged or has expired, because clusters have registered it. */
 const openAuthority = async (folder: string): Promise<{ ca: string; caKey: string }> => {
   const [keyFile, file] = [join(folder, "ca.key"), join(folder, "ca.crt")];
   const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
@@ -88,7 +82,6 @@ const openAuthority = async (folder: string): Promise<{ ca: string; caKey: strin
   return { ca, caKey };
 };
 
-/** The certificates in a text; undefined if there is none, or if one is damaged. */
 export const certificatesIn = (pem: string): X509Certificate[] | undefined => {
   const found = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g);
   try {
@@ -100,7 +93,6 @@ export const certificatesIn = (pem: string): X509Certificate[] | undefined => {
 
 export const isExpired = ({ validTo }: X509Certificate): boolean => Date.parse(validTo) <= Date.now();
 
-/** The curve or the type of a private key; undefined if the text holds none. */
 const kindOf = (pem: string): string | undefined => {
   try {
     const { asymmetricKeyDetails, asymmetricKeyType } = createPrivateKey(pem);
@@ -110,7 +102,7 @@ const kindOf = (pem: string): string | undefined => {
   }
 };
 
-/** A host that listens everywhere is reached by each of this machine's addresses. */
+/** A host that listens on all addresses is reached by each of them. */
 const serverNames = (host: string): string[] => {
   const everywhere = host === "0.0.0.0" || host === "::";
   const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
@@ -120,7 +112,7 @@ const serverNames = (host: string): string[] => {
 
 const month = 30 * 24 * 3600 * 1000;
 
-/** Of two processes that replace both at once, one may have had the last word on the certificate, the other on the key. */
+/** Compares key and certificate, too: two processes that replace both files at once may leave a pair that differs. */
 const serves = (cert: string, key: string, ca: string, names: string[]): boolean => {
   try {
     const certificate = new X509Certificate(cert);
@@ -131,12 +123,12 @@ const serves = (cert: string, key: string, ca: string, names: string[]): boolean
       names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
     );
   } catch {
-    // Torn files are as good as none.
+    // Incomplete files count as missing.
     return false;
   }
 };
 
-/** The file's content, made and kept where there is none; of two that make it at once, the first wins. */
+/** Creates the file if it is missing. If two processes create it at once, the first wins. */
 const keep = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
   const file = join(folder, name);
   const present = await find(file);
@@ -149,7 +141,6 @@ const keep = async (folder: string, name: string, make: () => Promise<string>): 
   return readFile(file, "utf8");
 };
 
-/** The file's content; undefined where there is none. */
 const find = (file: string): Promise<string | undefined> =>
   readFile(file, "utf8").catch((error) => {
     if (error.code === "ENOENT") return undefined;

@@ -12,25 +12,22 @@ import { positionOf } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { wordsOf } from "./sentences.ts";
 
-/** What there is to say of a policy. One with faults is not admitted, and the rest is not said of it. */
+/** The explanation of a policy. A policy with faults is not admitted. */
 export interface Explained {
   policy: string;
   does: string[];
-  /** Each begins with the file and the line. */
+  /** Each begins with the file and the line, as each warning does. */
   faults: string[];
-  /** Likewise. */
   warnings: string[];
 }
 
-/** A document of a file, and where it is written. */
 export interface PolicyDocument {
   value: unknown;
   source: Source;
-  /** The index of the document in its file. */
   index: number;
 }
 
-/** The documents of files of YAML or JSON, or of all those below a folder; there must be a policy among them. */
+/** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
 export const readPolicies = async (places: readonly string[]): Promise<PolicyDocument[]> => {
   const files = await Promise.all(places.map((place) => readFiles(place, (file) => file)));
   const documents = files.flat().flatMap((file) => {
@@ -43,7 +40,6 @@ export const readPolicies = async (places: readonly string[]): Promise<PolicyDoc
 
 type Cue = (source: string) => Promise<string>;
 
-/** Every policy of these documents, explained; those with faults come first. */
 export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue): Promise<Explained[]> => {
   const checked = checkDocuments(documents.map(({ value }) => value));
   const faultyFirst = checked.toSorted(
@@ -58,7 +54,7 @@ export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue)
   );
 };
 
-/** The file and the line of the field that a sentence begins with, or of the nearest field above it that is written. */
+/** Returns the file and line of the field that a sentence begins with, or of its nearest parent in the file. */
 const placeOf = (document: PolicyDocument | undefined, path: Path, sentence: string): string => {
   if (document === undefined) return "";
   const { source, index } = document;
@@ -66,7 +62,7 @@ const placeOf = (document: PolicyDocument | undefined, path: Path, sentence: str
   return `${source.name}:${line}`;
 };
 
-/** The steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
+/** Returns the steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
 const fieldIn = (sentence: string): Path => {
   const [field = ""] = /^(?:\.?[^\s.[\]":]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+/.exec(sentence) ?? [];
   return [...field.matchAll(/\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|[^.[\]]+/g)].map(([name, index, key]) =>
@@ -116,7 +112,6 @@ const absentKindsIn = (policy: Policy): string[] => {
 
 const kinds = kindsOf([]);
 
-/** As somebody reads it. */
 export const written = ({ policy, ...parts }: Explained): string => {
   const titles = [
     ["What it does", parts.does],

@@ -16,14 +16,12 @@ import { findMisfits, flag, listOfMaps, map, number, oneOf, type Shape, shape, t
 import type { Setup } from "../config/config.ts";
 import type { TestResult } from "../testing/results.ts";
 
-/** A rule, set up with the policies that it reads out of documents. */
+/** A rule whose settings hold the policies under test. */
 export interface Judge {
   listed: Listed;
-  /** The settings that hold the policies. */
   held: string[];
 }
 
-/** The rules that read all these documents, each set up with what it takes from them beside what its setup says. */
 export const judgesOf = (
   catalogue: readonly Listed[],
   documents: readonly unknown[],
@@ -36,12 +34,12 @@ export const judgesOf = (
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
     const holding = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
     const settings = merge(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
-    // No entry stands between a case and its policies.
+    // Matches everything, because a case goes to its policies without a webhook entry.
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
   });
 
-/** The cases of a file that somebody wrote for policies. What is wrong with one is said in a sentence. */
+/** Reads a user's cases for policies, each with the rule that evaluates it. Throws a Complaint for an invalid case. */
 export const readTrials = async (file: string, judges: readonly Judge[]): Promise<[Judge, Case][]> => {
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
@@ -59,7 +57,7 @@ export const readTrials = async (file: string, judges: readonly Judge[]): Promis
   });
 };
 
-/** A case judged by its rule, in a world of which it says everything. */
+/** The answers in the case are all that the rule gets. */
 export const tryCase = async (file: string, { listed }: Judge, entry: Case): Promise<TestResult> => {
   const { name, fails } = entry;
   const tried = (because: string[]) => {
@@ -76,7 +74,6 @@ export const tryCase = async (file: string, { listed }: Judge, entry: Case): Pro
   }
 };
 
-/** The review of a case, of the resource that its object is served as. */
 const requestFor = (listed: Listed, entry: Case): Review => {
   const object = entry[phaseOf(entry)] ?? {};
   const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };

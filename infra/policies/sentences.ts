@@ -16,7 +16,7 @@ import { sold } from "#lib/policy/overriders/origins.ts";
 import { factors } from "#lib/policy/overriders/resources.ts";
 import { settled } from "#lib/policy/values/constants.ts";
 
-/** What a policy without faults does, rule by rule, in plain sentences. */
+/** Describes what a policy without faults does, in one sentence for each of its rules. */
 export const wordsOf = (policy: Policy): string[] => {
   const objects = objectsOf(policy);
   if (policy.kind === "ClusterValidatePolicy")
@@ -39,13 +39,11 @@ const sentence = (
   return `${when} ${objects}: ${acts.join("; then ") || "does nothing"}.`;
 };
 
-/** `a, b and c`. */
 const series = (words: string[], last = "and") =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
 
 const quoted = (value: unknown) => JSON.stringify(value) ?? "null";
 
-/** Long values as the beginning of them. */
 const brief = (value: unknown) => {
   const text = quoted(value);
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
@@ -71,7 +69,7 @@ const selected = (selector: Selector, own?: string): string => {
       expression(field, operator, value ?? Object(rest).values),
     ),
   ];
-  // A name decides alone.
+  // With a name, a selector ignores labels and fields.
   const marks = name
     ? [` named ${quoted(name)}`]
     : [
@@ -85,7 +83,6 @@ const selected = (selector: Selector, own?: string): string => {
 const pairs = (map: Readonly<Record<string, string>> = {}) =>
   Object.entries(map).map(([key, value]) => `${key}=${value}`);
 
-/** As kubectl writes selectors. */
 const expression = (key: string, operator: string, values: string[] = []) =>
   ({
     In: `${key} in (${values.join(",")})`,
@@ -147,7 +144,7 @@ const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate,
   const field = settled(value);
   const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
-  // Whatever else there is, the key is in the path.
+  // For a removal, the key is always in the path.
   if (operation === "remove") return `removes ${one} ${key}`;
   if (map.length > 0)
     return `sets ${one} ${series(map.map(([key, text]) => `${unescapeStep(key)} to ${brief(text)}`))}`;
@@ -158,7 +155,7 @@ const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate,
 const ofToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
-/** Those with terms; what is removed need only be named. */
+/** Returns the lists that have terms; for a removal, all lists that are named. */
 const listsOf = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})
@@ -189,7 +186,6 @@ const ofOrigin = (origin: OriginOverrider): string => {
   return what ? `sets ${type} ${what}` : `leaves ${type} alone`;
 };
 
-/** What stands there where nothing is given. */
 const unset: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
 const ofFactors = (factors: unknown): string =>
@@ -253,6 +249,6 @@ const ofReference = ({ from, path, k8s, http }: Reference): string => {
   }
 };
 
-/** Fields choose no object there, and one that is named is missed where it isn't. */
+/** A reference ignores field selectors. A reference by name fails if the object doesn't exist. */
 const referred = ({ fieldSelector: _, ...selector }: Selector) =>
   `${selected(selector)}${selector.name ? " (which must be there)" : ""}`;

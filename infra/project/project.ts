@@ -3,7 +3,6 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Cluster, Config } from "../config/config.ts";
 import { readConfig } from "./read.ts";
 
-/** The catalogue, the rules in it that can't be loaded, and postern.yaml read against both. */
 export interface Project {
   catalogue: Listed[];
   broken: readonly Broken[];
@@ -15,7 +14,7 @@ export const readProject = async (file: string): Promise<Project> => {
   return { catalogue, broken, config: await readConfig(file, catalogue, broken) };
 };
 
-/** Writes what is wrong with each rule that can't be loaded to stderr; throws if one of them is needed. */
+/** Writes the errors of rules that can't be loaded to stderr; throws if one of these rules is needed. */
 export const reportBroken = (
   broken: readonly Broken[],
   isNeeded: (rule: string) => boolean,
@@ -26,13 +25,12 @@ export const reportBroken = (
   if (needed.length > 0) throw new Complaint(needed.map(({ sentence }) => sentence).join("\n"), exitCode);
 };
 
-/** Reports whether postern.yaml names a rule for any cluster, so that it has a function, even if its mode is off. */
+/** Reports whether postern.yaml names a rule for any cluster. Such a rule has a function, even if its mode is off. */
 export const isNamed =
   ({ clusters }: Config) =>
   (rule: string): boolean =>
     [...clusters.values()].some(({ rules }) => rules.has(rule));
 
-/** Reports whether a rule is on in a cluster. */
 export const isOn =
   ({ rules }: Cluster) =>
   (rule: string): boolean =>

@@ -12,10 +12,7 @@ import type { Places } from "../config/rules.ts";
 import { interpret } from "../config/validation.ts";
 import { disagreements } from "../webhooks/groups.ts";
 
-/**
- * Reads postern.yaml against the catalogue. All that is wrong with it is said at once, each with its line. Of rules that can't
- * be loaded, everything but the settings is read.
- */
+/** Throws one Complaint with all mistakes and their lines. Settings of rules that can't be loaded aren't read. */
 export const readConfig = async (
   file: string,
   catalogue: Listed[],
@@ -32,7 +29,7 @@ export const readConfig = async (
   return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
 };
 
-/** The files and folders of manifests that a postern.yaml names, for settings of these rules or in a cluster's place. */
+/** Returns the manifest files and folders in postern.yaml, for settings of these rules and for manifest clusters. */
 export const placesNamed = async (file: string, catalogue: Listed[]): Promise<string[]> => {
   const text = await readFile(file, "utf8");
   const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
@@ -41,7 +38,7 @@ export const placesNamed = async (file: string, catalogue: Listed[]): Promise<st
   return [...new Set(all.map((place) => placeOf(place, dirname(file))))];
 };
 
-/** Where settings of these rules name files or folders; whatever else is wrong with the text is said later. */
+/** Returns the paths in settings of these rules. parseConfig reports what is wrong with the text. */
 const placesIn = (text: string, catalogue: Listed[]): string[] => {
   const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
@@ -67,11 +64,11 @@ export const parseConfig = (
   const [fault] = document.errors;
   if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
   const given = plain(document, name);
-  // A save that was cut off leaves an empty file, which doesn't mean that all rules are to be turned off.
+  // An interrupted save leaves an empty file, which must not turn all rules off.
   if (given === null)
     throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
   const { config, mistakes } = interpret(given, catalogue, places, broken);
-  // What is wrong with a rule by itself comes first.
+  // Groups are checked only if each rule is valid by itself.
   const found = mistakes.length > 0 ? mistakes : mistakesInGroups(config);
   if (found.length === 0) return config;
   throw new Complaint(
@@ -84,7 +81,6 @@ export const parseConfig = (
   );
 };
 
-/** Groups whose members aren't on, or can't have one entry. */
 const mistakesInGroups = ({ clusters, groups }: Config): Mistake[] =>
   groups.flatMap((group) => {
     const all = [...clusters.values()];
@@ -96,7 +92,7 @@ const mistakesInGroups = ({ clusters, groups }: Config): Mistake[] =>
     return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
   });
 
-/** Where a path leads in a document, or the part of it that is there. */
+/** Returns the offset of a path in a document, or of its nearest parent that is there. */
 const offsetOf = (path: Mistake["path"], { contents }: Document): number => {
   let node: unknown = contents;
   let offset = 0;
@@ -115,7 +111,7 @@ const offsetOf = (path: Mistake["path"], { contents }: Document): number => {
   return offset;
 };
 
-/** Aliases are followed here: to nowhere, or without end. */
+/** Throws a Complaint if an alias is undefined or expands to too much. */
 const plain = (document: Document, name: string): unknown => {
   try {
     return document.toJS();

@@ -7,7 +7,7 @@ import type { Listed } from "../catalogue/registry.ts";
 import type { Cluster, Config, Group, Setup } from "../config/config.ts";
 import { entryOf } from "../webhooks/entry.ts";
 
-/** What is served: each rule that is named for some cluster, whatever the mode, and each group in its members' place. */
+/** Returns the rules that a cluster names, in any mode, and the groups, in place of members that only mutate. */
 export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): Listed[] =>
   catalogue.flatMap((listed) => {
     const group = groups.find(({ members }) => members.includes(listed));
@@ -16,7 +16,7 @@ export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): 
     return [...(group?.members[0] === listed ? [asRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
   });
 
-/** What goes into a rule's bundle. A cluster that doesn't use the rule is admitted as if it were off there. */
+/** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
 export const shareOf = (config: Config, { name, rule, members }: Listed): Share => {
   if (members) return groupShareOf({ name, members }, config.clusters);
   const standard = rule.settings ?? {};
@@ -34,9 +34,8 @@ const variantsAmong = (rule: Rule, settings: object): { variants?: Variants } =>
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
-/** A group, as if it were a rule with a folder of its own. */
 export const asRule = ({ name, members }: Group): Listed => {
-  // Two may call theirs alike.
+  // Members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
       Object.entries(rule.needs ?? {}).map(([need, one]) => [`${name}.${need}`, one]),
@@ -47,7 +46,7 @@ export const asRule = ({ name, members }: Group): Listed => {
   return { name, folder: "", phases: ["mutate"], rule: face, members };
 };
 
-/** A group's share of postern.yaml. Whoever is not on in a cluster is off there. */
+/** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */
 export const groupShareOf = ({ name, members }: Group, clusters: ReadonlyMap<string, Cluster>): GroupShare => {
   const each = (setupOf: (listed: Listed) => Setup) =>
     Object.fromEntries(members.map((listed) => [listed.name, membership(listed, setupOf(listed))]));

@@ -3,7 +3,6 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 
 export interface ConnectionLimits {
-  /** Open connections of all clients. */
   connections: number;
   /** Open connections of one address that have shown no valid key. */
   keylessConnections: number;
@@ -26,19 +25,19 @@ interface Connection {
 
 interface ConnectionLimit {
   hasKey(socket: Socket): boolean;
-  /** Notes that a request with a valid key came in on this connection: from now on it is never closed for a limit. */
+  /** Records a valid key on this connection; no limit closes it from then on. */
   admit(socket: Socket): void;
-  /** Closes the connections that have shaken hands and sent nothing since. */
+  /** Closes the connections that have sent nothing since the TLS handshake. */
   closeUnused(): void;
 }
 
 /**
  * Keeps clients without a valid key from using up a server's connections: such a connection is closed after a few
- * seconds, or earlier when there are too many. API servers hold connections in reserve that they haven't used yet; some
- * unused connections may therefore stay if their address has another connection that has shown a valid key.
+ * seconds, or earlier when there are too many. API servers hold unused connections in reserve; some of these may
+ * therefore stay if their address has another connection that has shown a valid key.
  */
 export const limitConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
-  /** The oldest first. */
+  /** In the order in which they were opened. */
   const open = new Map<string, Connection>();
   const bySocket = new WeakMap<Socket, Connection>();
   const trustedAddresses = () => {
@@ -95,5 +94,5 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
 
 const isUnused = ({ secure }: Connection) => secure?.bytesRead === 0;
 
-/** The same for a connection's socket and for the TLS socket above it. */
+/** Returns the same id for a connection's socket and for the TLS socket on it. */
 const idOf = ({ remoteAddress, remotePort, localAddress }: Socket) => `${remoteAddress} ${remotePort} ${localAddress}`;

@@ -12,51 +12,49 @@ import { Complaint } from "../cli/complaint.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
 
-/** A rule's endpoint, as Lambda would call it. */
 export type Handler = (event: unknown, context: Context) => Promise<unknown>;
 
 type Admits = (segment: string) => unknown;
 
 export interface Gateway {
-  /** `https://host:port`, as a webhook configuration on this machine names it. */
+  /** `https://host:port`, for webhook configurations. */
   url: string;
   /**
-   * Serves these from the next request on; those under way end as they began. `admits` reports whether the first segment
-   * of a path holds a valid key; without it, every request counts as having one.
+   * Serves these from the next request on; requests under way finish with the old handlers. `admits` reports whether
+   * the first segment of a path holds a valid key; without it, every request counts as having one.
    */
   serve(handlers: ReadonlyMap<string, Handler>, admits?: Admits): void;
-  /** Takes no new connections, answers what it has begun, and ends. */
   close(): Promise<void>;
 }
 
-/** What the HTTP API and Lambda hold a request to. */
+/** The limits of API Gateway's HTTP APIs and of Lambda, in bytes; `function` is in milliseconds. */
 const limits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
-  /** Bodies on their way, of all clients together, so that many slow ones can't fill the memory. */
+  /** All bodies that are being received, so that many slow requests can't fill the memory. */
   held: 256 * 1024 * 1024,
   headers: 10_240,
   function: 10_000,
 };
 
-/** How many connections there may be, and how long clients are waited for, in milliseconds. */
+/** Limits for connections; times are in milliseconds. */
 interface Patience extends ConnectionLimits {
-  /** As they send a request. */
+  /** How long a client may take to send a request. */
   sending: number;
 }
 const usual: Patience = {
   sending: 10_000,
-  // The API server drops idle connections after 90 s; the client should be the first to close.
+  // API servers drop idle connections after 90 s; the client should be the first to close.
   idle: 100_000,
   keyless: 5_000,
   connections: 1024,
-  // As many as an API server may open at once.
+  // An API server may open this many at once.
   keylessConnections: 512,
-  // An API server holds at most 25 idle connections to one host; several may share an address.
+  // An API server holds at most 25 idle connections to one host; several API servers may share an address.
   reserves: 64,
 };
 
-/** Stands where API Gateway stands: TLS, routes, events of HTTP API 2.0, and the same limits. */
+/** Does what API Gateway does: TLS, routes, events of HTTP API 2.0, and the same limits. */
 export const openGateway = async (
   certificate: ServerCertificate,
   host: string,
@@ -83,14 +81,14 @@ export const openGateway = async (
       if (!connections.hasKey(socket) && admits(url.split("/", 2)[1] ?? "")) connections.admit(socket);
       answer(request, handlers, held).then(
         (reply) => send(response, reply, !server.listening),
-        // The client is gone; there is nobody to answer.
+        // The client has disconnected.
         () => response.destroy(),
       );
     },
   );
   const connections = limitConnections(server, connectionLimits);
-  // The API server holds connections in reserve. Node counts those that brought no byte yet among the busy ones, and
-  // would close them as late, perhaps at the very moment that the first request is sent.
+  // API servers hold unused connections in reserve. Node takes a connection without any bytes for a busy one, and would
+  // close it as late, perhaps at the moment when the first request is sent.
   server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket: TLSSocket) => {
     if (code === late && socket.bytesRead === 0) return;
     if (socket.writable) socket.write(`HTTP/1.1 ${faults[code] ?? "400 Bad Request"}\r\nconnection: close\r\n\r\n`);
@@ -114,7 +112,7 @@ export const openGateway = async (
   };
 };
 
-/** What a client is told whose request can't be read, by Node's code for it. */
+/** The status of requests that Node can't read, by Node's error code. */
 const late = "ERR_HTTP_REQUEST_TIMEOUT";
 const faults: Record<string, string> = {
   [late]: "408 Request Timeout",
@@ -122,7 +120,7 @@ const faults: Record<string, string> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
 };
 
-/** How others name this machine: one that listens everywhere has no name, but addresses. */
+/** Returns the host in URLs. A server that listens on all addresses has no name, so this takes one address. */
 const named = (host: string): string => {
   const everywhere = host === "0.0.0.0" || host === "::";
   const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list);
@@ -160,20 +158,20 @@ const answer = async (
   if (body === undefined) return tooLarge;
   const event = eventOf(request, path, query, name, body);
   if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
-  // An endpoint answers in this shape, whatever it is asked.
+  // Endpoints answer in this shape to any event.
   return (await handler(event, contextOf(name))) as Reply;
 };
 
 /**
- * The body, or undefined where it is larger than API Gateway takes, or all that are on their way are. Such a one is
- * heard out, or its client would never hear us, but not kept.
+ * Returns the body; undefined if it is larger than API Gateway takes, or if all bodies together exceed `held`. A body
+ * that is too large is still received to the end, because the client reads no response before that, but it isn't kept.
  */
 const read = (request: IncomingMessage, held: { bytes: number }): Promise<Buffer | undefined> => {
   const { promise, resolve, reject } = Promise.withResolvers<Buffer | undefined>();
   const chunks: Buffer[] = [];
   let kept = 0;
   let large = false;
-  // Events: to iterate over a request costs more than a small rule does.
+  // Events, because iterating over a request takes longer than a small rule.
   request.on("data", (chunk: Buffer) => {
     large ||= kept + chunk.length > limits.body || held.bytes + chunk.length > limits.held;
     const more = large ? -kept : chunk.length;
@@ -195,7 +193,7 @@ const read = (request: IncomingMessage, held: { bytes: number }): Promise<Buffer
   return promise;
 };
 
-/** As the HTTP API makes it: text where the body is text, base64 where it isn't. */
+/** Makes the event as an HTTP API does: a UTF-8 body as text, any other as base64. */
 const eventOf = (request: IncomingMessage, path: string, query: string, rule: string, body: Buffer) => {
   const headers = Object.fromEntries(Object.entries(request.headers).map(([key, value]) => [key, String(value)]));
   const routeKey = `POST /{cluster}/${rule}/{phase+}`;
@@ -238,14 +236,14 @@ const contextOf = (name: string): Context => {
     functionVersion: "local",
     getRemainingTimeInMillis: () => end - performance.now(),
   };
-  // Endpoints look at no more of it.
+  // Endpoints use no other fields.
   return context as Context;
 };
 
 const send = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
   const close = (closing || statusCode === 413) && { connection: "close" };
   response.writeHead(statusCode, { ...headers, "content-length": Buffer.byteLength(body), ...close });
-  // A text leaves in one piece with the headers before it.
+  // A string is sent in one piece with the headers.
   response.end(body);
 };
 
@@ -256,6 +254,6 @@ const listen = (server: Server, host: string, port: number): Promise<void> =>
       const sentence = taken ? "is in use; --port takes another" : `can't be listened on: ${error.message}`;
       reject(new Complaint(`port ${port} of ${host} ${sentence}`, 1));
     });
-    // A name stands for every address of this machine: the one who calls knows which.
+    // A name may stand for any address of this machine, so the server listens on all of them.
     server.listen(port, isIP(host) || host === "localhost" ? host : undefined, resolve);
   });

@@ -14,16 +14,15 @@ import { placesNamed } from "../project/read.ts";
 import { groupShareOf, servedRules, shareOf } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 
-/** The rules as they stand in the folders and in postern.yaml, each as the endpoint that Lambda would run. */
 export interface Workshop {
   config: Config;
   served: Listed[];
   handlers: ReadonlyMap<string, Handler>;
-  /** Rules that postern.yaml names and that can't be loaded: they are not served, nor are groups that they are in. */
+  /** Rules that postern.yaml names but that can't be loaded. They are not served, nor are groups with them. */
   broken: Broken[];
 }
 
-/** Opens the rules that can be loaded; throws if one of those in `kept` can't be loaded any more. */
+/** Opens the rules that can be loaded; throws if a rule in `kept` can't be loaded any more. */
 export const openWorkshop = async (
   file: string,
   host: Host,
@@ -39,7 +38,6 @@ export const openWorkshop = async (
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
-/** The endpoint of a rule or a group, for whoever doesn't take it out of a bundle. */
 export const handlerOf = (config: Config, listed: Listed, host: Host, judge = decide): Handler => {
   const { name, rule, members } = listed;
   if (!members) return endpoint(rule, shareOf(config, listed), host, judge);
@@ -50,8 +48,8 @@ export const handlerOf = (config: Config, listed: Listed, host: Host, judge = de
 let generation = 0;
 
 /**
- * Calls back after every change of a rule, of postern.yaml or of manifests that it names, one call after the other; rules are
- * then read anew. From when it answers, no change is missed.
+ * Calls `changed` after every change of a rule, of postern.yaml or of manifests that it names, one call at a time.
+ * Rules are then imported again. Once the promise resolves, no change is missed.
  */
 export const watchWorkshop = async (file: string, changed: () => Promise<void>): Promise<() => void> => {
   const rules = pathToFileURL(catalogueFolder).href;
@@ -72,17 +70,17 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
     await open();
     await changed();
   };
-  // An editor's save is several events; a save that comes during a reload leads to another.
+  // An editor's save causes several events; a save during a reload causes another reload.
   const soon = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
       last = last.then(reload);
     }, 50);
   };
-  // Folders, not files: editors replace a file by another. Not recursively: Node loses replaced files there.
+  // Watches folders, because editors replace files, and not recursively, because Node then misses replaced files.
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
-    // While one of them is broken, those that it was about before.
+    // While a rule is broken, its former manifests are still watched.
     places = await readRules()
       .then(async ({ rules, broken }) => {
         const named = await placesNamed(file, rules);
@@ -97,10 +95,10 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
         watch(folder, soon),
       ),
       ...below.flatMap((folder) => watchAt(folder, soon)),
-      // One that goes away may come back.
+      // A place that was deleted may come back.
       ...places.flatMap((place) => watchAt(dirname(place), (_, name) => name === basename(place) && soon())),
     ];
-    // A folder that is removed takes its watcher along; the catalogue's own tells of it.
+    // A folder that is deleted ends its watcher with an error; the catalogue's watcher reports the deletion.
     for (const watcher of watchers) watcher.on("error", () => watcher.close());
   };
   const close = () => {
@@ -114,7 +112,6 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
   };
 };
 
-/** A folder and all below it; none of what is a file, or isn't there. */
 const foldersIn = async (place: string): Promise<string[]> => {
   const entries = await readdir(place, { recursive: true, withFileTypes: true }).catch(() => undefined);
   const inner = entries?.filter((entry) => entry.isDirectory()).map(({ parentPath, name }) => join(parentPath, name));
@@ -125,7 +122,7 @@ const watchAt = (folder: string, heard: WatchListener<string>): FSWatcher[] => {
   try {
     return [watch(folder, heard)];
   } catch {
-    // It isn't there; postern.yaml is read with a complaint about that.
+    // The folder doesn't exist; reading postern.yaml reports that.
     return [];
   }
 };

@@ -20,7 +20,6 @@ import { openCertificate, openSigner, type Signer } from "../keys/keys.ts";
 import { openGateway } from "./gateway.ts";
 import { openWorkshop, type Workshop, watchWorkshop } from "./handlers.ts";
 
-/** What every verb takes that serves. */
 export const servingOptions = {
   config: common.config,
   host: {
@@ -33,10 +32,9 @@ export const servingOptions = {
   watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
 } satisfies Record<string, Option>;
 
-/** Returns what postern.yaml, as it is served now, says of a rule in a cluster. */
 export type SetupOf = (cluster: string, rule: string) => Setup | undefined;
 
-/** Serves the rules of postern.yaml until Ctrl-C; with `listening`, somebody hears what is answered. */
+/** Serves the rules of postern.yaml until Ctrl-C. `listening` may replace the host and `decide`, to record reviews. */
 export const serve = async (
   options: Options,
   listening = (host: Host, _: SetupOf): Listening => ({ host }),
@@ -65,11 +63,11 @@ export const serve = async (
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
     const opened = await openWorkshop(file, surroundings, judge, kept);
-    // A rule that is grouped and validates stands there twice.
+    // A grouped rule that also validates is served twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
     const isLost = (name: string) => opened.config.clusters.get(name)?.connect?.manifests && !written.has(name);
-    // What a folder held before is better than nothing.
+    // Throws, so that the objects that were read before stay in use.
     if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) print(`${fault}\n`);
     for (const { name, sentence } of opened.broken) print(`${name} is not served: ${sentence}\n`);
@@ -81,7 +79,7 @@ export const serve = async (
     world = (cluster, milliseconds) => {
       const manifests = written.get(cluster);
       if (manifests === undefined) return live(cluster, milliseconds);
-      // Manifests are always of now.
+      // Manifests are always current: nothing has to be read anew.
       const { anew: _, ...services } = live(cluster, milliseconds);
       return { ...services, ...manifests };
     };
@@ -89,7 +87,6 @@ export const serve = async (
   };
   const workshop = await open();
   const gateway = await openGateway(await openCertificate(state, host), host, port);
-  /** Has the gateway serve these, with the key versions of their postern.yaml. */
   const serveWorkshop = ({ config: { clusters }, handlers }: Workshop) =>
     gateway.serve(
       handlers,
@@ -109,7 +106,7 @@ export const serve = async (
     }
   };
 
-  // Whoever reads that we serve may change something at once.
+  // Watches before the welcome is printed, because a user may change something as soon as it appears.
   const stopWatching = options.flag("watch") ? await watchWorkshop(file, reload) : () => {};
   print(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
   await interrupted();
@@ -118,7 +115,6 @@ export const serve = async (
   await gateway.close();
 };
 
-/** Reports whether a rule is known to evaluate scripts, under some cluster's settings. */
 const awaitsScripts = ({ name, rule }: Listed, { clusters }: Config): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
@@ -126,10 +122,9 @@ const awaitsScripts = ({ name, rule }: Listed, { clusters }: Config): boolean =>
     return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
   });
 
-/** What surrounds the endpoints that are served, and who judges there. */
 type Listening = Pick<Recorder, "host"> & Partial<Recorder>;
 
-/** Until Ctrl-C. It may come twice, from the terminal and through npm; after a second, another one is meant. */
+/** Resolves on Ctrl-C. One may arrive twice, from the terminal and through npm; after a second, another one exits. */
 const interrupted = () =>
   new Promise<void>((stop) => {
     let first: number | undefined;
@@ -159,12 +154,10 @@ const welcome = ({ config, served }: Workshop, signer: Signer, url: string, opti
   return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
 };
 
-/** As a shell reads it. */
 const quoted = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 const clock = () => new Date().toISOString().slice(11, 23);
 
-/** One review as one line for a person. */
 const lineOf = (report: Report): string => {
   const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
@@ -185,6 +178,6 @@ const lineOf = (report: Report): string => {
     ...patch,
     `${milliseconds.toFixed(2)} ms`,
   ];
-  // Names are the caller's, and this is somebody's terminal.
+  // Names come from the caller, and control characters could harm the user's terminal.
   return `${clock()} ${words.join(" ").replace(/\p{Cc}/gu, "?")}\n`;
 };

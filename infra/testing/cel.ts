@@ -1,11 +1,10 @@
 import { Environment } from "@marcbachmann/cel-js";
 import type { Request } from "#lib/review.ts";
 
-// Stands in for the API server's CEL where there is none: enough of the language for what rules say. An expression
-// that errors is an error here too, as it is there.
+// Replaces the API server's CEL in tests: enough of the language for the expressions in rules. An expression that fails
+// throws here, as it does there.
 const environment = new Environment({ unlistedVariablesAreDyn: true, enableOptionalTypes: true });
 
-/** A matchCondition as a function of the request. */
 export const condition = (expression: string) => {
   const evaluate = environment.parse(expression);
   return ({ object, oldObject, ...request }: Request): boolean => {
@@ -17,14 +16,14 @@ export const condition = (expression: string) => {
   };
 };
 
-/** CEL sees no field that is empty. */
+/** Leaves out empty fields, which the API server's CEL doesn't see. */
 const sent = (request: object) =>
   Object.fromEntries(Object.entries(request).filter(([, value]) => value !== "" && value !== undefined));
 
-/** JSON's whole numbers are integers to CEL. */
+/** Converts whole numbers of JSON to integers of CEL. */
 const celValue = (value: unknown): Record<string, unknown> =>
   JSON.parse(JSON.stringify(value), (_, inner) => (Number.isSafeInteger(inner) ? BigInt(inner) : asMap(inner)));
 
-/** A map has the keys that are in it: not those that every object of ours inherits. */
+/** Converts objects to maps, which have no inherited keys. */
 const asMap = (value: unknown) =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? new Map(Object.entries(value)) : value;

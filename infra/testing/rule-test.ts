@@ -11,7 +11,7 @@ import { readRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/read.ts";
 import { configurations } from "../webhooks/configurations.ts";
 
-// `postern/test`: what a rule's own test needs beside the rule.
+// The module `postern/test`: what a rule's own test needs beside the rule.
 export { worlds as connectWorlds } from "#lib/cluster/live.ts";
 export type { Count } from "#lib/metrics.ts";
 export { merge as mergeSettings } from "#lib/settings.ts";
@@ -19,7 +19,7 @@ export { patched } from "../catalogue/case-differences.ts";
 export { condition } from "./cel.ts";
 export { type Case, type Decision, recorded };
 
-/** What a decision depends on beside the request; the default is the rule's own settings, no answers and the year 1970. */
+/** What a decision depends on beside the request. The default is the rule's settings, no answers and 1970. */
 interface Circumstances {
   settings?: object;
   variant?: string | undefined;
@@ -34,10 +34,9 @@ export const openRule = async (folder: string) => {
   const { rule } = listed;
   return {
     cases: await readCases(listed),
-    /** Decides a case of cases.yaml, or one like those. */
     decideCase: (entry: Case, world?: World): Promise<Decision> =>
       decideCase(listed, entry, reviewOf(listed, entry), world),
-    /** Decides a request that no case can have. The settings given override the rule's. */
+    /** Decides a request that no case can express. The settings given override the rule's. */
     decide: async (
       phase: Phase,
       request: Request,
@@ -51,7 +50,6 @@ export const openRule = async (folder: string) => {
         now,
         world,
       }),
-    /** Returns the webhook entries for the rule's config in postern.yaml. */
     entries: (config: object = {}, harden = false) => {
       const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");
       if (!cluster) throw new Error("postern.yaml has no cluster local");

@@ -10,17 +10,14 @@ import type { TestResult } from "./results.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const shared = join(root, "infra/testing/catalogue.test.ts");
 
-/** The rules that are tested: those of these names, or all. */
+/** The rules to test: the rules of these names, or all rules if there are no names. */
 interface Chosen {
   catalogue: readonly Listed[];
   broken: readonly Broken[];
   names: readonly string[];
 }
 
-/**
- * Runs the cases of rules, the laws of every rule and the rules' own tests, each file in a process of its own, and yields
- * what comes of them.
- */
+/** Runs the cases of rules, the tests common to all rules and the rules' own tests, each file in its own process. */
 export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGenerator<TestResult> {
   const chosen = catalogue.filter(({ name }) => names.length === 0 || names.includes(name));
   const own = chosen.flatMap(({ name }) => globSync(`functions/${name}/**/*.test.ts`, { cwd: root }));
@@ -28,11 +25,10 @@ export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGene
     await Promise.all(chosen.map(async (listed) => [listed.name, await readPlaces(listed).catch(() => [])] as const)),
   );
   process.env.POSTERN_RULES = names.join(",");
-  // Within a test, Node would run nothing.
+  // With this variable, which Node sets in tests, Node would run nothing.
   delete process.env.NODE_TEST_CONTEXT;
   const files = [shared, ...own.map((file) => join(root, file))];
   const isBroken = (rule: string | undefined) => broken.some(({ name }) => name === rule);
-  /** By file, the suites that have begun and not ended. */
   const open = new Map<string, string[]>();
   for await (const { type, data } of run({ files, cwd: root, concurrency: true })) {
     if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;
@@ -68,17 +64,15 @@ export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGene
 
 const passed = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
 
-/** The rule whose own test a file is. */
 const ruleOf = (file: string): string | undefined =>
   /^functions\/([^/]+)\//.exec(relative(root, file).split(sep).join("/"))?.[1];
 
-/** Returns the cases of a rule by name, with their lines. */
 const readPlaces = async (listed: Listed): Promise<{ name: string; line: number }[]> => {
   const [cases, lines] = await Promise.all([readCases(listed), readCaseLines(listed)]);
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
 };
 
-/** What a failure says, without its place, and where in a rule's folder it was thrown; no other stack. */
+/** Returns a failure's message without its place, and the first line of the stack that is in a rule's folder. */
 const because = (failure: unknown, place: string): string[] => {
   const { cause } = Object(failure);
   const error = cause ?? failure;
@@ -88,6 +82,5 @@ const because = (failure: unknown, place: string): string[] => {
   return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
 };
 
-/** The first place of a stack that is in the catalogue, such as `functions/priority/rule.ts:31`. */
 const frameIn = (stack: string): string | undefined =>
   new RegExp(`${RegExp.escape(pathToFileURL(root).href)}(functions/[^\\s:]+:\\d+)`).exec(stack)?.[1];

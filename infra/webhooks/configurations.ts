@@ -7,17 +7,15 @@ import type { Cluster } from "../config/config.ts";
 import { entriesOf, exemptConditions, exemptSelector, type Facet, oneLine } from "./entry.ts";
 import { disagreements, entryTogether } from "./groups.ts";
 
-/** Where and how a cluster's entries call. */
 export interface Registration {
-  /** The configurations' name. */
   name: string;
-  /** The address of a rule's endpoint, with the cluster's key in it; `path` is the phase, and the variant behind it. */
+  /** Returns the URL of a rule's endpoint, with the cluster's key. `path` is the phase, or the phase and a variant. */
   address(rule: string, path: string): string;
-  /** PEM; only where the API server's own roots don't suffice. */
+  /** PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
-  /** Whether a rule or a group, by its name, fails closed where it guards. */
+  /** Whether entries of rules with `guards` fail closed; a function decides by the name of the rule or group. */
   harden: boolean | ((name: string) => boolean);
-  /** Is told of entries that could keep a request waiting too long; they are refused, if nobody is. */
+  /** Receives a warning about entries that could delay a request too long. Without it, they are refused. */
   slow?(sentence: string): void;
 }
 
@@ -36,10 +34,10 @@ export interface Webhook {
   admissionReviewVersions: string[];
 }
 
-/** Mutating calls are made one after the other, within the API server's own 34 s. */
+/** Seconds. The API server makes mutating calls one after the other, within its own limit of 34 s. */
 const longestChain = 20;
 
-/** The two webhook configurations of a cluster, in the order of the compiled-in chain. */
+/** Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. */
 export const configurations = (catalogue: Listed[], cluster: Cluster, registration: Registration) => {
   const mutating = webhooks("mutate", catalogue, cluster, registration);
   const slow = slowIn(mutating);
@@ -60,7 +58,7 @@ const configuration = (kind: string, name: string, webhooks: Webhook[]) => {
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
-/** A group stands where its first member would. */
+/** A group takes the position of its first member that is on. */
 const webhooks = (phase: Phase, catalogue: Listed[], cluster: Cluster, registration: Registration): Webhook[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
@@ -109,7 +107,6 @@ const both = (one: LabelSelector | undefined, other: LabelSelector | undefined):
   return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
 };
 
-/** What is wrong with entries that one request could wait for longer than the API server waits. */
 const slowIn = (webhooks: Webhook[]): string | undefined => {
   const literals = (part: (match: Match) => readonly string[]) => [
     ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
@@ -123,7 +120,7 @@ const slowIn = (webhooks: Webhook[]): string | undefined => {
         const called = webhooks.filter(({ rules }) =>
           rules.some((match) => matches(match, group, resource, operation)),
         );
-        // Of a rule's variants, one is called.
+        // The API server calls one variant of a rule for a request.
         const byRule = Map.groupBy(called, ruleOf).values();
         const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((one) => one.timeoutSeconds)), 0);
         if (seconds <= longest.seconds) continue;
@@ -134,7 +131,7 @@ const slowIn = (webhooks: Webhook[]): string | undefined => {
   return `a ${longest.request} could wait ${longest.seconds} s for ${longest.rules.join(", ")}, more than the ${longestChain} s that are safe; group them, or shorten one by timeoutSeconds, in postern.yaml`;
 };
 
-/** The rule or the group of an entry: of its name the last part before the domain, for no rule's name has a dot. */
+/** Returns the rule or group of an entry: the last part of its name before the domain. Rule names have no dots. */
 export const ruleOf = ({ name }: Pick<Webhook, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")

@@ -5,7 +5,7 @@ import { asVariant } from "../catalogue/variants.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Exempt, Setup } from "../config/config.ts";
 
-/** What a webhook entry says of a rule in a cluster, before it has a name and an address. */
+/** A webhook entry of a rule in a cluster, without its name and URL. */
 export interface Entry {
   match: readonly Match[];
   exempt: Exempt;
@@ -19,7 +19,6 @@ export interface Entry {
   objectSelector: LabelSelector | undefined;
 }
 
-/** One of a rule's entries, and which of its variants that is for. */
 export interface Facet {
   variant?: string;
   entry: Entry;
@@ -27,12 +26,12 @@ export interface Facet {
 
 const defaultTimeout = 3;
 
-/** The entries of a rule in one phase: one, or one for each of its variants that matches something. */
+/** Returns a rule's entries in one phase: one, or one for each variant that matches something. */
 export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: boolean): Facet[] => {
   const variants = variantsOf(listed.rule, setup.settings);
   const isIdle = (rule: Rule, settings: object) => (inPhase(rule.match, phase, settings) ?? []).length === 0;
   if (variants === undefined) {
-    // Of one whose match follows from its settings, these may leave nothing.
+    // A match that depends on settings may be empty.
     const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
     return isUnasked ? [] : [{ entry: entryOf(listed, phase, setup, harden) }];
   }
@@ -50,11 +49,11 @@ export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: bo
   });
 };
 
-/** It becomes part of a path, where a phase stands before it, and of an entry's name. */
+/** The name becomes part of an entry's name and of a path, where the phase comes before it. */
 const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
 const isPhase = (name: string) => name === "mutate" || name === "validate";
 
-/** Never behind an entry that fails closed, unless somebody wrote otherwise: the cluster could not heal itself. */
+/** Exempt by default from entries that fail closed, because the cluster could not repair itself otherwise. */
 const vital = ["kube-system", "kube-node-lease"];
 
 export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, harden: boolean): Entry => {
@@ -71,7 +70,7 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
     },
     failurePolicy,
     matchPolicy: rule.matchPolicy ?? "Equivalent",
-    // What is recorded is written outside, though not on a dry run.
+    // Recording a review is a side effect; a dry run isn't recorded.
     sideEffects: setup.record ? "NoneOnDryRun" : (rule.sideEffects ?? "None"),
     reinvocationPolicy: rule.reinvocationPolicy ?? "IfNeeded",
     timeoutSeconds: timeoutOf(rule, setup),
@@ -80,10 +79,8 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
   };
 };
 
-/** How long the API server waits for a rule, in seconds. */
 const timeoutOf = (rule: Rule, setup?: Setup) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
 
-/** How long it waits for a rule at most, whichever of its entries it calls. */
 export const longestTimeoutOf = (rule: Rule, setup?: Setup): number => {
   const variants = variantsOf(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
   return Math.max(...variants.map((variant) => timeoutOf({ ...rule, ...variant }, setup)));
@@ -104,7 +101,7 @@ const judgesNamespaces = ({ apiGroups, resources }: Match) =>
   ["", "*"].some((group) => apiGroups.includes(group)) &&
   resources.some((resource) => ["namespaces", "*", "*/*"].includes(resource));
 
-/** A selector that selects everything is as good as none. */
+/** Leaves out a selector that selects everything. */
 const selector = (
   value: OfSettings<LabelSelector, object> | undefined,
   settings: object,
@@ -117,7 +114,7 @@ const selector = (
   return Object.keys(given).length > 0 ? given : undefined;
 };
 
-/** By no label of the object itself, for its author could set them. */
+/** Exempts by namespace, never by labels of the object, which its author could set. */
 export const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exempt): LabelSelector | undefined => {
   const matchExpressions = [
     ...(namespaces.length > 0
@@ -137,11 +134,11 @@ export const exemptConditions = ({ users = [], groups = [] }: Exempt): Condition
   };
 };
 
-/** A list in CEL, whose escapes are JSON's but for what JSON leaves as it is. */
+/** Returns a list in CEL. JSON's escapes are valid there; U+2028 and U+2029, which JSON doesn't escape, are added. */
 export const literal = (texts: readonly string[]) =>
   JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
-/** Line breaks and indentation are the rule's layout, unless a comment or a long text depends on them. */
+/** Joins the lines of an expression, unless it has a comment or a triple-quoted string, which depend on them. */
 export const oneLine = (expression: string) =>
   /\/\/|"""|'''/.test(expression)
     ? expression

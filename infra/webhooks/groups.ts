@@ -3,10 +3,8 @@ import type { Listed } from "../catalogue/registry.ts";
 import type { Cluster, Group, Setup } from "../config/config.ts";
 import { type Entry, entryOf, exemptConditions, literal, oneLine } from "./entry.ts";
 
-/** A member where it is on. */
 type On = { listed: Listed; entry: Entry; mode: Setup["mode"] };
 
-/** What is on of a group in a cluster, as one entry; undefined where nothing is. */
 export const entryTogether = ({ members }: Group, cluster: Cluster, harden: boolean): Entry | undefined => {
   const on = membersOn(members, cluster, harden);
   const entries = on.map(({ entry }) => entry);
@@ -14,7 +12,7 @@ export const entryTogether = ({ members }: Group, cluster: Cluster, harden: bool
   if (first === undefined) return undefined;
   const match = unique(entries.flatMap(({ match }) => match));
   const failurePolicy = on.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
-  // Who only warns or tells the audit log doesn't bring an entry that fails closed to where the others would not.
+  // A member in mode warn or audit must not make the entry fail closed in namespaces that the others exempt.
   const [one, ...others] = entries.filter((entry) => entry.failurePolicy === failurePolicy);
   const namespaces = one?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
@@ -24,16 +22,15 @@ export const entryTogether = ({ members }: Group, cluster: Cluster, harden: bool
     ...first,
     match,
     exempt: { ...(namespaces && { namespaces }), namespaceLabels: first.exempt.namespaceLabels },
-    // Where one member is always concerned, there is nothing to ask.
+    // If one member takes every request, the entry needs no condition.
     conditions: terms.includes("") ? {} : { "concerns-a-member": any(unique(terms)) },
     failurePolicy,
-    // One that is recorded has some where the others have none.
+    // A recorded member has side effects even if the others have none.
     sideEffects: entries.find(({ sideEffects }) => sideEffects !== "None")?.sideEffects ?? "None",
     timeoutSeconds: Math.max(...entries.map(({ timeoutSeconds }) => timeoutSeconds)),
   };
 };
 
-/** What one member asks of a request; empty where that is nothing. */
 const term = ({ match, exempt, conditions }: Entry, all: readonly Match[], exemptForAll: string[] = []): string => {
   const own = exempt.namespaces?.filter((one) => !exemptForAll.includes(one)) ?? [];
   const parts = [
@@ -44,13 +41,12 @@ const term = ({ match, exempt, conditions }: Entry, all: readonly Match[], exemp
   return parts.map(inParentheses).join(" && ");
 };
 
-/** A line break, for an expression may end with a comment. */
+/** Adds a line break before the parenthesis, because an expression may end with a comment. */
 const inParentheses = (expression: string) => {
   const line = oneLine(expression);
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
 };
 
-/** Whether a request is one of these. */
 const about = ({ operations, resources }: Match): string => {
   const paths = resources.map((path) => (path.includes("/") ? path : `${path}/`));
   const asked = [
@@ -64,7 +60,7 @@ const about = ({ operations, resources }: Match): string => {
 
 const any = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(inParentheses).join(" || "));
 
-/** Why these can't be one entry, in sentences that follow the group's name. */
+/** Returns why the members can't share an entry, in sentences that continue the group's name. */
 export const disagreements = ({ members }: Group, cluster: Cluster, harden = false): string[] => {
   const on = membersOn(members, cluster, harden);
   const about: [string, On[], (one: On) => unknown][] = [
@@ -74,7 +70,7 @@ export const disagreements = ({ members }: Group, cluster: Cluster, harden = fal
     ["namespaceSelector", on, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", on, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", on, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // Who is exempt because of it was not when the functions were built.
+    // The functions don't know the namespaces that are exempt only because of hardening.
     [
       "exempt.namespaces where it fails closed",
       harden ? on.filter(failsClosed) : [],
@@ -94,7 +90,7 @@ export const disagreements = ({ members }: Group, cluster: Cluster, harden = fal
 
 const failsClosed = ({ entry }: On) => entry.failurePolicy === "Fail";
 
-/** The API server converts an object to what one entry names: each member must be able to take what it sends. */
+/** The API server converts objects to the version that an entry names, so all members must match the same versions. */
 const versions = (on: On[]): string[] => {
   const named = on.flatMap(({ listed: { name }, entry }) =>
     entry.match.flatMap(({ apiGroups, apiVersions, resources }) =>

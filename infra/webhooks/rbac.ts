@@ -4,7 +4,6 @@ import { idOf } from "../catalogue/rule-names.ts";
 import type { Cluster } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 
-/** What one rule may do in a cluster. */
 interface Right {
   apiGroups?: string[];
   resources?: string[];
@@ -12,19 +11,17 @@ interface Right {
   verbs: string[];
 }
 
-/** Where a token is kept for functions, its account is this one. */
+/** The service account whose token functions use, if a token is kept for them. */
 const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
 
-/** The group that a rule's function belongs to in a cluster, by its access entry. */
+/** Returns the Kubernetes group of a rule's function in a cluster, by its EKS access entry. */
 export const groupOf = (name: string, rule: string) => `${name}:${rule}`;
 
-/** What a rule needs, and under which settings. */
 interface Asked {
   needs: Needs;
   settings: object;
 }
 
-/** The rules that are on in a cluster and ask it something, each with what it asks. */
 const asking = (catalogue: Listed[], cluster: Cluster): { name: string; asked: Asked[] }[] => {
   const { groups } = cluster;
   const askedBy = ({ name, rule }: Listed): Asked => {
@@ -46,7 +43,7 @@ const asking = (catalogue: Listed[], cluster: Cluster): { name: string; asked: A
   ];
 };
 
-/** The least roles with which the rules that are on can do what they need, each for its own function alone. */
+/** Returns the RBAC objects that give each function only the rights that its rules need. */
 export const roles = (catalogue: Listed[], cluster: Cluster, name: string): object[] => {
   const rules = asking(catalogue, cluster);
   const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
@@ -78,7 +75,6 @@ export const roles = (catalogue: Listed[], cluster: Cluster, name: string): obje
   ];
 };
 
-/** One right a resource, with the verbs of all who need it. */
 const rights = (asked: Asked[]): Right[] => {
   const found = new Map<string, Right>();
   const all = asked.flatMap(({ needs, settings }) => Object.values(needs).flatMap((need) => rightsOf(need, settings)));
@@ -107,7 +103,7 @@ const rightsOf = ({ verb, kind, kinds }: Need<unknown>, settings: object): Right
   ];
 };
 
-/** For an EKS cluster: each function's role becomes a member of the group that may do what its rule needs. */
+/** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
 export const accessEntries = (catalogue: Listed[], cluster: Cluster, name: string): object => {
   const rules = asking(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
   return {
