@@ -1,6 +1,6 @@
 import { type Image, parseImage } from "postern/objects/image";
 
-/** Entries are hosts, below which any image may lie: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
+/** Entries are registry hosts with an optional path: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
 export const allows = (registries: string[], { registry, repository }: Image): boolean =>
   registries.some((entry) => {
     const [host = "", ...prefix] = entry.split("/");
@@ -8,7 +8,6 @@ export const allows = (registries: string[], { registry, repository }: Image): b
     return isThere && `${repository}/`.startsWith([...prefix, ""].join("/"));
   });
 
-/** An entry is one where an image below it has the entry's own host. */
 export const isEntry = (entry: unknown): boolean => {
   if (typeof entry !== "string") return false;
   const plain = entry.replace(/^\*\./, "any.");
@@ -19,10 +18,7 @@ export const isEntry = (entry: unknown): boolean => {
 const label = "[a-z0-9]+(-+[a-z0-9]+)*";
 const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
-/**
- * A regular expression for images that are allowed without a doubt: written in full, with nothing unusual. On Docker
- * Hub a name of one component isn't written in full.
- */
+/** Matches only fully written references that are allowed. On Docker Hub, one component isn't fully written. */
 export const plainly = (registries: string[]): string => {
   const places = registries.map((entry) => {
     const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);

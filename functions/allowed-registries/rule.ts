@@ -18,7 +18,7 @@ export default rule({
   ],
   matchConditions: ({ registries }) => ({
     "changes-images": `oldObject == null || ${isLarge} || ${imagesIn("object")} != ${imagesIn("oldObject")}`,
-    // What is longer may be too long for a name, which would be refused.
+    // A longer reference may be an invalid name, which the rule refuses.
     "may-come-from-elsewhere": `${isLarge} || ${imagesIn("object")}.exists(image,
       size(image) > 255 || !image.matches(${JSON.stringify(plainly(registries))}))`,
   }),
@@ -44,7 +44,7 @@ export default rule({
     const strange = broughtBy(pod, oldObject)
       .map(({ reference }) => parseImage(reference))
       .find((image) => image && !allows(registries, image));
-    // Of `*.corp.example` only its owner knows which hosts there are; on Docker Hub, nobody has a place without an account.
+    // Only the owner of `*.corp.example` knows its hosts, and Docker Hub needs an account: neither is suggested.
     const place = registries.find((entry) => !/^\*\.|^docker\.io(\/library(\/|$)|$)/.test(entry));
     if (!strange || !place) return;
     const [registry = "", ...folder] = place.split("/");
@@ -53,7 +53,6 @@ export default rule({
   },
 });
 
-/** Every image of a pod as it is written, and where. */
 const usesOf = (pod: Pod) => [
   ...containersOf(pod).map(({ container: { name, image }, path }) => ({
     place: name ? `container ${JSON.stringify(name)}` : path,
@@ -62,15 +61,13 @@ const usesOf = (pod: Pod) => [
   ...imageVolumesOf(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
 ];
 
-/** A condition that costs the API server too much fails, open or closed: what is large is judged here. */
+/** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
 const isLarge = `size(${containersIn("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
 
-/** The same list, in CEL. */
 const imagesIn = (object: "object" | "oldObject") =>
   `(${containersIn(object)}.map(c, c.?image.orValue("")) +
     ${object}.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue("")))`;
 
-/** Those that it did not have before. */
 const broughtBy = (pod: Pod, oldObject: Pod | null) => {
   const known = new Set(usesOf(oldObject ?? {}).map(({ reference }) => reference));
   return usesOf(pod).filter(({ reference }) => !known.has(reference));

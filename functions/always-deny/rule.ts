@@ -19,7 +19,7 @@ export default rule({
   },
   exemptionRequired: true,
 
-  // Upstream refuses in this phase already, before the object is validated.
+  // Upstream also refuses in the mutating phase, before the object is validated.
   mutate(_object, { request, settings: { spare } }) {
     const { group, resource } = request.resource;
     if (spare.namespaces.includes(request.namespace ?? "")) return;
@@ -29,6 +29,6 @@ export default rule({
   },
 });
 
-/** The core group's name is empty, so `nodes` is `nodes.`. */
+/** The core group's name is empty, so `nodes` becomes `nodes.`. */
 const whole = (resources: readonly string[]) => resources.map((name) => (name.includes(".") ? name : `${name}.`));
 const listed = (resources: readonly string[]) => JSON.stringify(whole(resources));

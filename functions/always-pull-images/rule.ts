@@ -45,7 +45,7 @@ export default rule({
   },
 
   suggest(pod: Pod, { request, oldObject, settings }) {
-    // How an image is pulled can't be changed later.
+    // The pull policies of an existing pod can't be changed.
     if (oldObject && !request.subResource) return;
     const { containers, images } = concerned(pod, oldObject, request, settings);
     for (const { container } of containers) container.imagePullPolicy = "Always";
@@ -55,18 +55,16 @@ export default rule({
 
 const nothing = { containers: [], images: [] };
 
-/** Where a request has a say in how images are pulled. */
 const concerned = (pod: Pod, old: Pod | null, { subResource }: Request, settings: { ephemeralContainers: boolean }) => {
   if (subResource && !settings.ephemeralContainers) return nothing;
 
   const containers = containersOf(pod);
   const before = containersOf(old ?? {}).map(({ container }) => container);
   const known = new Set(before.map(({ image }) => image));
-  // An image is judged when it comes, not when it moves to another container.
+  // Only new images are checked, not images that move to another container.
   if (old && containers.every(({ container }) => known.has(container.image))) return nothing;
   if (!subResource) return { containers, images: imageVolumesOf(pod) };
 
-  // This subresource can add containers and change nothing else.
   const names = new Set(before.map(({ name }) => name));
   return { ...nothing, containers: containers.filter(({ container }) => !names.has(container.name)) };
 };
@@ -76,7 +74,7 @@ const refusal = (request: Request, { field, value = "" }: { field: string; value
   return forbidden(request, `${field}: ${body}`).message;
 };
 
-/** A condition that costs the API server too much fails, open or closed: a large pod is judged here. */
+/** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
 function isLarge(pod: "object") {
   return `size(${containersIn(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
 }

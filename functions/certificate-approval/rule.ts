@@ -15,7 +15,7 @@ export default rule({
       operations: ["UPDATE"],
     },
   ],
-  // Of the old object: the new one may name another signer, which API validation refuses only later.
+  // Uses the old object: the new one may name another signer, which API validation refuses only later.
   authorizedBy: mayNot("approve", signerOf("oldObject")),
   guards: true,
 

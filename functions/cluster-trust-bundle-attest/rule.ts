@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** Younger than kubernetes-types. */
+/** Not yet in kubernetes-types. */
 interface ClusterTrustBundle extends KubernetesObject {
   spec?: { signerName?: string; trustBundle?: string };
 }
@@ -37,7 +37,7 @@ export default rule({
   },
 });
 
-/** A bundle without what the garbage collector and the migration of stored objects change. */
+/** Removes the fields that the garbage collector and storage migration change. */
 const attested = ({ metadata, ...bundle }: ClusterTrustBundle) => {
   const { ownerReferences: _, finalizers: __, selfLink: ___, managedFields: ____, ...rest } = Object(metadata);
   return { ...bundle, metadata: rest };

@@ -3,7 +3,7 @@ import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
-/** How an Ingress named its class before there was a field for it; with any value it means that it does. */
+/** The annotation that named a class before the field existed. Any value counts as a class. */
 const older = "kubernetes.io/ingress.class";
 
 export default rule({
@@ -15,7 +15,7 @@ export default rule({
     "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // Nobody gives an Ingress its class later.
+  // Read without the cache: no controller sets the class later.
   needs: { classes: list("ingressclasses", { maxAge: 0 }) },
 
   async mutate(ingress: Ingress, { classes }) {

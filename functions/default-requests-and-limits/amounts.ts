@@ -1,6 +1,5 @@
 import { compareQuantities, isQuantity } from "postern/objects/quantity";
 
-/** Quantities by resource. */
 export type Amounts = Record<string, string>;
 
 export interface Settings {
@@ -9,13 +8,12 @@ export interface Settings {
   initContainers: boolean;
 }
 
-/** What a container or a pod sets itself. */
 export interface Resources {
   requests?: Amounts;
   limits?: Amounts;
 }
 
-/** Those of the defaults that a container lacks and that leave it valid. `shared` is what its pod sets for all. */
+/** Returns the defaults that leave a container valid. `shared` is what its pod sets for all containers. */
 export const lacking = (own: Resources, shared: Resources, { requests, limits }: Settings) => {
   const isOpen = (resource: string) => ![own.limits, shared.requests, shared.limits].some((set) => sets(set, resource));
   return {
@@ -26,7 +24,7 @@ export const lacking = (own: Resources, shared: Resources, { requests, limits }:
 
 const sets = (amounts: Amounts | undefined, resource: string) => Object.hasOwn(amounts ?? {}, resource);
 
-/** A request that nobody can read counts as too large: the API server will say what is wrong with it. */
+/** A request that isn't a quantity counts as too large: the API server will report it. */
 const exceeds = (requests: Amounts | undefined, resource: string, limit: string) => {
   if (!sets(requests, resource)) return false;
   const request = String(requests?.[resource]);
@@ -36,7 +34,6 @@ const exceeds = (requests: Amounts | undefined, resource: string, limit: string)
 const pick = (amounts: Amounts, wanted: (resource: string, amount: string) => boolean): Amounts =>
   Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => wanted(resource, amount)));
 
-/** What is wrong with defaults, in a sentence. */
 export const wrongWith = ({ requests, limits }: Settings): string | undefined => {
   const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
     Object.entries(amounts).map(([resource, amount]) => ({ resource, amount, name: `${kind}.${resource}` })),
@@ -67,7 +64,7 @@ const isAmount = (amount: unknown) =>
 const native = ["cpu", "memory", "ephemeral-storage"];
 const canBeOvercommitted = (resource: string) => native.includes(resource);
 
-/** As API validation has it; all others need a domain in front. */
+/** Follows API validation: resources other than these and huge pages need a domain in front. */
 const containersHave = (resource: string) =>
   native.includes(resource) ||
   /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);

@@ -3,7 +3,7 @@ import { containersIn, containersOf } from "postern/objects/pod";
 import { rule } from "postern/rule";
 import { lacking, type Resources, type Settings, wrongWith } from "./amounts.ts";
 
-/** With what a pod sets for all its containers together; younger than kubernetes-types. */
+/** Adds pod-level resources, which kubernetes-types doesn't have yet. */
 type SharingPod = Pod & { spec?: { resources?: Resources } };
 
 const settings: Settings = { requests: {}, limits: {}, initContainers: true };

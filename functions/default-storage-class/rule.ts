@@ -3,7 +3,7 @@ import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
-/** How claims named their class before there was a field for it; with any value it means that they do. */
+/** The annotation that named a class before the field existed. Any value counts as a class. */
 const older = "volume.beta.kubernetes.io/storage-class";
 
 export default rule({
@@ -15,11 +15,11 @@ export default rule({
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // A claim keeps its class.
+  // Read without the cache: a claim keeps its class.
   needs: { classes: list("storageclasses", { maxAge: 0 }) },
 
   async mutate(claim: PersistentVolumeClaim, { classes }) {
-    // An empty class is one: such a claim wants a volume that has none.
+    // An empty class is a choice: such a claim wants a volume without a class.
     if (claim.spec?.storageClassName !== undefined || claim.metadata?.annotations?.[older] !== undefined) return;
 
     const name = findDefaultClass(await classes(), marks);

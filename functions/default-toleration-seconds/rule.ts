@@ -40,10 +40,10 @@ const stayFor = (tolerationSeconds: number, key: string): Toleration => {
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 
-/** An absent key or effect stands for all of them; upstream looks at nothing else. */
+/** An absent key or effect matches all of them; upstream compares nothing else. */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
 
-/** As the compiled-in plugin writes it; one of the pod's own that says the same looks no different. */
+/** Also matches a pod's own toleration, if it equals what the compiled-in plugin writes. */
 const isDefault = ({ key, operator, effect, tolerationSeconds }: Toleration, wanted: string | undefined) =>
   key === wanted && operator === "Exists" && effect === "NoExecute" && tolerationSeconds === 300;

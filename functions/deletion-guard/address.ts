@@ -1,9 +1,9 @@
 import { isIn, type Range, rangeOf } from "postern/objects/network";
 
-/** What addresses of IPv4 begin with where they are written as those of IPv6. */
+/** The prefix of IPv4 addresses that are written as IPv6 addresses: ::ffff:0:0/96. */
 const mapped: Range = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
 
-/** Reads `10.0.0.0/8`, `fd00::/8`, or an address, which is a network of one; undefined where it is neither. */
+/** Parses `10.0.0.0/8`, `fd00::/8` or a single address; returns undefined if the text is neither. */
 export const parseNetwork = (text: string): Range | undefined => {
   const range = rangeOf(text);
   if (range === undefined) return undefined;
@@ -12,11 +12,11 @@ export const parseNetwork = (text: string): Range | undefined => {
   return isBegin(network) ? network : undefined;
 };
 
-/** Whether no bit is set but those that all addresses of the network have. */
+/** Reports whether all bits after the prefix are 0. */
 const isBegin = ([start, bits]: Range) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
-/** Whether an address is in one of the networks; in a reserved one only where a part of that is listed. */
+/** A reserved address is allowed only by a network within its reserved range. */
 export const isAllowed = (text: string, networks: readonly Range[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
@@ -27,8 +27,8 @@ export const isAllowed = (text: string, networks: readonly Range[]): boolean => 
 };
 
 /**
- * Where nobody is called unless it is listed itself: the host, what belongs to the link, whoever hands out credentials, and
- * what may come to one of these on its way to IPv4. The first that an address is in counts.
+ * A pod is called here only if a network within the range is listed: the host, the link, AWS's credential services, and
+ * IPv6 ranges that can lead to IPv4 addresses. The first range that contains an address counts.
  */
 const reserved = [
   ...["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10", "fd00:ec2::/32"],

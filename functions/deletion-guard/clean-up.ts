@@ -5,7 +5,7 @@ import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { Settings } from "./guarded.ts";
 import { addressFor } from "./template.ts";
 
-/** Milliseconds that somebody has to start a clean-up before another may, and seconds for which it is remembered. */
+/** Milliseconds until an unfinished call may be repeated, and seconds for which a call is remembered. */
 const starting = 60_000;
 const remembered = 30 * 24 * 3600;
 
@@ -16,20 +16,20 @@ interface Around {
   ask(request: HttpsRequest): Promise<HttpsResponse>;
 }
 
-/** Whether the pod's check finds that it has finished. Where nobody answers, nobody knows. */
+/** Reports whether the pod's check answers with 2xx. Throws if the check can't be reached. */
 export const saysSo = async (pod: Pod, { settings: { finished, addresses, ca }, ask }: Around): Promise<boolean> => {
   const url = finished.check && addressFor(finished.check, pod, addresses);
   if (!url) return false;
   return isFine((await ask({ url, ...(ca && { ca }) })).status);
 };
 
-/** Until when others leave it to whoever has a clean-up begin, and whether it has. */
+/** Before `until`, in milliseconds, other reviews don't repeat the call. */
 interface Call {
   until: number;
   isDone: boolean;
 }
 
-/** Has the clean-up of a pod begin, unless somebody has already; what came of it is for the audit log. */
+/** Calls the pod's clean-up unless it was called before; returns the outcome for the audit log. */
 export const start = async (pod: Pod, { settings, now, calls, ask }: Around): Promise<string> => {
   const url = addressFor(settings.cleanUp, pod, settings.addresses);
   if (url === undefined) return "the pod has no address that may be called";
@@ -50,7 +50,7 @@ export const start = async (pod: Pod, { settings, now, calls, ask }: Around): Pr
       throw error;
     },
   );
-  // Where it could not be started, the next one tries.
+  // After a failure, the next review calls again.
   await change(() => (failure ? undefined : { ...own, isDone: true }));
   return failure ?? "it was started";
 };

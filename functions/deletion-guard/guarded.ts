@@ -2,20 +2,18 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Request } from "postern/review";
 
 export interface Settings {
-  /** Whose presence guards a pod; an empty key is nobody's. */
+  /** A pod with this label or annotation is guarded, whatever the value; an empty key matches no pod. */
   mark: { label: string; annotation: string };
-  /** What says that a pod is finished; any one of those that are set. */
+  /** A pod is finished if one of those that are set says so. */
   finished: { annotation: string; condition: string; check: string };
-  /** Where the clean-up begins. */
   cleanUp: string;
-  /** In which networks pods may be called. */
   addresses: string[];
   ca: string;
   force: { users: string[]; groups: string[] };
   endingNamespaces: boolean;
 }
 
-/** Whether a pod carries the mark, and isn't going already: the kubelet has the last word on those that are. */
+/** A pod that is already being deleted isn't guarded: its end is up to the kubelet. */
 export const isGuarded = ({ metadata = {} }: Pod, { mark }: Settings) =>
   !metadata.deletionTimestamp && (has(metadata.labels, mark.label) || has(metadata.annotations, mark.annotation));
 
@@ -24,7 +22,7 @@ export const isAnother = ({ metadata: one }: Pod, { metadata: other }: Pod) =>
 
 const has = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);
 
-/** One that no node has, or that has ended, has nobody left to clean up. */
+/** A pod that has no node or has ended has nothing to clean up. */
 export const isAtWork = ({ spec, status }: Pod) =>
   Boolean(spec?.nodeName) && status?.phase !== "Succeeded" && status?.phase !== "Failed";
 

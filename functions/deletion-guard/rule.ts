@@ -23,7 +23,7 @@ export default rule({
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/eviction"], operations: ["CREATE"] },
   ],
   matchConditions: ({ mark }: Settings) => ({
-    // An eviction says nothing of its pod.
+    // An eviction doesn't contain the pod.
     "is-marked-and-not-going": `request.?subResource.orValue("") == "eviction" || oldObject == null ||
       (!has(oldObject.metadata.deletionTimestamp) && (${markIn("labels", mark.label)} || ${markIn("annotations", mark.annotation)}))`,
   }),
@@ -47,7 +47,7 @@ export default rule({
       return "must have a certificate in PEM as ca, or nothing";
   },
   needs: {
-    // What a review says of a pod starts nothing: whoever knows the address can write one.
+    // Pods are read from the cluster, not from the review: any caller that knows the URL can forge a review.
     pods: get("pods", { maxAge: 0 }),
     namespaces: get("namespaces", { maxAge: 0 }),
     calls: ledger(),
@@ -57,11 +57,11 @@ export default rule({
   async validate(object: Pod, { request, settings, now, pods, namespaces, calls, ask }) {
     const isEviction = request.subResource === "eviction";
     if (!isEviction && !isGuarded(object, settings)) return;
-    // Of a collection that is deleted, each comes without its name in the request.
+    // When a collection is deleted, the requests have no name.
     const name = request.name || object.metadata?.name || "";
     const pod = await pods(name, request.namespace);
     if (!pod || !isGuarded(pod, settings) || !isAtWork(pod) || isFinished(pod, settings)) return;
-    // Another one has the name now.
+    // Another pod has the name now.
     if (!isEviction && isAnother(pod, object)) return;
     const options = isEviction ? Object(object).deleteOptions : request.options;
     if (Object(options).gracePeriodSeconds === 0 && mayForce(request, settings)) return;
@@ -76,7 +76,7 @@ export default rule({
     const outcome = isDryRun || settings.cleanUp === "" ? undefined : await start(pod, around);
     const sentence = `pod "${name}" has to clean up first, which ${ways(settings).join(" or ")}; try again later`;
     return {
-      // Who drains a node goes on after 429, and gives up after anything else.
+      // `kubectl drain` continues after 429 and gives up after any other code.
       refuse: isEviction ? { code: 429, reason: "TooManyRequests", message: sentence } : sentence,
       ...(outcome && { audit: { "clean-up": outcome } }),
     };

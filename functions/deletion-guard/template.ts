@@ -4,7 +4,7 @@ import { isAllowed, parseNetwork } from "./address.ts";
 const placeholders = ["name", "namespace", "uid"] as const;
 const host = /^https?:\/\/([^/?#]*)/;
 
-/** What is wrong with an address that has places for a pod's name, namespace, uid and, as its host, IP address. */
+/** Returns what is wrong with an address that may contain {name}, {namespace} and {uid}, and {ip} as its host. */
 export const faultOfTemplate = (template: string): string | undefined => {
   const [, named = ""] = host.exec(template) ?? [];
   const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
@@ -15,7 +15,7 @@ export const faultOfTemplate = (template: string): string | undefined => {
     return "http:// or https://, a host, and a path with {name}, {namespace} and {uid} where they belong";
 };
 
-/** The address for a pod; undefined where the pod has none that may be called. */
+/** Returns the address for a pod; undefined if it needs {ip} and the pod has no address that may be called. */
 export const addressFor = (
   template: string,
   { metadata = {}, status = {} }: Pod,

@@ -8,7 +8,7 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/exec", "pods/attach"], operations: ["CONNECT"] }],
   settings: { ephemeralContainers: true },
   guards: true,
-  // Another pod may have taken the name since, and a pod gets ephemeral containers as it runs.
+  // Read without the cache: another pod may have the name now, and a running pod can get ephemeral containers.
   needs: { pods: get("pods", { maxAge: 0 }) },
 
   validate: (_, around) => refuseExec(["hostNetwork", "hostPID", "hostIPC", "privileged"], around),

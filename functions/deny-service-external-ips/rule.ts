@@ -8,7 +8,7 @@ export default rule({
   twin: { plugin: "DenyServiceExternalIPs" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["services"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much fails, open or closed: a long list is judged here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.
     "takes-an-external-ip": `size(object.?spec.?externalIPs.orValue([])) > 50 || object.?spec.?externalIPs.orValue([])
       .exists(ip, oldObject == null || !(ip in oldObject.?spec.?externalIPs.orValue([])))`,
   },

@@ -3,26 +3,23 @@ import type { Request } from "postern/review";
 
 export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
 
-/** As upstream's Configuration has it. */
 export interface Limit {
   type: (typeof limitTypes)[number];
-  /** Events a second, in the long run. */
+  /** Events per second, in the long run. */
   qps: number;
-  /** Events at once. */
   burst: number;
   cacheSize?: number;
 }
 
-/** What is left of a limit for one key. */
 export interface Bucket {
   tokens: number;
-  /** Milliseconds of the clock. */
+  /** Milliseconds since 1970. */
   since: number;
-  /** Whether the last who asked was given a token. */
+  /** Whether the last request got a token. */
   given: boolean;
 }
 
-/** The bucket after somebody asked for a token; one that is new is full. */
+/** Returns the bucket after a request asked for a token. A new bucket is full. */
 export const take = ({ qps, burst }: Limit, kept: Bucket | undefined, now: number): Bucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
   // The clocks of two functions may differ.
@@ -31,10 +28,8 @@ export const take = ({ qps, burst }: Limit, kept: Bucket | undefined, now: numbe
   return { tokens: given ? filled - 1 : filled, since: Math.max(now, since), given };
 };
 
-/** An event of either API. */
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
-/** Who shares a bucket. */
 export const keyFor = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: Request): string => {
   if (type === "Server") return "";
   if (type === "Namespace") return namespace;

@@ -4,10 +4,9 @@ import { aggregate, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
 import { type Bucket, keyFor, type Limit, limitTypes, take } from "./bucket.ts";
 
-/** Of upstream's Configuration, and whether events of the newer API count, too. */
 const settings: { limits: Limit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
-/** How many keys of a limit are remembered where it doesn't say. */
+/** Upstream's default of cacheSize, the number of remembered keys per limit. */
 const usualCacheSize = 4096;
 
 const core = { apiGroups: [""], apiVersions: ["v1"], resources: ["events"], operations: ["CREATE", "UPDATE"] } as const;
@@ -40,13 +39,13 @@ export default rule({
     const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);
     if (!isLimited || request.dryRun) return;
 
-    // Where one has no token left, the others give theirs all the same.
+    // Every limit gives a token, even if another limit has none left.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = keyFor(limit, event, request);
         const most = limit.type === "Server" ? 1 : limit.cacheSize || usualCacheSize;
         const bucket = await buckets.change<Bucket>(`${index} ${key}`, (kept) => take(limit, kept, now.getTime()), {
-          // Full again, a bucket is like a new one.
+          // After this time a bucket is full again, like a new one.
           seconds: Math.ceil(limit.burst / limit.qps) + 1,
           shelf: { name: `${index}`, most },
         });

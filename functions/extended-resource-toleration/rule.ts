@@ -10,7 +10,7 @@ export default rule({
   twin: { plugin: "ExtendedResourceToleration" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much fails, open or closed: a large pod is judged here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
     "requests-what-it-does-not-tolerate": `size(${requesting}) + size(object.spec.?tolerations.orValue([])) > 50 ||
       ${requesting}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
@@ -30,7 +30,7 @@ export default rule({
     const present = pod.spec.tolerations ?? [];
     const tolerated = new Set(present.filter(isOurs).map(({ key }) => key));
     pod.spec.tolerations = [
-      // Upstream writes anew what is there already; seconds get lost.
+      // Upstream overwrites existing tolerations, so their tolerationSeconds are lost.
       ...present.map((one) => (isOurs(one) && one.key && resources.has(one.key) ? tolerating(one.key) : one)),
       ...[...resources].filter((key) => !tolerated.has(key)).map(tolerating),
     ];
@@ -40,7 +40,7 @@ export default rule({
 const tolerating = (key: string): Toleration => ({ key, operator: "Exists", effect: "NoSchedule" });
 const isOurs = ({ operator, effect, value }: Toleration) => operator === "Exists" && effect === "NoSchedule" && !value;
 
-/** Neither Kubernetes' own nor a quota's, and a qualified name when it stands in a quota, as `requests.<name>`. */
+/** Neither Kubernetes' own resource nor a quota's; `requests.<name>`, its name in a quota, must be a qualified name. */
 const isExtended = (name: string) =>
   !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualified(`requests.${name}`);
 

@@ -8,7 +8,6 @@ import type { Request } from "postern/review";
 const apiVersion = "imagepolicy.k8s.io/v1alpha1";
 const kind = "ImageReview";
 
-/** The question, as upstream asks it: an ImageReview. */
 export const writeReview = (pod: Pod, { namespace, subResource }: Request): string => {
   const containers = containersOf(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
   const annotations = Object.entries(pod.metadata?.annotations ?? {})
@@ -22,7 +21,6 @@ export const writeReview = (pod: Pod, { namespace, subResource }: Request): stri
   return JSON.stringify({ kind, apiVersion, metadata: {}, spec, status: { allowed: false } });
 };
 
-/** What the service says, or why that is nothing. */
 export interface Answer {
   allowed: boolean;
   reason?: string;
@@ -46,7 +44,7 @@ export const readAnswer = (answer: HttpsResponse): Answer => {
   };
 };
 
-/** Where it can't be reached; whatever else went wrong is our own fault. */
+/** Code 503 means that the service can't be reached; any other error is Postern's own fault. */
 export const unanswered = (error: unknown): Answer => {
   if (error instanceof Failure && error.code === 503) return silent(error.message);
   throw error;

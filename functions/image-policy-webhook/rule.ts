@@ -5,13 +5,13 @@ import { rule } from "postern/rule";
 import { serviceSettings, tokenOf, unfitService } from "postern/service-settings";
 import { readAnswer, unanswered, writeReview } from "./review.ts";
 
-/** Of upstream, but for the backend: there a kubeconfig file says where it is. */
+/** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
   backend: serviceSettings,
 };
 
-/** The service may want to look at an image first. */
+/** Seconds. The service may inspect an image before it answers. */
 const timeoutSeconds = 10;
 
 export default rule({
@@ -49,7 +49,7 @@ export default rule({
       ...(bearer && { bearer }),
       tries: 5,
       pause: orUsual(imagePolicy.retryBackoff, 500),
-      // Nobody is refused by what was said of somebody else.
+      // Only approvals are cached: an answer to one request must not refuse another.
       keep: (response: HttpsResponse) => (readAnswer(response).allowed ? allowed : 0),
     }).then(readAnswer, unanswered);
 
@@ -65,5 +65,5 @@ export default rule({
   },
 });
 
-/** As upstream reads numbers: 0 is the usual one, -1 none. */
+/** As in upstream, 0 means the default and -1 means none. */
 const orUsual = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

@@ -5,7 +5,7 @@ import { canonical } from "postern/objects/quantity";
 import { tokenOf, tokenSettings } from "postern/service-settings";
 
 export const settings = {
-  /** Of upstream's flags; the data source is ours. */
+  /** `percentile` and `namespaceOnly` are upstream's flags; the data source is Postern's. */
   percentile: 90,
   namespaceOnly: true,
   prometheus: {
@@ -22,16 +22,16 @@ export type Settings = typeof settings;
 export type Resource = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
 
-/** Which containers are asked about: those of the same image, or of its other tags, too; there, or everywhere. */
+/** An undefined namespace means all namespaces. */
 interface Stage {
   days: 7 | 30;
   isSameTag: boolean;
   namespace: string | undefined;
 }
 
-/** With fewer samples, more is asked. */
+/** With fewer samples, the next stage is queried. */
 const enough = 30;
-/** Weeks of history change slowly. */
+/** Answers are cached because weeks of history change slowly. */
 const keptSeconds = 600;
 
 const stagesFor = (namespace: string, isNamespaceOnly: boolean): Stage[] => [
@@ -46,7 +46,6 @@ const stagesFor = (namespace: string, isNamespaceOnly: boolean): Stage[] => [
       ]),
 ];
 
-/** What containers of an image used, as a quantity; undefined where nobody knows. */
 export const usageOf = async (
   resource: Resource,
   image: string,
@@ -72,7 +71,7 @@ export const usageOf = async (
   return canonical({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
 };
 
-/** Of each container apart, and then of these: PromQL has no percentile of all samples together. */
+/** Takes the percentile of each container and then of these: PromQL has no percentile of all samples together. */
 const queryFor = (series: string | undefined, days: number, quantile: number) => {
   if (series === undefined) return undefined;
   const samples = `${series}[${days}d:10m]`;
@@ -89,7 +88,7 @@ const seriesOf = (
 ) => {
   const parsed = parseImage(image);
   if (parsed === undefined) return undefined;
-  // Runtimes report what they pulled: with the host, and with the tag that is left out.
+  // Runtimes report full names: with the registry and the default tag.
   const tag = parsed.tag ?? (parsed.digest ? undefined : "latest");
   const bare = { ...parsed, tag: undefined, digest: undefined };
   const names = isSameTag ? [image, fullName({ ...parsed, tag })] : [untagged(image), fullName(bare)];
@@ -115,7 +114,6 @@ interface Found {
   usage: number;
 }
 
-/** What a Prometheus says, which need not be one. */
 export const readAnswer = (answer: HttpsResponse): Found => {
   const { status } = answer;
   const { status: said, data, error } = Object(jsonOf(answer));
@@ -129,7 +127,7 @@ export const readAnswer = (answer: HttpsResponse): Found => {
     const found = series.find((one) => Object(Object(one).metric).is === what);
     const text: unknown = Object(found?.value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
-    // Without a sample, a percentile is no number.
+    // Without samples, the percentile is NaN.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };
   return { samples: value("samples"), usage: value("usage") };

@@ -9,7 +9,7 @@ import { type Resource, type Settings, settings, usageOf } from "./history.ts";
 
 const annotation = "kubernetes.io/initial-resources";
 
-/** More of one pod are not asked about. */
+/** Usage of further images of a pod isn't queried. */
 const mostImages = 10;
 
 const judged = containersIn("object", ["initContainers", "containers"]);
@@ -18,7 +18,7 @@ export default rule({
   summary: "Requests for containers as much CPU and memory as others of the same image used before.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much fails, open or closed: a large pod is looked at here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
     "some-container-says-nothing": `size(${judged}) > 50 || ${judged}.exists(c, ["cpu", "memory"].exists(r,
       !(r in c.?resources.?requests.orValue({})) && !(r in c.?resources.?limits.orValue({}))))`,
   },
@@ -65,7 +65,6 @@ export default rule({
 
 const resources = ["cpu", "memory"] as const;
 
-/** The containers that say nothing of a resource, in upstream's order. */
 const silentIn = (pod: SharingPod) =>
   containersOf(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
     const missing = missingIn(container, pod);
@@ -73,7 +72,6 @@ const silentIn = (pod: SharingPod) =>
     return missing.length > 0 && container.image ? [{ container, missing, kind, image: container.image }] : [];
   });
 
-/** What is known of images, by resource and image; each is asked about once, and all side by side. */
 const usagesFor = async (
   silent: ReturnType<typeof silentIn>,
   usage: (resource: Resource, image: string) => Promise<string | undefined>,
@@ -89,7 +87,6 @@ const usagesFor = async (
   return new Map(await Promise.all(asked));
 };
 
-/** Of which neither the container nor its pod says anything. */
 const missingIn = ({ resources: own }: Pick<Container, "resources">, { spec }: SharingPod): Resource[] =>
   resources.filter((resource) =>
     [own, spec?.resources].every(

@@ -5,7 +5,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** Younger than kubernetes-types. */
+/** Not yet in kubernetes-types. */
 interface PodGroup extends KubernetesObject {
   metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
   spec?: { schedulingPolicy?: { gang?: object } };
@@ -35,7 +35,7 @@ export default rule({
 
   async validate(job: GroupedJob, { request, oldObject, served, group, groups }) {
     if (!oldObject || parallelismOf(job) === parallelismOf(oldObject)) return;
-    // Pod groups are alpha, and on most clusters there are none.
+    // Pod groups are alpha; most clusters don't serve them.
     const kinds = (await served(`${podGroups.group}/${podGroups.version}`)) ?? [];
     if (!kinds.some(({ resource }) => resource === podGroups.resource)) return;
 

@@ -11,7 +11,7 @@ export default rule({
   twin: { plugin: "LimitPodHardAntiAffinityTopology" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A condition that costs the API server too much fails, open or closed: a long list is judged here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.
     "insists-on-another-topology": `size(${terms}) > 50 || ${terms}.exists(term, term.topologyKey != "${hostname}")`,
   },
 
@@ -25,7 +25,7 @@ export default rule({
   },
 
   suggest(pod: Pod, { request }) {
-    // Of a pod that is there, it can't be changed.
+    // The affinity of an existing pod can't be changed.
     if (request.operation !== "CREATE") return;
     const required = pod.spec?.affinity?.podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
     for (const term of required) term.topologyKey = hostname;

@@ -3,7 +3,6 @@ import { containersOf } from "postern/objects/pod";
 import { milliOf, printed, type Quantity, wholeOf, zero } from "postern/objects/quantity";
 import { type Amounts, amountsInSpec, amountsOf } from "postern/objects/resources";
 
-/** How a pod offends against the bounds of a LimitRange, in upstream's words. */
 export const offencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
   if (bounds.type === "Pod")
     return offences(bounds, {
@@ -16,17 +15,16 @@ export const offencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
   );
 };
 
-/** Of a claim only the request counts. */
+/** Only a claim's request counts. */
 export const offencesOfClaim = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
   if (bounds.type !== "PersistentVolumeClaim") return [];
   const { maxLimitRequestRatio: _, ...ofRequests } = bounds;
   return offences(ofRequests, { requests: amountsOf(spec?.resources?.requests), limits: new Map() });
 };
 
-/** Huge pages that a pod sets for all its containers don't count here; upstream overlooks them. */
+/** Upstream ignores huge pages that a pod sets for all its containers. */
 const isShared = (resource: string) => resource === "cpu" || resource === "memory";
 
-/** What is held against one bound. */
 interface Held {
   resource: string;
   type: string;
@@ -74,23 +72,23 @@ const tooFarApart = (held: Held): string | undefined => {
   const size = sizes(held);
   if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
   if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
-  // In floating point, as upstream has it: what is rounded there decides there.
+  // Uses floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
   const isTooHigh =
     wholeOf(bound) <= mostInThousandths ? ratio * 1000 > Number(milliOf(bound)) : ratio > Number(wholeOf(bound));
   if (isTooHigh) return `${most}, but provided ratio is ${withSixDecimals(ratio)}`;
 };
 
-/** Upstream's 64 bits hold no more thousandths. */
+/** The largest amount whose thousandths fit into upstream's 64 bits. */
 const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
-/** In thousandths, rounded up, unless one of them is too large for that. */
+/** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
 const sizes = ({ request = zero, limit = zero, bound }: Held) => {
   const measure = [request, limit, bound].every((one) => wholeOf(one) <= mostInThousandths) ? milliOf : wholeOf;
   return { request: measure(request), limit: measure(limit), bound: measure(bound) };
 };
 
-/** As Go prints a number that is as near to two others: the even one. JavaScript prints the larger. */
+/** Go rounds a tie to the even digit; JavaScript rounds it up. */
 const withSixDecimals = (ratio: number) => {
   const isHalfway = Math.abs((ratio * 128) % 2) === 1;
   const lower = ratio.toFixed(7).slice(0, -1);

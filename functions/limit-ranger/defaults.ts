@@ -2,7 +2,6 @@ import type { Container, LimitRange, Pod } from "kubernetes-types/core/v1.d.ts";
 
 type Amounts = Record<string, string>;
 
-/** Gives containers what they lack of a LimitRange's defaults, and notes in an annotation who got what. */
 export const fillIn = (pod: Pod, { spec }: LimitRange): void => {
   const bounds = (spec?.limits ?? []).filter(({ type }) => type === "Container");
   const [requests, limits] = [
@@ -25,7 +24,7 @@ export const fillIn = (pod: Pod, { spec }: LimitRange): void => {
 const merged = (lists: (Amounts | undefined)[]): Amounts =>
   Object.fromEntries(lists.flatMap((list) => Object.entries(list ?? {})));
 
-/** The names of what a container lacked; 0 is not lacking. */
+/** An amount of 0 counts as present. */
 const added = (container: Container, kind: "requests" | "limits", defaults: Amounts): string[] => {
   const present: Amounts = container.resources?.[kind] ?? {};
   const missing = Object.entries(defaults).filter(([resource]) => !Object.hasOwn(present, resource));

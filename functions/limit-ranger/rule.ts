@@ -30,7 +30,7 @@ export default rule({
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
   },
   needs: {
-    // A pod keeps what was filled in, but for what a resize changes.
+    // Read without the cache: a pod keeps the defaults, except those that a resize changes.
     current: list("limitranges", { maxAge: 0 }),
     recent: list("limitranges"),
   },

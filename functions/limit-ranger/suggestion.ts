@@ -4,7 +4,7 @@ import { canonical, compareQuantities, printed, type Quantity, quantity } from "
 import type { SharingPod, Stated } from "postern/objects/resources";
 import { offencesOfPod } from "./bounds.ts";
 
-/** Brings a pod within bounds, or says what no single edit would do. */
+/** Brings a pod within the bounds, or returns advice if no single edit does that. */
 export const bringPod = (pod: SharingPod, all: readonly LimitRangeItem[]): string | undefined => {
   const containers = containersOf(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of all.filter(({ type }) => type === "Container"))
@@ -19,7 +19,7 @@ export const bringPod = (pod: SharingPod, all: readonly LimitRangeItem[]): strin
   }
 };
 
-/** The same for a claim, of which only the request counts; one that is there can't shrink. */
+/** Brings a claim within the bounds. Only the request counts, and an existing claim can't shrink. */
 export const bringClaim = (
   { spec }: PersistentVolumeClaim,
   all: readonly LimitRangeItem[],
@@ -42,7 +42,6 @@ const bring = (one: { resources?: Stated }, bounds: LimitRangeItem): void => {
   one.resources = { ...one.resources, ...within(one.resources ?? {}, bounds) };
 };
 
-/** What is stated, moved as little as these bounds let it. */
 const within = (stated: Stated, { min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: LimitRangeItem): Stated => {
   const [requests, limits] = [
     new Map(Object.entries(stated.requests ?? {})),
@@ -74,7 +73,7 @@ const amountIn = (amounts: ReadonlyMap<string, string>, resource: string): Quant
 
 const larger = (one: Quantity, other: Quantity) => compareQuantities(one, other) > 0;
 
-/** The least request for a limit: in whole bytes, or thousandths of a processor. */
+/** The smallest request that the ratio allows for a limit, in whole bytes or thousandths of a CPU. */
 const shareOf = (limit: Quantity, ratio: Quantity, resource: string): Quantity | undefined => {
   if (ratio.nanos <= 0n) return undefined;
   const step = resource === "cpu" ? 1_000_000n : 1_000_000_000n;

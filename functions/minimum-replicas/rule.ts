@@ -1,7 +1,6 @@
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** A Deployment, a StatefulSet, or the Scale of one. */
 interface Scaled extends KubernetesObject {
   spec?: { replicas?: number };
 }
@@ -25,7 +24,7 @@ export default rule({
       operations: ["CREATE", "UPDATE"],
     },
   ],
-  // A review doesn't say how a namespace is labelled; the API server knows.
+  // A selector, because a review doesn't contain the namespace's labels.
   namespaceSelector: ({ namespaceLabels }: Settings) => ({ matchLabels: namespaceLabels }),
   matchConditions: ({ minimum, namespaces }) => ({
     "has-too-few-replicas": `object.?spec.?replicas.orValue(has(request.subResource) ? 0 : 1) < ${minimum}`,
@@ -46,7 +45,7 @@ export default rule({
   validate(object: Scaled, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {
     if (namespaces.length > 0 && !namespaces.includes(request.namespace ?? "")) return;
 
-    // The API server fills in 1 where none are said, and leaves a 0 out of a Scale.
+    // The API server fills in 1 for absent replicas, and omits 0 from a Scale.
     const replicasOf = ({ spec }: Scaled) => spec?.replicas ?? (request.subResource === "scale" ? 0 : 1);
     const suffices = (replicas: number) => replicas >= minimum || (allowZero && replicas === 0);
 

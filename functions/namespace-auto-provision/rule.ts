@@ -19,7 +19,7 @@ export default rule({
     const made = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
     if (typeof made === "string") return;
 
-    // A refusal is not wrapped in another of its kind.
+    // A Forbidden refusal is passed on as it is, not wrapped in another.
     const { refused } = made;
     return { refuse: refused.reason === "Forbidden" ? refused : forbidden(request, refused.message) };
   },

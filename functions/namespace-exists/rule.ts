@@ -19,7 +19,7 @@ export default rule({
   matchConditions: { "lives-in-a-namespace": livesInANamespace },
   needs: { namespaces: get("namespaces") },
 
-  // Upstream refuses when the object has been validated. By then PodSecurity has failed for want of the namespace.
+  // Upstream refuses in the validating phase; before a webhook of that phase, PodSecurity fails without the namespace.
   async mutate(_, { request, namespaces }) {
     const home = homeOf(request);
     if (!home || (await namespaces(home))) return;

@@ -27,7 +27,7 @@ export default rule({
       !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
   },
   needs: {
-    // What comes into a namespace at its last moment would stay behind for good.
+    // Read without the cache: an object created at a namespace's last moment would never be deleted.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -56,11 +56,11 @@ export default rule({
 const mustLast = ({ kind, name = "" }: Request) =>
   kind.group === "" && kind.kind === "Namespace" && lasting.includes(name);
 
-/** Whoever asks what they may do in a namespace must not learn whether there is one. */
+/** A user's question about their own permissions must not reveal whether a namespace exists. */
 const isAccessReview = ({ resource: { group, resource } }: Request) =>
   group === "authorization.k8s.io" && resource === "localsubjectaccessreviews";
 
-/** Controllers look at the cause, and give up. */
+/** Controllers look for this cause and stop retrying. */
 const tooLate = (request: Request, home: string): Status => {
   const text = `unable to create new content in namespace ${home} because it is being terminated`;
   const { details, ...refusal } = forbidden(request, text);

@@ -2,23 +2,22 @@ import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
 import { compareQuantities } from "postern/objects/quantity";
 import type { SharingPod, Stated } from "postern/objects/resources";
 
-/** With what its kubelet can do; younger than kubernetes-types. */
+/** Adds the features of the node's kubelet, which kubernetes-types doesn't have yet. */
 export type Declaring = Node & { status?: { declaredFeatures?: string[] } };
 
-/** What a node must be able to do for an update of a pod, by name. */
 export const requiredFeatures = (old: Pod, pod: Pod): string[] => [
   ...(changesItsOwn(old, pod) ? ["InPlacePodLevelResourcesVerticalScaling"] : []),
   ...(changesAnInitContainer(old, pod) ? ["InPlacePodVerticalScalingInitContainers"] : []),
 ];
 
-/** What a pod sets for all its containers. To set nothing is another thing than not to set it. */
+/** Compares pod-level resources. Empty resources differ from absent ones. */
 const changesItsOwn = ({ spec: old }: SharingPod, { spec }: SharingPod): boolean => {
   const [before, now] = [old?.resources, spec?.resources];
   if (!before || !now) return before !== now;
   return differ(before, now, (one, other) => compareQuantities(one, other) === 0);
 };
 
-/** Those that stay beside the others take no feature. Here upstream takes another notation for a change. */
+/** Sidecars require no feature. Here upstream counts another notation of the same amount as a change. */
 const changesAnInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
   (old?.initContainers ?? []).some(
     ({ restartPolicy, resources = {} }, index) =>

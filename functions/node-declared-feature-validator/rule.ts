@@ -20,7 +20,7 @@ export default rule({
   matchConditions: {
     "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
     "changes-its-spec": differ((pod) => `${pod}.?metadata.?generation.orValue(0)`),
-    // A condition that costs the API server too much fails, open or closed: a large pod is judged here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
     "changes-what-takes-a-feature": `${differ((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       size(${initContainers("oldObject")}) > 50 ||
       ${differ((pod) => `${initContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,
@@ -43,5 +43,4 @@ export default rule({
   },
 });
 
-/** It counts the changes of a spec. */
 const generationOf = ({ metadata }: Pod) => metadata?.generation ?? 0;

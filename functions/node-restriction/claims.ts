@@ -2,7 +2,7 @@ import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { isSame, own } from "postern/json";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
-/** A kubelet that has made a volume larger says so, and nothing else. */
+/** A kubelet may only report in a claim's status that it has enlarged the volume. */
 export const admitClaim = (claim: PersistentVolumeClaim, { node, request, oldObject, settings }: Around): Offence => {
   if (request.subResource !== "status") return "may only update PVC status";
   if (request.operation !== "UPDATE") return `unexpected operation ${quoted(request.operation)}`;
@@ -15,7 +15,7 @@ export const admitClaim = (claim: PersistentVolumeClaim, { node, request, oldObj
 const always = ["metadata.resourceVersion", "metadata.managedFields", "status.capacity", "status.conditions"];
 const recovering = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/** Where two objects differ, but for these places. They are not looked into: managedFields go as deep as one likes. */
+/** Returns the paths that differ. Skips the `free` ones first, because managedFields can be arbitrarily deep. */
 const changes = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
   if (free.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];

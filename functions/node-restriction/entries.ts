@@ -4,19 +4,19 @@ const core = { apiGroups: [""], apiVersions: ["v1"] };
 const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };
 const certificates = { apiGroups: ["certificates.k8s.io"], apiVersions: ["*"] };
 
-/** What a node is taken for dead without. Only what is unusual is called for, and nothing that heals waits for that. */
+/** Without these a node counts as dead. Only unusual ones call the rule, so that an outage doesn't delay the others. */
 export const heartbeats: Match[] = [
   { apiGroups: ["coordination.k8s.io"], apiVersions: ["*"], resources: ["leases"], ...writes },
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/** What a kubelet could rise by, in kube-system above all. Pods that a node runs by itself run without being shown. */
+/** By these a kubelet could gain privileges, above all in kube-system. Static pods run without a mirror pod, too. */
 export const pods: Match[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
-/** What a node needs to bring back what the cluster heals by. */
+/** A node needs these requests to restart the components that repair the cluster. */
 export const others: Match[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
@@ -35,7 +35,7 @@ export const isKubelet: Conditions = {
     "system:nodes" in request.userInfo.?groups.orValue([])`,
 };
 
-// Of `pods/*`, which is whatever pods will have, only a condition can leave out what other entries are for.
+// `pods/*` matches all subresources, also future ones; only a condition can exclude those that other entries handle.
 
 export const isNoEviction: Conditions = {
   "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
@@ -46,7 +46,6 @@ export const isNoHeartbeat: Conditions = {
     request.resource.resource in ["nodes", "pods"])`,
 };
 
-/** Which node a heartbeat is of: by its pod, by its lease's or its own name. */
 const node = `(request.resource.resource == "pods"
     ? oldObject.?spec.?nodeName.orValue("")
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
@@ -56,7 +55,7 @@ const keeps = (...fields: string[]) =>
 const ofNodes = keeps("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
 const ofPods = keeps("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
 
-/** Nearly all heartbeats are of the node itself, and leave alone what isn't a kubelet's: those don't cost a call. */
+/** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
 export const isUnusual: Conditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||

@@ -13,7 +13,7 @@ export const needs = {
   may: accessReview(),
 };
 
-/** The feature gates that the plugin looks at, with Kubernetes' defaults. */
+/** The feature gates that upstream's plugin reads, with upstream's defaults. */
 export const gates = {
   serviceAccountNodeAudienceRestriction: true,
   podCertificateRequest: false,
@@ -21,22 +21,20 @@ export const gates = {
   recoverVolumeExpansionFailure: true,
 };
 
-/** What a judge may know: whose kubelet asks, and for what. */
 export type Around = { node: string; request: Request; oldObject: unknown; settings: typeof gates } & Answers<
   typeof needs
 >;
 
-/** What is wrong with a request, to be said of its object; or a status that says it all. */
+/** A sentence about the object, or a complete status; undefined admits the request. */
 export type Offence = string | Status | undefined;
 
-/** The node whose kubelet a user is, if that; empty where it can't be told. */
+/** Returns the name of a kubelet's node, empty if the user name lacks it; undefined for other users. */
 export const nodeOf = ({ username, groups }: UserInfo): string | undefined =>
   username?.startsWith(userPrefix) && groups?.includes("system:nodes") ? username.slice(userPrefix.length) : undefined;
 
-/** Of a kubelet's name as a user, before that of its node. */
 export const userPrefix = "system:node:";
 
 export const quoted = (text: string | undefined) => goQuoted(text ?? "");
 
-/** Upstream puts no object's name before it. */
+/** Upstream's message has no object name in front. */
 export const plainly = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

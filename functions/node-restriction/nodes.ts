@@ -26,7 +26,7 @@ export const admitNode = (object: Node, { node, request, oldObject }: Around): O
 
 type Labels = Record<string, string>;
 
-/** By some labels workloads choose nodes that they can trust: of these none may come, go or change. */
+/** Workloads select trusted nodes by these labels: a kubelet must not add, remove or change them. */
 const forbiddenAmong = (labels: Labels, before: Labels): string[] => {
   const [now, then] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
   const keys = new Set([...now.keys(), ...then.keys()]);

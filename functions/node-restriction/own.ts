@@ -3,8 +3,6 @@ import { subjectOf } from "postern/objects/certificate-request";
 import type { KubernetesObject } from "postern/review";
 import { type Around, type Offence, userPrefix } from "./kubelet.ts";
 
-// What is called as a node is called, or says so.
-
 const isCalledAs = (node: string, { metadata }: KubernetesObject, { request }: Around) =>
   (request.operation === "CREATE" ? metadata?.name : request.name) === node;
 
@@ -28,7 +26,6 @@ export const admitResourceSlice = (
     ? undefined
     : `can only ${operation.toLowerCase()} ResourceSlice with the same NodeName as the requesting node`;
 
-/** By these a kubelet shows who it is. */
 const signers = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 export const admitSigningRequest = (

@@ -13,7 +13,7 @@ export interface PodCertificateRequest extends KubernetesObject {
   };
 }
 
-/** A kubelet fetches the certificates of pods that it runs. Whose uid is another isn't told: a forged review could ask. */
+/** Refusals omit the real UIDs, which upstream prints: a forged review could ask for them. */
 export const admitPodCertificateRequest = async (
   { spec = {} }: PodCertificateRequest,
   { node, request, settings, nodes, pods, accounts }: Around,
@@ -44,7 +44,7 @@ export const admitPodCertificateRequest = async (
   if (pod.spec?.nodeName !== nodeName)
     return `pod ${podHere} is not running on node ${quoted(nodeName)} named in the PodCertificateRequest`;
   if (isMirror(pod)) return `pod ${podHere} is a mirror pod`;
-  // Who knows a pod's uid could read its account, too.
+  // The refusal may name the pod's account: a caller that knows the pod's UID could read the account, too.
   if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
     return `${ofPod} contains serviceAccountName (${quoted(serviceAccountName)}) that differs from running pod (${quoted(pod.spec.serviceAccountName)})`;
 

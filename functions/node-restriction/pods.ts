@@ -17,7 +17,7 @@ export const admitPod = (pod: Pod, around: Around): Offence | Promise<Offence> =
   return `unexpected operation ${quoted(operation)}, node ${quoted(around.node)} can only create and delete mirror pods`;
 };
 
-/** A pod that the node runs by itself is shown to others; it may take nothing from them. */
+/** A mirror pod only represents a static pod, which the node runs by itself; it must not reference API objects. */
 const admitMirror = async (pod: Pod, { node, nodes }: Around): Promise<Offence> => {
   const here = `node ${quoted(node)}`;
   if (!isMirror(pod))
@@ -32,7 +32,7 @@ const admitMirror = async (pod: Pod, { node, nodes }: Around): Promise<Offence> 
   if (owner.blockOwnerDeletion) return `${here} must not set blockOwnerDeletion on an owner reference`;
   const found = await nodes(node);
   if (!found) return notFound({ group: "", resource: "node" }, node);
-  // Who has forged the review may not know the node's own.
+  // Omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
 
   const { what, unknown } = referenceIn(pod) ?? {};
@@ -56,7 +56,7 @@ const admitEviction = async ({ metadata }: KubernetesObject, { node, request, po
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
-/** Younger than kubernetes-types. */
+/** Not yet in kubernetes-types. */
 interface Claiming {
   resourceClaimStatuses?: { name?: string; resourceClaimName?: string }[];
   extendedResourceClaimStatus?: { resourceClaimName?: string; requestMappings?: object[] };

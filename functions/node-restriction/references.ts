@@ -3,7 +3,7 @@ import { containersOf, isSourceless } from "postern/objects/pod";
 import { secretsIn } from "postern/objects/secret";
 import { quoted } from "./kubelet.ts";
 
-/** What a pod takes from the API first, in upstream's order; or why nobody can say. */
+/** Checks in upstream's order; `unknown` says why the answer is unclear. */
 export const referenceIn = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };

@@ -28,7 +28,7 @@ export default rule({
   settings: gates,
   needs,
 
-  /** It changes nothing: but only here is an audience none where none is asked for, and a status all that was sent. */
+  /** Mutating, because later the API server fills in audiences and drops what was sent beside a status. */
   async mutate(object, { request, ...around }) {
     const node = nodeOf(request.userInfo);
     if (node === undefined) return;
@@ -44,7 +44,7 @@ export default rule({
   },
 });
 
-/** By resource; that an object has the kind of its resource, the API server sees to. */
+/** The API server ensures that an object has the kind that the function of its resource expects. */
 type Judge = { bivarianceHack(object: KubernetesObject, around: Around): Offence | Promise<Offence> }["bivarianceHack"];
 
 const judges: Record<string, Judge> = {

@@ -10,7 +10,6 @@ export interface TokenRequest extends KubernetesObject {
   };
 }
 
-/** A kubelet fetches the tokens of pods that it runs, for those who hear of them anyway. */
 export const admitToken = async ({ spec = {} }: TokenRequest, around: Around): Promise<Offence> => {
   const { node, request, settings } = around;
   if (request.operation !== "CREATE" || request.subResource !== "token") return;
@@ -53,7 +52,7 @@ const admitAudience = async (
 const mayHear = (token: { audience?: string } | undefined, audience: string) =>
   token !== undefined && (token.audience ?? "") === audience;
 
-/** Whether a volume's driver is given tokens for an audience; or what keeps us from knowing. */
+/** Reports whether a volume's driver gets tokens for an audience; a string is the error that prevents an answer. */
 const driverHears = async (volume: Volume, pod: Pod, audience: string, around: Around): Promise<boolean | string> => {
   const claim = volume.ephemeral?.volumeClaimTemplate
     ? `${pod.metadata?.name}-${volume.name}`
@@ -78,7 +77,7 @@ const driverOfClaim = async (
     : { error: `persistentvolume ${quoted(claim.spec?.volumeName)} not found` };
 };
 
-/** What volumes say that are older than drivers leads to one today. */
+/** Volume types that are older than CSI are migrated to a CSI driver. */
 const driverOf = (volume: Volume | NonNullable<PersistentVolume["spec"]>): string | undefined =>
   volume.csi?.driver ?? Object.entries(migrated).find(([kind]) => Reflect.get(volume, kind) != null)?.[1];
 

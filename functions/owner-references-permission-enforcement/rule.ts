@@ -5,7 +5,6 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject, Request } from "postern/review";
 import { rule } from "postern/rule";
 
-/** Any object, with its owners. */
 interface Owned extends KubernetesObject {
   metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
 }
@@ -21,7 +20,7 @@ export default rule({
   matchConditions: {
     "is-no-status-of-a-pod": `!(request.resource.group == "" && request.resource.resource == "pods" &&
       request.?subResource.orValue("") == "status")`,
-    // A condition that costs the API server too much fails, open or closed: a long list is judged here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.
     "changes-its-owners": `size(${ownersIn("object")}) > 50 || (oldObject == null
       ? ${ownersIn("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
       : ${ownersIn("object")} != ${ownersIn("oldObject")})`,
@@ -38,7 +37,7 @@ export default rule({
     const { userInfo: user, namespace = "" } = request;
     const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(isThatOf(owner))?.blockOwnerDeletion);
     const [deleting, finalizing] = await Promise.all([
-      // Who creates an object could as well not have done so.
+      // Creating an object with owners needs no permission to delete it.
       oldObject && may(deletionOf(request)),
       blocking.length > 0 && may({ user, verb: "update", ...anything, subresource: "finalizers", name: "*" }),
     ]);
@@ -47,7 +46,7 @@ export default rule({
       return refusing(`cannot set an ownerRef on a resource you can't delete: ${because(deleting)}`);
     if (!finalizing || finalizing.allowed) return;
 
-    // One after the other: there may be many, and the first that is refused is the last that counts.
+    // Sequential, because there may be many owners and the first refusal ends the check.
     for (const owner of blocking) {
       const resources = await resourcesOf(owner, discover);
       if (resources.length === 0) return refusing(unknown(owner));
@@ -88,10 +87,10 @@ const fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDe
 const isSame = (one: OwnerReference, other: OwnerReference | undefined) =>
   fields.every((field) => one[field] === other?.[field]);
 
-/** As upstream prints what its authorizer says: the reason, then the error. */
+/** Prints the authorizer's answer as upstream does: the reason, then the error. */
 const because = ({ reason = "", evaluationError = "<nil>" }: Permission) => `${reason}, ${evaluationError}`;
 
-/** What an owner may be an object of. Upstream takes a kind in lower case for the kind, too. */
+/** Returns the resources that an owner's kind can mean. Upstream accepts the kind in lower case, too. */
 const resourcesOf = async (
   { apiVersion = "", kind }: OwnerReference,
   discover: (groupVersion: string) => Promise<Served[] | undefined>,

@@ -39,6 +39,6 @@ const unsupported =
 
 const sizeOf = ({ spec }: PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? "0";
 
-/** The annotation is older than the field, and still comes first. */
+/** The older annotation takes precedence over the field. */
 const classOf = ({ metadata, spec }: PersistentVolumeClaim) =>
   metadata?.annotations?.["volume.beta.kubernetes.io/storage-class"] ?? spec?.storageClassName ?? "";

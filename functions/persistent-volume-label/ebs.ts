@@ -1,13 +1,13 @@
 import { Failure } from "postern/failure";
 import type { AwsRequest, HttpsResponse } from "postern/needs";
 
-/** Where a volume is, or what its author got wrong, in upstream's words. */
+/** `mistake` is an error of the volume's author, in upstream's words. */
 export type Whereabouts = { zone: string } | { mistake: string };
 
-/** What can't be helped by asking again, or by our having more rights. */
+/** EC2 errors that neither a retry nor more permissions would solve. */
 const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
 
-/** More than EC2's ids have. */
+/** EC2's ids are shorter. */
 const longest = 128;
 
 export const whereaboutsOf = async (
@@ -25,14 +25,14 @@ export const whereaboutsOf = async (
     if (status === 400 && mistakes.test(code)) return { mistake: `${code}: ${message}` };
     throw new Failure(503, `EC2 does not say where volume "${id}" is: it answers ${status}${code && ` ${code}`}`);
   }
-  // Each volume has one, and nothing in it has another.
+  // EC2's answer has exactly one such element per volume.
   const [zone, ...more] = within("availabilityZone", body);
   if (zone === undefined) return { mistake: "no volumes found" };
   if (more.length > 0) return { mistake: "multiple volumes found" };
   return zone === "" ? { mistake: `volume did not have AZ information: ${JSON.stringify(id)}` } : { zone };
 };
 
-/** Of `vol-…`, `aws:///vol-…` or `aws://zone/vol-…`; the zone is not asked for, upstream doesn't either. */
+/** Parses `vol-…`, `aws:///vol-…` or `aws://zone/vol-…`. Ignores the zone, as upstream does. */
 const idOf = (volumeID: string): string | undefined => {
   const prefix = "aws://";
   const address = volumeID.startsWith(prefix) ? volumeID : `${prefix}/${volumeID}`;
@@ -41,7 +41,7 @@ const idOf = (volumeID: string): string | undefined => {
   return more.length === 0 && id.startsWith("vol-") ? id : undefined;
 };
 
-/** What stands between the tags of a name; whoever writes into EC2's answers writes `&lt;` for `<`. */
+/** EC2 escapes `<` in values, so searching for `<` is safe. */
 const within = (tag: string, xml: string): string[] =>
   xml
     .split(`<${tag}>`)

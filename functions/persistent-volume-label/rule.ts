@@ -7,7 +7,7 @@ import { whereaboutsOf } from "./ebs.ts";
 const betaLabels = "failure-domain.beta.kubernetes.io";
 const labels = "topology.kubernetes.io";
 
-/** Of which somebody will know more once it is there. */
+/** The id of a volume that a provisioner has yet to create. */
 const placeholder = "placeholder-for-provisioning";
 
 export default rule({
@@ -41,7 +41,7 @@ export default rule({
     const { nodeAffinity } = volume.spec;
     const present = nodeAffinity?.required?.nodeSelectorTerms ?? [];
     const terms: NodeSelectorTerm[] = present.length > 0 ? present : [{}];
-    // Who says anything of that himself is left to it.
+    // A volume that already restricts one of these labels keeps its own node affinity.
     if (
       terms.some(({ matchExpressions = [] }) =>
         matchExpressions.some(({ key }) => added.some(([name]) => name === key)),

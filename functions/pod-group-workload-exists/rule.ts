@@ -3,7 +3,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** Younger than kubernetes-types. */
+/** Not yet in kubernetes-types. */
 interface PodGroup extends KubernetesObject {
   spec?: { podGroupTemplateRef?: { workload?: { workloadName?: string; podGroupTemplateName?: string } } };
 }

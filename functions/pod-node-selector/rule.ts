@@ -9,7 +9,7 @@ import { parseSelector } from "./selector.ts";
 
 const annotation = "scheduler.alpha.kubernetes.io/node-selector";
 
-/** Under clusterDefaultNodeSelector, for namespaces without annotation; under a namespace's name, what its pods may say. */
+/** By namespace, the labels that its pods may select; clusterDefaultNodeSelector for those without the annotation. */
 type Config = Record<string, string>;
 const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPluginConfig: {} };
 
@@ -28,7 +28,7 @@ export default rule({
     }
   },
   needs: {
-    // A pod keeps its node selector.
+    // Read without the cache: a pod keeps its node selector.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -65,9 +65,8 @@ export default rule({
 });
 
 interface Chosen {
-  /** Where the pods of the namespace must go. */
   nodes: Labels;
-  /** What their selectors may say; anything, where it is empty. */
+  /** Empty allows any labels. */
   allowed: Labels;
 }
 
@@ -79,7 +78,7 @@ const chosenFor = (
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
 
   const configured = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
-  // An annotation that is empty chooses all nodes.
+  // An empty annotation selects all nodes.
   const nodes = parseSelector(
     namespace.metadata?.annotations?.[annotation] ?? configured("clusterDefaultNodeSelector"),
   );

@@ -1,6 +1,6 @@
 import { keyFaults, type Labels, valueFaults } from "postern/objects/label";
 
-/** Reads `pool=default,disk=ssd`; a text that is none gives what is wrong with it, in kube-apiserver's words. */
+/** Parses `pool=default,disk=ssd`; returns kube-apiserver's error message if the text is invalid. */
 export const parseSelector = (text: string): Labels | string => {
   const labels: Record<string, string> = {};
   for (const pair of text === "" ? [] : text.split(",")) {
@@ -9,7 +9,7 @@ export const parseSelector = (text: string): Labels | string => {
     if (parts.length !== 2) return `invalid selector: [${parts.join(" ")}]`;
 
     const [ofKey, ofValue] = [keyFaults(key), valueFaults(value)].map((faults) => faults.join("; "));
-    // Upstream has no path to the key, and says so.
+    // Upstream has no path to the key and prints <nil>.
     if (ofKey) return `<nil>: Invalid value: ${JSON.stringify(key)}: ${ofKey}`;
     if (ofValue) return `[${key}]: Invalid value: ${JSON.stringify(value)}: ${ofValue}`;
     labels[key] = value;

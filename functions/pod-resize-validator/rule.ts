@@ -49,16 +49,14 @@ export default rule({
     const home = await node(name);
     if (!home || shortages(pod, home).length === 0) return;
     const { cpu, memory } = home.status?.allocatable ?? {};
-    // Where it doesn't say that, nothing can be requested.
+    // A node without these amounts has no room for any request.
     if (!cpu || !memory) return;
     return `request at most ${cpu} of cpu and ${memory} of memory in all, which is what node ${JSON.stringify(name)} has for pods`;
   },
 });
 
-/** It counts the changes of a spec. */
 const generationOf = ({ metadata }: Pod) => metadata?.generation ?? 0;
 
-/** Of which resources a pod requests more than a node has for all of its pods together. */
 const shortages = (pod: Pod, { status }: Node): string[] => {
   const requests = together(amountsInSpec(pod, "requests"), amountsOf(pod.spec?.overhead));
   const shortage = (resource: string, measure: (amount: Quantity) => bigint) => {

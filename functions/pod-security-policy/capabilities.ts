@@ -3,7 +3,7 @@ import { goQuoted } from "postern/objects/go-quoted";
 import { invalid, type Offences, shownList } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
-/** What a container gets, sorted; nothing where it has all of it. */
+/** Returns a container's capabilities after the policy's defaults, sorted; undefined if nothing changes. */
 export const capabilitiesFor = (
   { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: Policy,
   { add = [], drop = [] }: Capabilities = {},

@@ -4,7 +4,7 @@ import type { Policy } from "./policy.ts";
 import { profileOf } from "./profiles.ts";
 import { volumeTypes } from "./volumes.ts";
 
-/** What is wrong with a value at a place, in a sentence. */
+/** Returns what is wrong with a value; `at` is the value's path in the settings. */
 type Check = (value: unknown, at: string) => string | undefined;
 
 const shown = (value: unknown) => {
@@ -31,7 +31,7 @@ const list =
     if (value.length > most) return `must have no more than ${most} elements in ${at}`;
     return first(value.map((element, index) => of(element, `${at}[${index}]`)));
   };
-/** Members that nobody knows are mistakes, lest a typing error opens a gap. */
+/** Refuses unknown members: a typing error must not weaken a policy. */
 const fields =
   (known: Record<string, Check>, needed: string[] = []): Check =>
   (value, at) => {
@@ -100,7 +100,7 @@ const annotations: Check = (value, at) => {
     ),
   );
 };
-/** Upstream's, of which the rule wants two members and others may be there. */
+/** Other members of upstream's metadata are allowed. */
 const metadata: Check = (value, at) => {
   if (!isMap(value)) return must("a map", at, value);
   const { name, annotations: annotated = {} } = value;
@@ -111,13 +111,12 @@ const metadata: Check = (value, at) => {
 const account: Check = (value, at) =>
   typeof value === "string" && /^[^:]+:[^:]+$/.test(value) ? undefined : must('"namespace:name"', at, value);
 
-/** A list in which * stands alone. */
 const orAll = (of: Check): Check =>
   all(list(of), (value, at) =>
     Array.isArray(value) && value.includes("*") && value.length > 1 ? `must have nothing beside * in ${at}` : undefined,
   );
 
-/** Made when it is asked for: what runs in AWS has been checked. */
+/** Built on demand: a deployed rule's settings have been checked before. */
 const policyShape = (): Check => {
   const groupRule = ruled("MustRunAs", "MayRunAs", "RunAsAny");
   const sysctls = orAll(sysctl);
@@ -180,7 +179,6 @@ const policyShape = (): Check => {
   );
 };
 
-/** What is wrong with the settings. */
 export const faultOf = ({ policies, accessReviews }: Around["settings"]): string | undefined => {
   if (policies.length === 0) return "must have at least one policy; without any, no pod could be created";
   const seen = new Set<string>();
@@ -205,7 +203,6 @@ const unusable = ({ metadata: { name }, use = {} }: Policy, at: string) => {
     : undefined;
 };
 
-/** What each part allows, and the whole doesn't. */
 const contradiction = ({ spec }: Policy, at: string) => {
   const { allowedCapabilities = [], defaultAddCapabilities = [], requiredDropCapabilities = [] } = spec;
   if (requiredDropCapabilities.length > 0 && allowedCapabilities.includes("*"))

@@ -13,16 +13,12 @@ export interface Around {
   may(access: Access): Promise<Permission>;
 }
 
-/** A policy that allows the pod, and the pod as it fills it in; or why there is none. */
 export type Choice = { policy: string; pod: Pod } | { refusal: string };
 
-/** Longer refusals are cut: an answer that is too long would be none. */
+/** Longer refusals are cut, because a response that is too long fails. */
 const longest = 65_536;
 
-/**
- * The first policy that takes the pod as it is, else the first of those that fill something in, where something may be.
- * A pod whose filling in isn't allowed is refused without an offence, as upstream refuses it.
- */
+/** Prefers a policy that changes nothing. As in upstream, a policy that `mayFill` rules out lists no offence. */
 export const choose = async (
   pod: Pod,
   { request, settings: { policies, accessReviews }, may }: Around,
@@ -47,7 +43,7 @@ export const choose = async (
   }
   if (second) return second;
 
-  // Nobody hears of policies that aren't for him.
+  // The refusal lists only policies that the user or the account may use.
   const known = await Promise.all(against.map(({ policy }) => mayUse(policy)));
   const told = against.filter((_, index) => known[index]);
   return { refusal: `unable to validate against any pod security policy: [${listed(told)}]` };

@@ -4,7 +4,7 @@ import { type AnyContainer, groupFor, runsAs, seLinuxFor, userFor } from "./iden
 import type { Policy } from "./policy.ts";
 import { appArmorFor, seccompForContainer, seccompForPod } from "./profiles.ts";
 
-/** The pod with what it leaves open and the policy wants; itself where that is nothing. What it has stays as it is. */
+/** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
 export const filled = (policy: Policy, pod: Pod): Pod => {
   const whole = filledPod(policy, pod);
   const { spec } = whole;
@@ -23,7 +23,7 @@ export const filled = (policy: Policy, pod: Pod): Pod => {
   const containers = {
     initContainers: each(spec.initContainers ?? undefined),
     containers: each(spec.containers ?? undefined),
-    // Nothing but themselves can be written where they are added.
+    // A request that adds ephemeral containers can't change annotations.
     ephemeralContainers: each(spec.ephemeralContainers ?? undefined, false),
   };
   return withChanges(whole, { spec: withChanges(spec, containers), metadata: annotated(whole, annotations) });
@@ -82,7 +82,7 @@ const annotated = ({ metadata = {} }: Pod, added: Record<string, string> = {}) =
   return withChanges(metadata, { annotations: annotations === present ? undefined : annotations });
 };
 
-/** An object with changes; itself where there is none, so that who didn't change can be seen. */
+/** Returns the same object if nothing changes, so that callers can compare by identity. */
 const withChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: T[Key] | undefined }): T => {
   const made = Object.entries(changes).filter(
     ([key, value]) => value !== undefined && value !== Reflect.get(object, key),
@@ -90,7 +90,7 @@ const withChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: 
   return made.length > 0 ? { ...object, ...Object.fromEntries(made) } : object;
 };
 
-/** Whether nothing was filled in but in ephemeral containers that are new; the rest of a running pod can't change. */
+/** Reports whether only new ephemeral containers were filled in; the rest of a running pod can't change. */
 export const isOnlyInNewDebuggers = (pod: Pod, filled: Pod, old: Pod): boolean => {
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};

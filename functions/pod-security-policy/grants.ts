@@ -3,18 +3,17 @@ import type { Request, UserInfo } from "postern/review";
 import type { Policy, Use } from "./policy.ts";
 
 interface Grants {
-  /** What the settings alone say. */
+  /** Reports whether the settings grant the policy, without an access review. */
   isNamed(policy: Policy): boolean;
   mayUse(policy: Policy): Promise<boolean>;
 }
 
-/** Which policies the user of a request may use, or the pod's service account. */
 export const grantsFor = (
   { userInfo, namespace = "" }: Request,
   serviceAccountName: string | undefined,
   may: ((access: Access) => Promise<Permission>) | undefined,
 ): Grants => {
-  // The account first, for it is the usual one.
+  // The account comes first, because most grants are for accounts.
   const users = serviceAccountName ? [accountOf(namespace, serviceAccountName), userInfo] : [userInfo];
   const isNamed = ({ use = {} }: Policy) =>
     (!use.namespaces?.length || use.namespaces.includes(namespace)) && users.some((user) => isAmong(user, use));

@@ -1,4 +1,3 @@
-// As whom and as what a pod's containers run.
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
 import { invalid, type Offences, shownList, shownRanges } from "./offence.ts";
@@ -6,7 +5,6 @@ import { type GroupRule, isWithin, type Policy } from "./policy.ts";
 
 export type AnyContainer = Container | EphemeralContainer;
 
-/** As whom and as what a container runs: where it doesn't say so itself, its pod says it. */
 export const runsAs = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
   const shared = spec?.securityContext;
   return {
@@ -29,7 +27,6 @@ export const userFor = (
   return runAsUser.rule === "MustRunAsNonRoot" && runAsNonRoot === undefined ? { runAsNonRoot: true } : {};
 };
 
-/** What is left once it is filled in. */
 export function* userOffences(
   { spec: { runAsUser: demanded } }: Policy,
   { runAsUser, runAsNonRoot }: Runs,
@@ -76,7 +73,7 @@ export function* seLinuxOffences(
   }
 }
 
-/** In `s0:c1,c2` the order of categories is of no matter. */
+/** In `s0:c1,c2` the order of categories doesn't matter. */
 const isSameLevel = (one: string, other: string) => one.includes(":") && sorted(one) === sorted(other);
 
 const sorted = (level: string) => {

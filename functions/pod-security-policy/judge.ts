@@ -10,7 +10,7 @@ import { volumeOffences } from "./volumes.ts";
 
 const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
 
-/** What a policy has against a pod that it has filled in, in upstream's order. */
+/** In upstream's order. */
 export function* offences(policy: Policy, pod: Pod): Offences {
   const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
   const context = pod.spec?.securityContext ?? {};
@@ -46,7 +46,7 @@ function* containerOffences(policy: Policy, pod: Pod, container: AnyContainer, a
 
   if (context.privileged && !privileged)
     yield invalid(`${path}.privileged`, "true", "Privileged containers are not allowed");
-  // On Windows it is what privileged is elsewhere, and younger than policies.
+  // hostProcess is the Windows equivalent of privileged, and newer than PodSecurityPolicy.
   if (runs.hostProcess && !privileged)
     yield invalid(`${path}.windowsOptions.hostProcess`, "true", "Privileged containers are not allowed");
   const procMount = context.procMount ?? "Default";
@@ -72,7 +72,7 @@ function* portOffences({ spec: { hostPorts = [] } }: Policy, { ports }: AnyConta
     }
 }
 
-/** Those that Kubernetes 1.15 took for safe. */
+/** The sysctls that Kubernetes 1.15 considered safe. */
 const safe = ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"];
 
 function* sysctlOffences({ spec }: Policy, sysctls: readonly Sysctl[] = []): Offences {

@@ -1,6 +1,6 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 
-/** Both ends belong to it. */
+/** Both ends are included. */
 export interface Range {
   min: number;
   max: number;
@@ -11,7 +11,7 @@ export interface GroupRule {
   ranges?: Range[];
 }
 
-/** A PodSecurityPolicy of policy/v1beta1, which no API server knows any more. */
+/** A PodSecurityPolicy of policy/v1beta1, which no API server serves any more. */
 export interface Policy {
   metadata: { name: string; annotations?: Record<string, string> };
   spec: {
@@ -43,7 +43,7 @@ export interface Policy {
   use?: Use;
 }
 
-/** Who may use a policy: any of these, in any of the namespaces, or everywhere where none is named. */
+/** Without namespaces, the grant holds in all of them. */
 export interface Use {
   users?: string[];
   groups?: string[];

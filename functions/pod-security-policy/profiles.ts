@@ -4,13 +4,13 @@ import type { AnyContainer } from "./identity.ts";
 import { forbiddenAt, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
-/** A seccomp or AppArmor profile: a field of today's pods, which were annotations when policies were written. */
+/** A seccomp or AppArmor profile as a field of current pods. When policies were written, profiles were annotations. */
 interface Profile {
   type: "RuntimeDefault" | "Unconfined" | "Localhost";
   localhostProfile?: string;
 }
 
-/** By field, how annotations of policies begin; those of containers do so after `container.`. */
+/** Prefixes of policy annotations, by field; in annotations of containers, the prefix follows `container.`. */
 const prefixes = {
   appArmorProfile: "apparmor.security.beta.kubernetes.io/",
   seccompProfile: "seccomp.security.alpha.kubernetes.io/",
@@ -25,7 +25,7 @@ const toKey = (field: Field, { name = "" }: AnyContainer) => `container.${prefix
 type Holder = AnyContainer | NonNullable<Pod["spec"]>;
 const fieldOf = (field: Field, holder: Holder | undefined) => holder?.securityContext?.[field] as Profile | undefined;
 
-/** As the annotation says it. */
+/** Returns the field's profile in the notation of annotations. */
 const textOf = (field: Field, holder: Holder | undefined): string | undefined => {
   const profile = fieldOf(field, holder);
   if (profile === undefined) return undefined;
@@ -33,7 +33,7 @@ const textOf = (field: Field, holder: Holder | undefined): string | undefined =>
   return profile.type === "Unconfined" ? "unconfined" : "runtime/default";
 };
 
-/** As the field says it; undefined where it is none. */
+/** Parses the notation of annotations; returns undefined if the text is no profile. */
 export const profileOf = (text = ""): Profile | undefined => {
   const local = "localhost/";
   if (text === "runtime/default" || text === "docker/default") return { type: "RuntimeDefault" };
@@ -43,20 +43,19 @@ export const profileOf = (text = ""): Profile | undefined => {
     : undefined;
 };
 
-/** Where a profile stands. Upstream knows the annotation alone. */
+/** Upstream knows only the annotation. */
 const placeOf = (field: Field, pod: Pod, key: string, holder: Holder | undefined, at: string) =>
   fieldOf(field, holder) && annotated(pod, key) === undefined
     ? `${at}.securityContext.${field}`
     : `pod.metadata.annotations[${key}]`;
 
-/** As the kubelet chooses it. */
+/** Chooses the profile as the kubelet does. */
 const appArmorOf = (pod: Pod, container: AnyContainer) =>
   textOf("appArmorProfile", container) ??
   annotated(pod, toKey("appArmorProfile", container)) ??
   textOf("appArmorProfile", pod.spec) ??
   "";
 
-/** What a container gets: as an annotation, and as the field. */
 export const appArmorFor = (policy: Policy, pod: Pod, container: AnyContainer) => {
   const text = annotated(policy, `${prefixes.appArmorProfile}defaultProfileName`);
   if (!text || appArmorOf(pod, container)) return {};
@@ -74,14 +73,13 @@ export function* appArmorOffences(policy: Policy, pod: Pod, container: AnyContai
     yield forbiddenAt(path, `${profile} is not an allowed profile. Allowed values: ${goQuoted(text)}`);
 }
 
-/** What a pod gets: as an annotation, and as the field, which alone today's kubelets heed. */
+/** Sets the annotation and the field; current kubelets read only the field. */
 export const seccompForPod = (policy: Policy, pod: Pod) => {
   if (fieldOf("seccompProfile", pod.spec)) return {};
   const text = annotated(pod, ofPods) || annotated(policy, `${prefixes.seccompProfile}defaultProfileName`);
   return text ? { annotations: { [ofPods]: text }, field: profileOf(text) } : {};
 };
 
-/** What the annotation of a container says, where its field doesn't. */
 export const seccompForContainer = (pod: Pod, container: AnyContainer): Profile | undefined =>
   fieldOf("seccompProfile", container) ? undefined : profileOf(annotated(pod, toKey("seccompProfile", container)));
 
@@ -107,7 +105,7 @@ function* seccompOffencesAt(policy: Policy, profile: string, path: string): Offe
     yield forbiddenAt(path, `${profile} is not an allowed seccomp profile. Valid values are ${text}`);
 }
 
-/** The runtime's own profile has two names. */
+/** The container runtime's default profile has two names. */
 const alike = (profile: string) => {
   const names = ["runtime/default", "docker/default"];
   return names.includes(profile) ? names : [profile];

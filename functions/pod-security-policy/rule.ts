@@ -20,7 +20,7 @@ const debugging = {
   operations: ["UPDATE"],
 } as const;
 
-/** Who takes a finalizer off a pod, or gives it an owner, needs no policy for it. */
+/** An update of other parts, such as finalizers or owners, needs no policy. */
 const judged = [["spec"], ["metadata", "labels"], ["metadata", "annotations"]];
 
 export default rule({
@@ -39,7 +39,7 @@ export default rule({
 
   async mutate(draft: Pod, around) {
     const { request, oldObject } = around;
-    // The same as the draft, and faster to read: there may be hundreds of policies.
+    // Equal to the draft but faster to read: there may be hundreds of policies.
     const pod: Pod = Object(request.object);
     if (!changes(pod, oldObject)) return;
     const mayFill = (filled: Pod) => !oldObject || isOnlyInNewDebuggers(pod, filled, oldObject);
@@ -62,7 +62,7 @@ export default rule({
   },
 
   async suggest(draft: Pod, { request, settings, may }) {
-    // A pod that is there can't be changed.
+    // An existing pod can't be changed.
     if (request.operation !== "CREATE") return;
     const ways = grantsFor(request, draft.spec?.serviceAccountName, settings.accessReviews ? may : undefined);
     const usable = await Promise.all(
@@ -70,7 +70,7 @@ export default rule({
     );
     const nearest = usable.flat().map((policy) => {
       const pod: Pod = structuredClone(Object(request.object));
-      // What is whole stays so.
+      // A pod that set everything itself still does so after the edit.
       const isWhole = filled(policy, pod) === pod;
       relieve(pod, policy);
       const whole = filled(policy, pod);
@@ -80,14 +80,12 @@ export default rule({
   },
 });
 
-/** Whether an update changes what is judged. */
 const changes = (pod: Pod, oldObject: Pod | null) => {
   const part = (of: Pod, path: string[]) =>
     JSON.stringify(path.reduce<unknown>((whole, key) => Object(whole)[key], of) ?? {});
   return oldObject === null || judged.some((path) => part(pod, path) !== part(oldObject, path));
 };
 
-/** The same in CEL. */
 function inCel(path: string[]) {
   const part = (of: string) => `${of}.?${path.join(".?")}.orValue({})`;
   return `${part("object")} != ${part("oldObject")}`;

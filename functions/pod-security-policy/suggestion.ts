@@ -4,13 +4,12 @@ import { filled } from "./fill.ts";
 import { offences } from "./judge.ts";
 import { isWithin, type Policy } from "./policy.ts";
 
-/** Of a pod and its containers alike: where they don't say it, the policy does. */
+/** Fields of pods and containers that the policy fills in if they are not set. */
 const open = [
   ...["fsGroup", "supplementalGroups", "runAsUser", "runAsNonRoot", "seLinuxOptions", "seccompProfile"],
   ...["appArmorProfile", "procMount", "readOnlyRootFilesystem", "allowPrivilegeEscalation"],
 ];
 
-/** Takes from a pod what a policy has against it. */
 export const relieve = (pod: Pod, policy: Policy): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
@@ -25,7 +24,7 @@ export const relieve = (pod: Pod, policy: Policy): void => {
     (_, index) => !paths.some((path) => path.endsWith(`sysctls[${index}]`)),
   );
   if (spec.securityContext && words.has("sysctls")) spec.securityContext.sysctls = sysctls ?? [];
-  // What is mounted stays mounted, and what is kept there isn't lost: a pod waits for its claim.
+  // A claim keeps mounts valid and loses no data: the pod waits until the claim exists.
   if (spec.volumes)
     spec.volumes = spec.volumes.map((volume, index) =>
       paths.some((path) => `${path}.`.startsWith(`spec.volumes[${index}].`))
@@ -44,7 +43,7 @@ export const relieve = (pod: Pod, policy: Policy): void => {
   }
 };
 
-/** Upstream names no more of its place. */
+/** Upstream's path of a runAsGroup offence ends at the securityContext. */
 const isOfGroup = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
 const leaveOut = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {

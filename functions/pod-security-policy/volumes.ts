@@ -4,13 +4,13 @@ import { containersOf, isSourceless } from "postern/objects/pod";
 import { invalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
-/** The types that a policy can name, in the order in which a volume is asked for them. */
+/** The types that a policy can name, in the order in which a volume is checked for them. */
 export const volumeTypes = [
   ...["hostPath", "emptyDir", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "secret", "nfs", "iscsi"],
   ...["glusterfs", "persistentVolumeClaim", "rbd", "flexVolume", "cinder", "cephFS", "flocker", "downwardAPI", "fc"],
   ...["azureFile", "configMap", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "storageos"],
   ...["projected", "portworxVolume", "scaleIO", "csi"],
-  // Younger than policies.
+  // Newer than PodSecurityPolicy.
   ...["ephemeral", "image"],
 ];
 
@@ -51,7 +51,6 @@ const typeOf = (volume: Volume) =>
     ? "emptyDir"
     : volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
 
-/** Where none is listed, any will do. */
 const isOutside = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>
   listed.length > 0 && !listed.some(isMeant);
 
@@ -72,7 +71,6 @@ function* hostPathOffences(
   for (const mount of writableMounts(volume.name)) yield invalid(`${mount}.readOnly`, "false", "must be read-only");
 }
 
-/** By volume, where it is mounted and may be written to. */
 const writableMountsOf = (pod: Pod) => {
   const mounts = new Map<string, string[]>();
   for (const { container, path } of containersOf(pod))
@@ -85,6 +83,6 @@ const writableMountsOf = (pod: Pod) => {
   return mounts;
 };
 
-/** By whole names: `/var/log` is not below `/var/lo`. */
+/** Compares whole names: `/var/log` is not below `/var/lo`. */
 const isBelow = (path: string, prefix: string) =>
   `${path.replace(/\/$/, "")}/`.startsWith(`${prefix.replace(/\/$/, "")}/`);

@@ -26,7 +26,6 @@ interface Around {
   pods(namespace: string): Promise<Pod[]>;
 }
 
-/** Labels must be right before anybody relies on them; who asks for more hears whether it is there already. */
 export const judgeNamespace = (namespace: Namespace, around: Around): Verdict | Promise<Verdict> => {
   const { request, oldObject, settings } = around;
   const { name = "" } = request;
@@ -35,7 +34,7 @@ export const judgeNamespace = (namespace: Namespace, around: Around): Verdict | 
   const { policy, faults } = policyOf(labels, defaults);
   const before = oldObject && policyOf(oldObject.metadata?.labels ?? {}, defaults);
 
-  // What is wrong since before shall not keep anybody from changing something else.
+  // Faults that were there before must not block other changes.
   if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))
     return { refuse: invalid(request, name, faults) };
   if (before && !isTighter(policy.enforce, before.policy.enforce)) return undefined;
@@ -62,10 +61,10 @@ const exemptWarning = (name: string, labels: Labels, policy: Policy, defaults: P
   };
 };
 
-/** No more are read and judged: the API server waits, and may refuse the label if that takes too long. */
+/** The most pods that are checked: the API server waits, and may refuse the label if that takes too long. */
 export const most = 500;
 
-/** Nobody is refused for what is there; that it can't be looked at keeps nobody from asking for more. */
+/** Only warns: existing pods or a failed list must not prevent a stricter level. */
 const existing = async (name: string, demand: Demand, { settings, pods }: Around): Promise<Verdict> => {
   const all = await pods(name).catch(() => undefined);
   if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
@@ -91,7 +90,6 @@ const existing = async (name: string, demand: Demand, { settings, pods }: Around
   };
 };
 
-/** `a`, `a (and 1 other pod)`: the first by name. */
 const among = (pods: readonly Pod[]): string => {
   const [first = ""] = sorted(pods.map(({ metadata }) => metadata?.name ?? ""));
   const others = pods.length - 1;

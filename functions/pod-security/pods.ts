@@ -11,11 +11,11 @@ export const subjectOf = (pod: Pod | PodTemplateSpec): Subject => {
   };
 };
 
-/** Its RuntimeClass keeps it from the node in another way. */
+/** The RuntimeClass isolates the pod from the node in another way. */
 export const isSparedByClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: Settings) =>
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 
-/** Whether an update brings containers or images; what else can change in a pod makes it neither better nor worse. */
+/** Reports whether an update adds containers or images. No other change of a pod affects the checks. */
 export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
   const debuggers = new Set(old?.ephemeralContainers?.map(likeness));
   return (
@@ -28,12 +28,10 @@ export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
 
 const likeness = ({ name, image = "" }: EphemeralContainer) => JSON.stringify([name, image]);
 
-/** A workload, as far as it has a template. */
 export interface Workload {
   template?: PodTemplateSpec;
   spec?: { template?: PodTemplateSpec; jobTemplate?: { spec?: { template?: PodTemplateSpec } } };
 }
 
-/** Of a PodTemplate, of a CronJob, of all others. */
 export const templateOf = ({ template, spec }: Workload): PodTemplateSpec | undefined =>
   template ?? spec?.jobTemplate?.spec?.template ?? spec?.template;

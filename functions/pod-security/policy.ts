@@ -4,11 +4,9 @@ export const levels = ["privileged", "baseline", "restricted"] as const;
 export type Level = (typeof levels)[number];
 export type Version = "latest" | `v1.${number}`;
 
-/** What happens to a pod that violates: it is refused, the audit log hears of it, its author does. */
 export const modes = ["enforce", "audit", "warn"] as const;
 export type Mode = (typeof modes)[number];
 
-/** Of a mode: what pods must come up to. */
 export interface Demand {
   level: Level;
   version: Version;
@@ -24,13 +22,13 @@ export const hasLabel = (labels: Labels, label: Label) => Object.hasOwn(labels, 
 
 export const isLevel = (text: string): text is Level => levels.some((level) => level === text);
 export const isVersion = (text: string): text is Version =>
-  // Go reads it into 64 bits.
+  // Upstream parses the minor version into 64 bits.
   text === "latest" || (/^v1\.(0|[1-9][0-9]{0,18})$/.test(text) && BigInt(text.slice(3)) < 2n ** 63n);
 
 const mustBeLevel = `must be one of ${levels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
-/** The policy that a namespace's labels ask for, and what is wrong with them; there is a policy all the same. */
+/** Invalid labels give a policy, too, besides the faults. */
 export const policyOf = (labels: Labels, defaults: Policy): { policy: Policy; faults: FieldError[] } => {
   const faults: FieldError[] = [];
   const read = <T extends string>(label: Label, is: (text: string) => text is T, detail: string, otherwise: T) => {
@@ -46,13 +44,13 @@ export const policyOf = (labels: Labels, defaults: Policy): { policy: Policy; fa
       : defaults[mode].version,
   });
 
-  // What can't be read refuses, and doesn't bother anybody else.
+  // An invalid enforce label means restricted; an invalid audit or warn label means privileged.
   const enforce = demanded("enforce", "restricted");
   const isEnforced = hasLabel(labels, "enforce") && isLevel(labels[keyOf("enforce")] ?? "");
   const audit = demanded("audit", "privileged");
   const warn = demanded("warn", "privileged");
 
-  // What will be refused later, by workloads that only make their pods then, is warned of now.
+  // Workloads create pods later: without a warn label, warn now of what enforce will refuse then.
   if (!hasLabel(labels, "warn") && isEnforced && isStricter(enforce.level, warn.level)) {
     warn.level = enforce.level;
     if (!hasLabel(labels, "warn-version")) warn.version = enforce.version;
@@ -65,10 +63,9 @@ export const isStricter = (one: Level, other: Level) => levels.indexOf(one) > le
 export const judgesNothing = (policy: Policy, among: readonly Mode[] = modes) =>
   among.every((mode) => policy[mode].level === "privileged");
 
-/** `restricted:v1.27` */
 export const shown = ({ level, version }: Demand) => `${level}:${version}`;
 
-/** Of namespaces without labels. What is left empty is as if it were not there. */
+/** An empty setting counts as absent. */
 export const defaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): Policy => {
   const demanded = (mode: Mode): Demand => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];

@@ -30,10 +30,10 @@ export default rule({
   settings,
   checkSettings: faultOf,
   needs: {
-    // A pod that slips in before its namespace's labels are known stays.
+    // Read without the cache: a pod that outdated labels admit would stay.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
-    // One more than is judged, to know whether that is all.
+    // One more than is checked, to know whether there are more.
     pods: list("pods", { most: most + 1 }),
   },
 
@@ -47,7 +47,7 @@ export default rule({
 
     const subject = subjectOf(pod);
     const defaults = defaultPolicy(settings);
-    // By the entry that the API server chose, what the labels come to is known.
+    // The name of the webhook entry implies the labels, so the namespace needn't be read.
     const labels = labelsOfEntry(variant);
     if (labels) return judge(subject, policyOf(labels, defaults).policy, [], request);
 
@@ -66,7 +66,7 @@ export default rule({
   async suggest(object: Pod & Namespace, { request, settings, variant = "", current }) {
     const defaults = defaultPolicy(settings);
     if (request.resource.resource === "namespaces") return levelInstead(object, defaults);
-    // Of a pod that is there, none of it can be changed.
+    // These fields of an existing pod can't be changed.
     if (request.operation !== "CREATE") return;
     const namespace = labelsOfEntry(variant) ? undefined : await current(request.namespace ?? "");
     const labels = labelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));

@@ -1,12 +1,11 @@
 import type { LabelSelector } from "postern/objects/selection";
 import { keyOf, type Labels, levels, type Mode, modes } from "./policy.ts";
 
-// Namespaces by what their labels say of levels. A selection has a selector, and a name that says the same: by it the
-// policy is known, and no namespace need be read.
+// A selection's name contains its levels, so its policy is known without reading the namespace.
 
 export type Expression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** What a namespace can say by the label of a mode: a level, nothing, or something else; and that it doesn't matter. */
+/** "default" means no label, "invalid" another text, and "any" that the label doesn't matter. */
 const states = [...levels.toReversed(), "default", "invalid"] as const;
 type State = (typeof states)[number] | "any";
 export type States = Record<Mode, State>;
@@ -16,12 +15,11 @@ export interface Selection {
   expressions: Expression[];
 }
 
-/** In this order of modes there are the fewest selections. */
+/** This order of modes gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
-/** All namespaces, each in one selection; those in one have the same outcome. */
+/** Divides all namespaces into selections. Namespaces of one selection have the same outcome. */
 export const selectionsBy = (outcomeOf: (said: States) => string): Selection[] => {
-  /** Every outcome that there can be where some of the modes are known. */
   const outcomes = (known: Partial<States>, [mode, ...left]: readonly Mode[]): string =>
     mode === undefined
       ? outcomeOf(known as States)
@@ -41,7 +39,7 @@ export const selectionsBy = (outcomeOf: (said: States) => string): Selection[] =
   return select({}, order);
 };
 
-/** One selector where there is one that selects these, or several; in a selector there is no "or". */
+/** Returns one selector if one is enough, else several: a selector has no "or". */
 const selectorsOf = (mode: Mode, members: readonly State[]): { state: State; expressions: Expression[] }[] => {
   const key = keyOf(mode);
   const [state = "any"] = members;
@@ -62,13 +60,12 @@ const selectorsOf = (mode: Mode, members: readonly State[]): { state: State; exp
   ];
 };
 
-/** `restricted-default-default`: of enforce, audit and warn. */
+/** Returns `restricted-default-default`, in the order enforce, audit, warn. */
 export const nameOf = (said: States) => modes.map((mode) => said[mode]).join("-");
 
-/** `pods-restricted-default-default`: the entry for these objects in namespaces that a name chooses. */
 export const entryNameOf = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
-/** Labels that say what an entry's name says; undefined where it says nothing of levels. */
+/** Returns the labels that an entry's name implies; undefined if the name contains no levels. */
 export const labelsOfEntry = (entryName: string): Labels | undefined => {
   const [, ...said] = entryName.split("-");
   const isOf = (state: string): state is State => state === "any" || states.some((one) => one === state);

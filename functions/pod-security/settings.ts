@@ -1,10 +1,10 @@
 import { isLevel, isVersion, type Label, levels, modes } from "./policy.ts";
 
-/** The configuration that the compiled-in plugin takes, and one thing more. */
+/** The configuration of the compiled-in plugin, and namesExistingPods. */
 export interface Settings {
   defaults: Record<Label, string>;
   exemptions: { usernames: string[]; runtimeClasses: string[]; namespaces: string[] };
-  /** Whether who tightens a namespace hears the names of the pods that violate it. */
+  /** Whether the warnings about a stricter level name the existing pods that violate it. */
   namesExistingPods: boolean;
 }
 
@@ -30,7 +30,7 @@ const exemptable: Record<keyof Settings["exemptions"], { is(text: string): boole
   namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
 };
 
-/** What is wrong with the values; a default that is empty is as if it were not there. */
+/** An empty default is valid and counts as absent. */
 export const faultOf = ({ defaults, exemptions }: Settings): string | undefined => {
   for (const mode of modes) {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];

@@ -21,7 +21,7 @@ import {
 import { hostNamespaces, hostPathVolumes, restrictedVolumes, sysctls } from "./checks/pod.ts";
 import type { Demand } from "./policy.ts";
 
-/** In the order in which upstream tells what they find. */
+/** In the order in which upstream reports offences. */
 const checks: readonly Check[] = [
   ...[appArmorProfile, capabilitiesBaseline, hostNamespaces, hostPathVolumes, hostPorts, hostProbesAndHostLifecycle],
   ...[privileged, procMount, seLinuxOptions, seccompProfileBaseline, sysctls, windowsHostProcess],
@@ -29,10 +29,9 @@ const checks: readonly Check[] = [
   ...[runAsUser, seccompProfileRestricted],
 ];
 
-/** The minor version in which a check last changed; from there on all are the same. */
+/** The minor version in which a check last changed; later versions have the same checks. */
 const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(minorOf)));
 
-/** All that a level has against a pod at a version, in upstream's order. */
 export const offencesOf = (subject: Subject, { level, version }: Demand): Offence[] =>
   judgesOf(level, version === "latest" ? newest : Math.min(minorOf(version.slice(1)), newest)).flatMap(
     (judge) => judge(subject) ?? [],
@@ -56,7 +55,6 @@ const select = (level: Demand["level"], minor: number): Judge[] => {
   return there.filter(({ check }) => !replaced.includes(check)).map(({ judge }) => judge);
 };
 
-/** Of a version such as `1.27`. */
 function minorOf(version: string) {
   return Number(version.slice(2));
 }

@@ -4,7 +4,6 @@ import { type Context, contextOf, type Offence } from "./checks/check.ts";
 import { subjectOf } from "./pods.ts";
 import { levels, type Policy, policyOf } from "./policy.ts";
 
-/** What to write in the place of labels that can't be read. */
 export const levelInstead = ({ metadata }: Namespace, defaults: Policy): string | undefined => {
   const [fault] = policyOf(metadata?.labels ?? {}, defaults).faults;
   if (!fault) return undefined;
@@ -14,7 +13,6 @@ export const levelInstead = ({ metadata }: Namespace, defaults: Policy): string 
 
 const oneOf = (texts: readonly string[]) => `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
 
-/** Takes from a pod what checks have against it. */
 export const mend = (pod: Pod, offences: readonly Offence[]): void => {
   for (const offence of offences) mends[offence.reason.replace(/profiles$/, "profile")]?.(edited(pod), offence);
 };
@@ -22,7 +20,6 @@ export const mend = (pod: Pod, offences: readonly Offence[]): void => {
 interface Edited {
   pod: Pod;
   spec: PodSpec;
-  /** What the pod says of its security, and its containers, as far as they do. */
   contexts: Context[];
   containers: readonly Container[];
 }
@@ -33,7 +30,6 @@ const edited = (pod: Pod): Edited => {
   return { pod, spec, contexts, containers };
 };
 
-/** By what checks find. */
 const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
   "forbidden AppArmor profile": ({ pod, contexts }, { detail }) => {
     for (const context of contexts)
@@ -125,13 +121,12 @@ const leaveOutCapabilities = (contexts: readonly Context[], isLeftOut: (name: st
   }
 };
 
-/** Those that a check names. */
 const leaveOutAnnotations = ({ metadata }: Pod, prefix: string, detail: string) => {
   for (const key of Object.keys(metadata?.annotations ?? {}))
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
-/** What is mounted stays mounted, and what is kept there must not be lost: a pod waits for a claim that isn't there yet. */
+/** A claim keeps mounts valid and loses no data: the pod waits until the claim exists. */
 const claimVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
   const volumes: ImageVolume[] = spec.volumes ?? [];
   spec.volumes = volumes.map((volume) =>

@@ -3,7 +3,7 @@ import { defaultPolicy, judgesNothing, keyOf, levels, type Mode, modes, type Pol
 import { type Expression, entryNameOf, labelsOf, nameOf, type States, selectionsBy } from "./selections.ts";
 import type { Settings } from "./settings.ts";
 
-// One entry a policy. What a version may be has no end, so that namespaces with a label of one are read.
+// There is one entry per policy. Versions are unlimited, so namespaces with a version label are read.
 
 const core = { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] } as const;
 const pods: readonly Match[] = [{ ...core, resources: ["pods", "pods/ephemeralcontainers"] }];
@@ -22,7 +22,7 @@ export const variants = (settings: Settings): Variant<Settings>[] => [
   ...entries("workloads", settings, { match: workloads, matchConditions: ofUsers(settings) }),
 ];
 
-/** The modes that matter: nobody is refused for a template. */
+/** A template is never refused. */
 const judging = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly Mode[]>;
 type Kind = keyof typeof judging;
 
@@ -44,7 +44,7 @@ const entries = (
       },
     ]),
   );
-  // Entries of other settings stay for a while, and their names with them.
+  // Names for other settings are kept, because entries of earlier settings remain for a while.
   return [...new Set([...chosen.keys(), ...namesOf(kind)])].map((name) => {
     return { name: entryNameOf(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });
@@ -52,7 +52,7 @@ const entries = (
 
 const unversioned = modes.map((mode): Expression => ({ key: keyOf(`${mode}-version`), operator: "DoesNotExist" }));
 
-/** No namespace is in two of them. */
+/** Each namespace is in at most one of them. */
 const byVersion = modes.map(
   (mode, index): Chosen => ({
     name: `${mode}-version`,
@@ -63,11 +63,10 @@ const byVersion = modes.map(
 interface Chosen {
   name: string;
   expressions: Expression[];
-  /** Whether anybody can be refused there; not known where it isn't said. */
+  /** Whether a pod can be refused there; undefined means unknown. */
   refuses?: boolean;
 }
 
-/** Of all other namespaces, those whose labels and defaults ask for something. */
 const byLevels = (kind: Kind, defaults: Policy): Chosen[] => {
   const key = JSON.stringify([kind, defaults]);
   const found = known.get(key) ?? select(kind, defaults);
@@ -86,7 +85,6 @@ const select = (kind: Kind, defaults: Policy): Chosen[] => {
     });
 };
 
-/** Under whatever defaults. */
 const namesOf = (kind: Kind): string[] =>
   everyDefault.flatMap((defaults) => byLevels(kind, defaults).map(({ name }) => name));
 
@@ -112,15 +110,12 @@ const ofPods = (settings: Settings): Conditions => {
 };
 
 const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
-/**
- * What else changes is of no matter. A request whose condition costs the API server too much is refused where the entry
- * fails closed, and not judged where it fails open: long lists come here.
- */
+/** A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists. */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
 const ownKeys = modes.flatMap((mode) => [keyOf(mode), keyOf(`${mode}-version`)]);
-/** No label is a hyphen. */
+/** A hyphen stands for an absent label, because it is no valid value. */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

@@ -10,7 +10,7 @@ import type { Request, Status } from "postern/review";
 import { rule } from "postern/rule";
 import { faultOf, parseTolerations } from "./tolerations.ts";
 
-/** For namespaces that have no annotation. */
+/** For namespaces without the annotation. */
 interface Settings {
   default: Toleration[];
   whitelist: Toleration[];
@@ -33,7 +33,7 @@ export default rule({
       }
   },
   needs: {
-    // A pod keeps its tolerations; only more can be added.
+    // Read without the cache: a pod keeps its tolerations; only more can be added.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -59,7 +59,7 @@ export default rule({
     const around = { ...given, namespaces };
     const { request, settings } = around;
     if (!(await namespaces(request.namespace ?? ""))) return creationOf(request.namespace);
-    // Of a pod that is there, none can be taken away.
+    // Tolerations of an existing pod can't be removed.
     if (request.operation !== "CREATE") return;
     const { refuse, tolerations: allowed = settings.whitelist } = await annotated("tolerationsWhitelist", around);
     const kept = (spec?.tolerations ?? []).filter((toleration) => allTolerationsAmong(allowed, [toleration]));
@@ -87,7 +87,6 @@ const refusalOf = async ({ spec }: SharingPod, around: Around) => {
     return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
 };
 
-/** What the pod's namespace says in an annotation; nothing where it has none. */
 const annotated = async (
   key: "defaultTolerations" | "tolerationsWhitelist",
   { request: { namespace: name = "" }, namespaces }: Around,
@@ -106,14 +105,14 @@ const annotated = async (
 
 const nothing: Awaited<ReturnType<typeof annotated>> = { tolerations: [] };
 
-/** Where memory is short, those who asked for some may still come. */
+/** Pods that request resources may run on nodes under memory pressure. */
 const memoryPressure: Toleration = {
   key: "node.kubernetes.io/memory-pressure",
   operator: "Exists",
   effect: "NoSchedule",
 };
 
-/** Whether the pod asks for neither cpu nor memory. What its status says counts, though anybody may send it. */
+/** A status.qosClass counts, although any caller can send it. */
 const isBestEffort = (pod: SharingPod) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";

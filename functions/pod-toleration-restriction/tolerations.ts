@@ -1,7 +1,7 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { keyFaults, valueFaults } from "postern/objects/label";
 
-/** Reads an annotation: a JSON list, where nothing and null are the empty one. Undefined where it is something else. */
+/** Parses a JSON list; an empty text and null are empty lists. Returns undefined if the text is something else. */
 export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
@@ -12,7 +12,7 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
   }
 };
 
-/** As Go decodes one: names of fields in any case, others left aside. What the fields say is not judged. */
+/** Decodes as Go does: field names in any case, unknown fields ignored. The values are not validated. */
 const tolerationOf = (given: unknown): Toleration | undefined => {
   if (typeof given !== "object" || Array.isArray(given)) return undefined;
   const said = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
@@ -33,7 +33,6 @@ const isCount = (value: unknown): value is number | undefined => value === undef
 
 const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/** What is wrong with a toleration that stands in the settings; the API server would not take it from a pod either. */
 export const faultOf = (given: unknown): string | undefined => {
   const toleration = tolerationOf(given);
   if (toleration === undefined) return "is no toleration";

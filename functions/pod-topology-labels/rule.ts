@@ -3,7 +3,6 @@ import { get } from "postern/needs";
 import type { KubernetesObject, Request } from "postern/review";
 import { rule } from "postern/rule";
 
-/** A pod, or the binding of one. */
 interface Bound extends KubernetesObject {
   target?: { kind?: string; name?: string };
   spec?: { nodeName?: string };
@@ -26,11 +25,11 @@ export default rule({
       ? object.?target.?kind.orValue("") == "Node" : object.?spec.?nodeName.orValue("") != ""`,
   },
   needs: {
-    // Zone and region of a node don't change; a new node may lack them until a controller has set them.
+    // Zone and region of a node don't change; a new node may lack them until a controller sets them.
     remembered: get("nodes", { maxAge: 60 }),
     current: get("nodes", { maxAge: 0 }),
   },
-  // It stands in the scheduler's way.
+  // Short, because the scheduler waits for it.
   timeoutSeconds: 2,
 
   async mutate(object: Bound, { request, remembered, current }) {

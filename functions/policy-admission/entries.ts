@@ -5,7 +5,7 @@ import type { Policy } from "postern/policy/kinds";
 import type { KubernetesObject } from "postern/review";
 import type { Match } from "postern/rule";
 
-/** Warns of requests that a policy concerns and no webhook entry of the rule sends that applies it. */
+/** Warns of requests that a policy concerns and that no webhook entry sends to the rule that applies it. */
 export const unsent = async (
   policy: Policy,
   discover: (groupVersion: string) => Promise<Served[] | undefined>,
@@ -19,12 +19,12 @@ export const unsent = async (
     const missing = await uncovered(policy, operations, { discover }, rows);
     return missing.map((what) => `no entry of ${rule} sends it ${what}: npx postern manifests renews them, or deploy`);
   } catch (error) {
-    // A policy is as good without our knowing.
+    // The policy is valid even if this can't be checked.
     return [`whether ${rule} is sent what this is about can't be said: ${messageOf(error)}`];
   }
 };
 
-/** What the entries of that name send. They are read from a cluster, where anybody may have written them. */
+/** Returns the rules of webhook entries with this name. Checks their shape: any cluster user may have written them. */
 const rowsIn = (configurations: KubernetesObject[], name: string): Match[] =>
   configurations
     .flatMap((one): unknown => Object(one).webhooks ?? [])

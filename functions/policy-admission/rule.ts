@@ -11,7 +11,7 @@ import { unsent } from "./entries.ts";
 const settings = { scripts: true };
 const renderings = { renderedOverride, renderedCondition };
 
-/** As they are now: a policy often follows right after the entries that it needs. */
+/** Read without the cache: a policy often follows right after the entries that it needs. */
 const configurations = (resource: string) => list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
 
 export default rule({

@@ -20,10 +20,10 @@ export default rule({
   summary: "Changes objects as the override policies say that are in the cluster or in postern.yaml.",
   match: interceptionOf("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
-  // A patch may add to a list, and would each time.
+  // A policy may append to a list, and a second call would append again.
   reinvocationPolicy: "Never",
   timeoutSeconds: 5,
-  // Policies may have somebody else asked by POST.
+  // Policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: writtenPolicies("OverridePolicy", "ClusterOverridePolicy") },
@@ -39,7 +39,7 @@ export default rule({
   },
 });
 
-/** As upstream counts: what origin changes only matches. */
+/** As in upstream, a change by origin counts only as a match. */
 const happenings = ({ policy, sources }: Applied) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];

@@ -23,7 +23,7 @@ export default rule({
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,
   timeoutSeconds: 5,
-  // Policies may have somebody else asked by POST.
+  // Policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: writtenPolicies("ClusterValidatePolicy") },

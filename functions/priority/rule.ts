@@ -4,7 +4,7 @@ import { get, list } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-/** What the rule says of pods, and of the classes themselves. */
+/** `mutate` gets pods, `validate` gets PriorityClasses. */
 type Judged = Pod & PriorityClass;
 
 export default rule({
@@ -30,7 +30,7 @@ export default rule({
     validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
   },
   needs: {
-    // A pod keeps its priority, and two default classes would stay.
+    // Read without the cache: a pod keeps its priority, and two default classes would remain.
     class: get("priorityclasses", { maxAge: 0 }),
     classes: list("priorityclasses", { maxAge: 0 }),
   },
@@ -90,6 +90,6 @@ export default rule({
   },
 });
 
-/** Of several, which two requests at a time can make, the one with the lowest value. */
+/** Concurrent requests can create several default classes; the lowest value counts. */
 const defaultAmong = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
   classes.filter(({ globalDefault }) => globalDefault).sort((one, other) => one.value - other.value)[0];

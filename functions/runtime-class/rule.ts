@@ -19,7 +19,7 @@ export default rule({
     validate: { "names-a-class-or-has-overhead": `${namesClass} || object.?spec.?overhead.hasValue()` },
   },
   needs: {
-    // A pod keeps its overhead and its node selector.
+    // Read without the cache: a pod keeps its overhead and its node selector.
     current: get("runtimeclasses", { maxAge: 0 }),
     recent: get("runtimeclasses"),
   },

@@ -3,7 +3,7 @@ import { containersIn, containersOf } from "postern/objects/pod";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-/** The fields that are refused, and what upstream calls them, in its order. */
+/** The refused fields with upstream's names, in upstream's order. */
 const ofContainers = { seLinuxOptions: "SELinuxOptions", runAsUser: "RunAsUser" };
 const ofPods = { supplementalGroups: "SupplementalGroups", ...ofContainers, fsGroup: "FSGroup" };
 
@@ -20,7 +20,7 @@ export default rule({
     },
   ],
   matchConditions: {
-    // A condition that costs the API server too much fails, open or closed: a large pod is judged here.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
     "chooses-for-itself": `size(${judged}) > 50 ||
       ${fieldIn(ofPods, "object.?spec.?securityContext")} ||
       ${judged}.exists(c, ${fieldIn(ofContainers, "c.?securityContext")})`,
@@ -41,7 +41,7 @@ export default rule({
   },
 
   suggest(pod: Pod, { request }) {
-    // Of a pod that is there, it can't be changed.
+    // The security context of an existing pod can't be changed.
     if (request.operation !== "CREATE") return;
     const leaveOut = (fields: object, context: object = {}) => {
       for (const field of Object.keys(fields)) Reflect.deleteProperty(context, field);
@@ -52,13 +52,12 @@ export default rule({
   },
 });
 
-/** Any value offends, 0 and empty ones too. */
+/** Refuses any value, even 0 and empty ones. */
 const offences = (fields: object, context: object = {}) =>
   Object.entries(fields)
     .filter(([field]) => field in context)
     .map(([, name]) => `SecurityContext.${name} is forbidden`);
 
-/** Whether one is there, in CEL. */
 function fieldIn(fields: object, context: string) {
   return `${JSON.stringify(Object.keys(fields))}.exists(field, field in ${context}.orValue({}))`;
 }

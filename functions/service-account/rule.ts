@@ -26,9 +26,9 @@ export default rule({
   guards: true,
   settings: { limitSecretReferences: false },
   needs: {
-    // A pod keeps its token and its pull secrets.
+    // Read without the cache: a pod keeps its token and its pull secrets.
     current: get("serviceaccounts", { maxAge: 0 }),
-    // A controller makes it in every new namespace.
+    // Waits for the default account, which a controller creates in every new namespace.
     usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
     recent: get("serviceaccounts"),
   },
@@ -36,7 +36,7 @@ export default rule({
   async mutate(pod: Pod, around) {
     const { spec } = pod;
     if (!spec) return;
-    // The kubelet deletes a mirror pod that is not as it made it.
+    // The kubelet deletes a mirror pod that differs from what it created.
     if (isMirror(pod)) return mirrorRefusal(pod, around.request);
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";
@@ -60,7 +60,7 @@ export default rule({
   },
 
   async suggest(pod: Pod, { request, current }) {
-    // Nobody writes mirror pods but kubelets.
+    // Only kubelets write mirror pods.
     if (isMirror(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
     const called = `ServiceAccount ${JSON.stringify(name)}`;
@@ -98,7 +98,7 @@ const accountOf = async (
   );
 };
 
-/** A mirror pod stands for one that the kubelet runs by itself. It would come by an account or a secret for nothing. */
+/** A mirror pod only represents a pod that the kubelet runs by itself; it must not gain an account or a secret. */
 const mirrorRefusal = (pod: Pod, request: Request) => {
   if (pod.spec?.serviceAccountName) return refused(request, "a mirror pod may not reference service accounts");
   if (secretsIn(pod).length > 0) return refused(request, "a mirror pod may not reference secrets");
@@ -111,7 +111,7 @@ const secretRefusal = (pod: Pod, account: ServiceAccount, { request, settings }:
   const asks = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
   if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(asks)) return;
 
-  // Upstream puts no name before what it says of ephemeral containers.
+  // Upstream's message about ephemeral containers has no object name in front.
   if (request.subResource) return secretOfEphemeral(pod, account);
   const offence = unlistedSecret(pod, account);
   if (offence) return refused(request, offence);

@@ -2,7 +2,7 @@ import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "postern/objects/pod";
 import { secretsOf } from "postern/objects/secret";
 
-/** What is wrong with the first secret that a pod uses and its account doesn't list. Upstream looks into no projection. */
+/** Upstream doesn't check projected volumes. */
 export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   const listed = namesOf(account.secrets);
@@ -23,7 +23,6 @@ export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | unde
   return first;
 };
 
-/** The same of ephemeral containers. */
 export const secretOfEphemeral = (pod: Pod, account: ServiceAccount): string | undefined =>
   unlistedIn(pod, "ephemeralContainers", account)[0];
 

@@ -4,7 +4,7 @@ import { containersOf } from "postern/objects/pod";
 const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 const prefix = "kube-api-access-";
 
-/** Gives the token of its account to every container that has nothing else in its place; none to ephemeral ones. */
+/** Mounts the account's token in every container that has no other mount at its path, except ephemeral ones. */
 export const mountToken = (pod: Pod, uid: string): void => {
   const containers = containersOf(pod, ["initContainers", "containers"]).map(({ container }) => container);
   const lacking = containers.filter(({ volumeMounts = [] }) =>
@@ -12,7 +12,7 @@ export const mountToken = (pod: Pod, uid: string): void => {
   );
   if (!pod.spec || lacking.length === 0) return;
 
-  // Whatever has such a name is taken for it.
+  // Any volume with this prefix counts as the token's.
   const present = pod.spec.volumes?.find(({ name = "" }) => name.startsWith(prefix));
   const name = present?.name ?? `${prefix}${suffixFor(uid)}`;
   for (const container of lacking)
@@ -20,10 +20,10 @@ export const mountToken = (pod: Pod, uid: string): void => {
   if (!present) pod.spec.volumes = [...(pod.spec.volumes ?? []), tokenVolume(name)];
 };
 
-/** Without vowels, and what looks like one. */
+/** Upstream's alphabet: no vowels, and no digits that look like one. */
 const letters = "bcdfghjklmnpqrstvwxz2456789";
 
-/** Upstream draws five at random; here it is always the same five for a request. */
+/** Upstream draws five random letters; here the same request always gets the same five. */
 const suffixFor = (uid: string): string => {
   const digits = uid.replace(/[^0-9a-f]/g, "");
   const draw = (at: number) => Number.parseInt(digits.slice(2 * at, 2 * at + 2) || "0", 16);
@@ -35,7 +35,7 @@ const tokenVolume = (name: string): Volume => ({
   projected: {
     defaultMode: 0o644,
     sources: [
-      // An hour and seven seconds, by which the API server knows a token that old clients may use longer.
+      // By 3607 seconds the API server recognizes a token whose lifetime it may extend for old clients.
       { serviceAccountToken: { expirationSeconds: 3607, path: "token" } },
       { configMap: { name: "kube-root-ca.crt", items: [{ key: "ca.crt", path: "ca.crt" }] } },
       {

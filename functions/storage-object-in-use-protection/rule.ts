@@ -18,7 +18,7 @@ export default rule({
       resources: ["persistentvolumes", "persistentvolumeclaims"],
       operations: ["CREATE"],
     },
-    // Older clusters serve v1beta1 alone.
+    // Older clusters serve only v1beta1.
     {
       apiGroups: ["storage.k8s.io"],
       apiVersions: ["v1", "v1beta1"],

@@ -1,4 +1,3 @@
-// Checks of what single containers have.
 import {
   type Check,
   judgeContainers,
@@ -76,7 +75,7 @@ const judgePorts = judgeContainers(
 );
 export const hostPorts: Check = { level: "baseline", since: { "1.0": judgePorts } };
 
-/** The kubelet asks from the node; it shall ask the pod alone. */
+/** The kubelet sends these requests from the node; they must go to the pod only. */
 const judgeProbes = judgeContainers(
   "probe or lifecycle host",
   ({ livenessProbe, readinessProbe, startupProbe, lifecycle }) =>
@@ -100,7 +99,7 @@ export const procMount: Check = {
   level: "baseline",
   since: { "1.0": judgeProcMount, "1.35": unlessAmongOwnUsers(judgeProcMount) },
 };
-/** Restricted stays as it was. */
+/** Unlike baseline, restricted has no exception for user namespaces. */
 export const procMountRestricted: Check = {
   level: "restricted",
   since: { "1.35": judgeProcMount },

@@ -1,4 +1,3 @@
-// Checks of what a pod and its containers can both say of their security.
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
 import {
@@ -23,7 +22,7 @@ const isForbiddenProfile = (profile: Profile) => !!profile && !["RuntimeDefault"
 
 const ofAppArmor = "container.apparmor.security.beta.kubernetes.io/";
 
-/** As it was said before there were fields for it. */
+/** Before the field existed, the profile was an annotation. */
 const isForbiddenAnnotation = ([key, value]: [string, string]) =>
   key.startsWith(ofAppArmor) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
 

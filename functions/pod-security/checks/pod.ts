@@ -1,4 +1,3 @@
-// Checks of what a pod has for all its containers.
 import { type ImageVolume, isSourceless } from "postern/objects/pod";
 import { type Check, type Judge, listed, plural, quoted, sorted } from "./check.ts";
 
@@ -22,7 +21,6 @@ const allowed: readonly Source[] = [
   ...(["projected", "secret"] as const),
 ];
 
-/** The others that there are. */
 const forbidden: readonly Source[] = [
   ...(["hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs"] as const),
   ...(["rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte"] as const),
