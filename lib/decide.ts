@@ -6,28 +6,24 @@ import type { Phase, Rule, Verdict } from "./rule.ts";
 
 export type Mode = "enforce" | "warn" | "audit" | "off";
 
-/** What a decision depends on, besides the rule and the request. */
 export interface Circumstances {
-  /** The rule's, for those who see what it would have done. */
+  /** Shown in warnings, and part of the rule's keys in the ledger. */
   name: string;
   mode: Mode;
   settings: object;
   variant?: string | undefined;
   now: Date;
-  /** Where a rule that declares needs gets its answers. */
   world?: World | undefined;
 }
 
-/** An outcome, and what the rule itself would have had in mode enforce. */
+/** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
 export interface Decision {
   outcome: Outcome;
   refused: boolean;
   operations: number;
-  /** Of a group: those who had something to say. */
   members?: Finding[];
 }
 
-/** What a member of a group decided. */
 export interface Finding {
   rule: string;
   mode: Mode;
@@ -36,10 +32,7 @@ export interface Finding {
   error?: Failure | undefined;
 }
 
-/**
- * Asks a rule, and turns what it says into an outcome. Where the rule answers at once, so does this: a promise is
- * made only for rules that wait for the world.
- */
+/** Evaluates a rule for one request. Returns a promise only for rules that wait for answers. */
 export const decide = (
   rule: Rule,
   phase: Phase,
@@ -49,7 +42,7 @@ export const decide = (
   const judge = rule[phase];
   if (judge === undefined || circumstances.mode === "off") return nothing;
 
-  // `decode` saw to it that the object is there; that it has the rule's kind follows from `match`.
+  // `decode` checked that the object is present; that it has the rule's kind follows from `match`.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
   const { value, changes } = phase === "mutate" ? draft(object) : { value: object, changes: () => [] };
   const said = judge.call(rule, value, {
@@ -88,7 +81,7 @@ const conclusion = (
       outcome: { allowed, warnings, audit, ...(status && { status }), ...(patch.length > 0 && { patch }) },
     };
   }
-  // Somebody reads this beside what other rules say; the audit log has the name already.
+  // A warning is shown beside those of other rules and needs the rule's name; an audit annotation has it already.
   if (!status && patch.length === 0) return { ...decision, outcome: { allowed: true, warnings, audit } };
   const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
   return {

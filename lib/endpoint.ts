@@ -14,24 +14,22 @@ import { merge } from "./settings.ts";
 import { openKeyVerifier } from "./url-key.ts";
 import { type Variants, variantOf } from "./variant.ts";
 
-/** A rule's share of postern.yaml, baked into its bundle. */
 export interface Share {
   rule: string;
-  /** The rule's, under its own settings. */
+  /** For clusters that have no variants of their own. */
   variants?: Variants;
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object; variants?: Variants }>;
 }
 
-/** What surrounds an endpoint: by default, Lambda. */
 export interface Host {
-  /** One or two Ed25519 public keys, base64url, comma between. */
+  /** One or two Ed25519 public keys in base64url, separated by a comma. */
   publicKeys: string;
-  /** For so many milliseconds. */
+  /** Returns capabilities that answer for this many milliseconds. */
   world(cluster: string, milliseconds: number): World;
   journal(report: Report): void;
 }
 
-/** One review on its way: what each middleware found out, for the next one and for the journal. */
+/** The state of one review: each middleware adds what the next ones and the log line need. */
 interface Turn extends Report {
   readonly started: number;
   call?: Call;
@@ -47,7 +45,7 @@ type Step = middy.Request<Turn, unknown, Error, Context>;
 const longestBody = 6 * 1024 * 1024;
 
 /**
- * A rule as a Lambda handler. The way of one review, straight and once:
+ * Makes a Lambda handler of a rule. Each review takes these steps once:
  * event → key → body → decode → mode → rule → patch → encode → response.
  */
 export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge = decide) => {
@@ -55,7 +53,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
   const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
   const admit = openKeyVerifier(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
 
-  /** An event becomes a turn. A load balancer asks for our health without a key; others invoke us with a review. */
+  /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
   const arrive = (step: Step): unknown => {
     const event: unknown = step.event;
     const turn = turnOf(share.rule, step.context);
@@ -65,7 +63,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
   };
 
-  /** Who calls, and for what. A wrong key and an unknown rule, phase or variant look alike. */
+  /** A wrong key and an unknown rule, phase or variant get the same answer. */
   const enter = ({ event: turn }: Step) => {
     if (turn.call) {
       const segments = turn.call.path.split("/");
@@ -86,11 +84,10 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     turn.settings = own ? frozen(merge(usual, own)) : usual;
     turn.now ??= new Date();
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
-    // Who invokes us directly may try settings under which there are others.
+    // A direct invocation may bring settings under which the rule has other variants.
     if (turn.call && turn.variant !== undefined && !own && mode !== "off") throw nowhere();
   };
 
-  /** The rule decides, in time. */
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
@@ -141,7 +138,6 @@ const turnOf = (rule: string, { functionName = rule, functionVersion = "$LATEST"
   milliseconds: 0,
 });
 
-/** An invocation brings its review, and may bring settings, answers and the time along. */
 const takeDirect = (rule: Rule, turn: Turn, event: Direct): undefined => {
   const { phase, variant, cluster, settings, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
@@ -149,16 +145,15 @@ const takeDirect = (rule: Rule, turn: Turn, event: Direct): undefined => {
   turn.phase = phase;
   turn.variant = variant as string | undefined;
   turn.settings = settings;
-  // Whoever brings settings of his own brings the world along: the function's rights are for its own.
+  // Settings of its own need answers of its own: the function's rights are for the function's settings.
   turn.world = recordedFor(rule, settings === undefined ? needs : (needs ?? {}));
   if (now !== undefined) turn.now = new Date(String(now));
   if (Number.isNaN(turn.now?.getTime()))
     throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-  // Last: whatever has a caller is counted, by all that a review has.
+  // Comes last: a turn with a cluster counts in the metrics, so a malformed invocation must not have one.
   if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
 };
 
-/** The body becomes a review. */
 const unpack = ({ event: turn }: Step) => {
   const { call } = turn;
   if (!call) return;
@@ -176,7 +171,6 @@ const reply = (step: Step) => {
   step.response = call ? call.answer(200, encode(review, outcome)) : respond(review, outcome);
 };
 
-/** Whatever was thrown becomes a Status that the API server shows. The one place where failures are caught. */
 const fail = (step: Step) => {
   const turn = step.event;
   const failure = toFailure(step.error);
@@ -188,13 +182,12 @@ const fail = (step: Step) => {
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";
 const nowhere = () => new Failure(404, "there is nothing here");
 
-/** Milliseconds; `performance` is a module that Node would have to load at a cold start. */
+/** Returns milliseconds. `performance` is a module that Node would have to load at a cold start. */
 const clock = () => {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1000 + nanoseconds / 1e6;
 };
 
-/** Lambda: keys in the environment, one line a review to CloudWatch. */
 export const lambda = (world: Host["world"] = unconnected): Host => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {

@@ -1,6 +1,6 @@
 /**
- * Our own faults, and requests that are no reviews. A failure is thrown, caught once in endpoint.ts and answered
- * non-2xx, so that the cluster's failurePolicy decides. A refusal is never a failure: it is a value (see status.ts).
+ * A fault of Postern, or a request that is no review. It is thrown, caught in endpoint.ts and answered non-2xx, so that
+ * the cluster's failurePolicy decides. A refusal is never a failure but a value (see refusals.ts).
  */
 export class Failure extends Error {
   readonly code: number;
@@ -21,22 +21,21 @@ const reasons: Record<number, string> = {
   504: "Timeout",
 };
 
-/** The Status that the API server shows to its client; it hides every other body at most codes. */
+/** Returns a Status, the only body that the API server shows to its client at most codes. */
 export const failureStatus = (code: number, message: string) => {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason: reasons[code], code };
 };
 
-/** What went wrong, whatever was thrown: a Failure as it is, anything else as a 500 that keeps its cause. */
+/** Returns a Failure as it is, and wraps anything else in a 500 that keeps its cause. */
 export const toFailure = (thrown: unknown): Failure => {
   if (thrown instanceof Failure) return thrown;
   return new Failure(500, `the rule failed: ${describe(thrown)}`, { cause: thrown });
 };
 
-/** Returns the message of what was thrown, which may be no error. */
 export const messageOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
 const describe = (thrown: unknown): string => {
-  // Node's words about code tell the sender of an object nothing; the log has them.
+  // Node's message describes code, which doesn't help the sender of an object; the log has it.
   if (thrown instanceof TypeError) return "a value may have the wrong type";
   if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;
   return typeof thrown === "string" ? thrown : `it threw ${typeof thrown}`;

@@ -9,28 +9,28 @@ import { matches } from "./request-match.ts";
 import type { Outcome, Patch, Request, Status } from "./review.ts";
 import { type Match, type Phase, type Rule, rule } from "./rule.ts";
 
-/** What an entry of its own would say of a member, and the API server would check. */
+/** What a member's own webhook entry would hold and the API server would check. */
 export interface Membership {
   mode: Mode;
   settings: object;
   match: readonly Match[];
-  /** Whether a request may pass where this one can't be asked. */
+  /** Whether a request is admitted if this member fails. */
   failsOpen: boolean;
-  /** Any one exempts. Namespaces' labels aren't known here: the group's entry has them, for all members alike. */
+  /** One match is enough. The group's entry selects namespaces by labels, which aren't known here. */
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
 }
 
 type Memberships = Record<string, Membership>;
 
-/** A group's share of postern.yaml; `alone` is how its members are where no cluster is named. */
+/** The config of a group; `alone` holds its members' config for invocations without a cluster. */
 export interface GroupShare extends Share {
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: Memberships }>;
   alone: Memberships;
 }
 
 /**
- * Several mutators as one Lambda handler, asked in the order in which they are given: one call, one patch, one answer.
- * A direct invocation that names a member is answered by that one.
+ * Makes one Lambda handler of several mutators, asked in the given order: one call, one patch, one answer. A direct
+ * invocation that names a member is answered by that member alone.
  */
 export const group = (members: Record<string, Rule>, share: GroupShare, host: Host = lambda(), judge = decide) => {
   const together = endpoint(facade(members, share.alone), share, byMember(host), askAll(members, judge));
@@ -41,14 +41,12 @@ export const group = (members: Record<string, Rule>, share: GroupShare, host: Ho
   };
 };
 
-/** What an endpoint looks at of a rule, for all members. */
 const facade = (members: Record<string, Rule>, alone: Memberships): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
   const declared = Object.keys(needs).length > 0 && { needs };
   return rule({ summary: "Several rules.", match: [], settings: alone, ...declared, mutate() {} });
 };
 
-/** One member, as if it were in no group. */
 const only = (name: string, members: Record<string, Rule>, share: GroupShare): [Rule, Share] => {
   const nobody = () => {
     throw new Failure(400, `${share.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
@@ -69,7 +67,7 @@ const only = (name: string, members: Record<string, Rule>, share: GroupShare): [
   ];
 };
 
-/** Asks every member that a request concerns, each about what those before it made of the object. */
+/** Asks every member that the request concerns; each sees the object as the members before it changed it. */
 const askAll =
   (members: Record<string, Rule>, judge: typeof decide): typeof decide =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {
@@ -84,7 +82,7 @@ const askAll =
     let { object } = request;
 
     let refusal: Status | undefined;
-    // Those that only tell what they would do have told it in the first round.
+    // In modes warn and audit, a member has reported everything in the first round.
     const isReinvoked = ([, { mode }]: (typeof asked)[number]) => mode === "enforce";
     await askInRounds(asked, isReinvoked, async ([name, { mode, settings, failsOpen }]) => {
       const rule = members[name];
@@ -109,7 +107,7 @@ const decided = (outcome: Outcome, findings: Map<string, Finding>): Decision => 
   return { outcome, refused: !outcome.allowed, operations: outcome.patch?.length ?? 0, members };
 };
 
-/** One that fails open alone doesn't fail the others, as the API server would go on to the next webhook. */
+/** The failure of a member that fails open doesn't fail the others; the API server would go on, too. */
 const ask = async (
   judge: typeof decide,
   rule: Rule,
@@ -130,7 +128,6 @@ const ask = async (
 
 type Said = Decision & { error?: Failure };
 
-/** What there is to tell of a member, over both rounds. */
 const note = (findings: Map<string, Finding>, rule: string, mode: Mode, { refused, operations, error }: Said) => {
   const before = findings.get(rule);
   if (!refused && operations === 0 && !error) return;
@@ -155,10 +152,7 @@ const concerns = ({ mode, match, exempt }: Membership, request: Request): boolea
   );
 };
 
-/**
- * A member that refused, or failed where that fails nobody, has a line of its own beside the group's: denials are
- * counted under the rule that denies.
- */
+/** Logs members that refused or failed open in lines of their own: denials count under the rule that denies. */
 const byMember = (host: Host): Host => ({
   ...host,
   journal(report) {

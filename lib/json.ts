@@ -1,24 +1,18 @@
-/**
- * Values of JSON, drafts of them, and paths into them. This module imports nothing: everything in lib and infra may use it.
- */
+/** JSON values and paths into them. Imports nothing, so that everything in lib and infra may use it. */
 
-/** A map of JSON, or a draft of one. */
 export type Json = Record<string, unknown>;
 
-/** A value that is there; null is one. */
 export interface Found {
   value: unknown;
 }
 
-/** Deeper than any policy that somebody wrote; beyond, recursion would end the process rather than the request. */
+/** Deeper than any real policy. Without a limit, recursion would end the process instead of the request. */
 const deepest = 1000;
 
-/** Reports whether a value is a map or a list. */
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
 
 export const isMap = (value: unknown): value is Json => isObject(value) && !Array.isArray(value);
 
-/** Parses a text of JSON; returns undefined for any other text. */
 export const parseJson = (text: string): unknown => {
   try {
     return JSON.parse(text);
@@ -27,22 +21,19 @@ export const parseJson = (text: string): unknown => {
   }
 };
 
-/** Writes a key as a step of a JSON pointer. */
 export const escapeStep = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
 
-/** Reads the key that a step of a JSON pointer names. */
 export const unescapeStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
 
-/** Returns the keys that a JSON pointer goes through. */
 export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeStep);
 
-/** Returns the value where it is a map, and an empty map otherwise. */
+/** Returns the value if it is a map, else an empty map. */
 export const toMap = (value: unknown): Json => (isMap(value) ? value : {});
 
-/** Returns the value where it is a list, and an empty list otherwise. */
+/** Returns the value if it is a list, else an empty list. */
 export const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-/** What stands at the end of a path of keys and indexes; undefined where it leads nowhere. */
+/** Returns the value at a path of keys and indexes; undefined if the path leads nowhere. */
 export const lookUp = (root: unknown, path: readonly (string | number)[]): Found | undefined => {
   let value = root;
   for (const step of path) {
@@ -53,7 +44,7 @@ export const lookUp = (root: unknown, path: readonly (string | number)[]): Found
   return { value };
 };
 
-/** Whether two values of JSON are the same, in whatever order their members stand, and however deep they nest. */
+/** Reports whether two JSON values are equal, in any order of keys. Doesn't recurse: any depth is safe. */
 export const isSame = (one: unknown, other: unknown): boolean => {
   const open: [unknown, unknown][] = [[one, other]];
   for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
@@ -73,18 +64,18 @@ export const isSame = (one: unknown, other: unknown): boolean => {
 };
 
 /**
- * Freezes a value with all that is in it. Settings and what clusters answer are everybody's: a rule that puts one into an
- * object and edits it there must not change the next review. Such values may nest deeper than a function can call itself.
+ * Freezes a value deeply, without recursion. Settings and clusters' answers are shared between reviews: a rule that
+ * puts one into an object and edits it there must not change the next review.
  */
 export const frozen = <T>(value: T): T => {
   const found: unknown[] = [value];
-  // The list grows on the way.
+  // The loop also visits the values that it appends.
   for (const one of found)
     if (Object(one) === one) for (const inner of Object.values(Object.freeze(one as object))) found.push(inner);
   return value;
 };
 
-/** A copy that shares nothing with what it was made of, which may be a draft. */
+/** Returns a deep copy of a value, which may be a draft. */
 export const cloned = <T>(value: T): T => copyOf(value, 0) as T;
 
 const copyOf = (value: unknown, depth: number): unknown => {
@@ -95,25 +86,24 @@ const copyOf = (value: unknown, depth: number): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyOf(member, depth + 1)]));
 };
 
-/** Sets a member to a copy of the value, and says whether that changed anything. `__proto__` is a key like any other. */
+/** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */
 export const put = (parent: object, key: string | number, given: unknown): boolean => {
   const value = cloned(given);
   if (Object.hasOwn(parent, key) && isSame(Reflect.get(parent, key), value)) return false;
   return Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 };
 
-/** Removes a member, and says whether there was one. */
+/** Removes a member; reports whether there was one. */
 export const drop = (parent: object, key: string): boolean =>
   Object.hasOwn(parent, key) && Reflect.deleteProperty(parent, key);
 
-/** The map that a value is; undefined where there is none, and an error for what is something else. */
+/** Returns the value if it is a map, and undefined if it is absent or null; throws for anything else. */
 export const mapOf = (value: unknown, field: string): Json | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!isMap(value)) throw new Error(`${field} must be a map`);
   return value;
 };
 
-/** As `mapOf`, of texts. */
 export const textsOf = (value: unknown, field: string): Record<string, string> | undefined => {
   const map = mapOf(value, field);
   for (const [key, member] of Object.entries(map ?? {}))
@@ -121,35 +111,33 @@ export const textsOf = (value: unknown, field: string): Record<string, string> |
   return map as Record<string, string> | undefined;
 };
 
-/** As `mapOf`, for a list. */
 export const listOf = (value: unknown, field: string): unknown[] | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value)) throw new Error(`${field} must be a list`);
   return value;
 };
 
-/** Returns a member of the value's own: one that it doesn't have by its prototype. */
+/** Returns an own member of a value, never one of its prototype. */
 export const own = (value: unknown, key: string | number): unknown =>
   isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
-/** The map under a key, made where there is none. */
 export const mapAt = (parent: object, key: string, field: string): Json => {
   if (mapOf(own(parent, key), field) === undefined) put(parent, key, {});
   return mapOf(own(parent, key), field) ?? {};
 };
 
-/** Whether any of it is so, all of it done: what `some` would stop at is still to be carried out. */
+/** Calls `act` for every item, unlike `some`, and reports whether any call returned true. */
 export const any = <T>(items: Iterable<T>, act: (item: T) => boolean): boolean => {
   let changed = false;
   for (const item of items) changed = act(item) || changed;
   return changed;
 };
 
-/** Sets members of the map under a key, which is made where there is something to set and no map. */
+/** Sets members of the map under a key; creates the map only if there are members to set. */
 export const fill = (parent: object, key: string, members: Json, field: string): boolean =>
   any(Object.entries(members), ([name, value]) => put(mapAt(parent, key, field), name, value));
 
-/** Reports whether JSON is nested more than so many levels below its root; without recursion, which could go too deep. */
+/** Reports whether JSON nests deeper than this below its root. Doesn't recurse: any depth is safe. */
 export const isDeeper = (value: unknown, levels: number): boolean => {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
@@ -162,10 +150,7 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
   return false;
 };
 
-/**
- * Reports whether a text of JSON has a key twice in one map: of two values, readers take different ones. `value` is what
- * the text was parsed to, which has one of them.
- */
+/** Reports whether text has a key twice in one map: readers disagree on its value. `value` is the parsed text. */
 export const hasRepeatedKey = (text: string, value: unknown): boolean => countKeys(value) !== countWrittenKeys(text);
 
 const countKeys = (value: unknown): number => {
@@ -180,7 +165,6 @@ const countKeys = (value: unknown): number => {
   return count;
 };
 
-/** Counts the strings that a colon follows. */
 const countWrittenKeys = (text: string): number => {
   const colon = /[ \t\r\n]*:/y;
   let count = 0;
@@ -193,7 +177,7 @@ const countWrittenKeys = (text: string): number => {
   return count;
 };
 
-/** Finds where a string of JSON ends, from behind its opening quote. */
+/** Returns the index after a JSON string; `begin` is the index after its opening quote. */
 export const endOfString = (text: string, begin: number): number | undefined => {
   for (let quote = text.indexOf('"', begin); quote >= 0; quote = text.indexOf('"', quote + 1)) {
     let escapes = 0;

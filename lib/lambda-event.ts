@@ -2,26 +2,24 @@ import { isUtf8 } from "node:buffer";
 import { Failure } from "./failure.ts";
 import { isObject } from "./json.ts";
 
-/** A request over HTTP, whichever of AWS's front doors it came through. */
 export interface Call {
   method: string;
   path: string;
   contentType: string;
   userAgent: string;
-  /** What the API server says it will wait, in milliseconds. */
+  /** How long the API server waits for the answer, in milliseconds. */
   timeout: number | undefined;
-  /** When it came to AWS's front door, as Date.now() has it. */
+  /** When the request reached AWS, in milliseconds since the epoch. */
   since: number | undefined;
-  /** The body as text; decoded when it is asked for, which is after the key was checked. */
+  /** Decodes the body; called only after the key was checked. */
   body(): string;
   answer(code: number, json: string): unknown;
 }
 
-/** An invocation without HTTP, which only IAM lets through. */
+/** An invocation without HTTP, which only IAM can allow. */
 export interface Direct {
   phase: unknown;
   variant?: unknown;
-  /** One rule of a group. */
   member?: unknown;
   cluster?: unknown;
   review: unknown;
@@ -37,7 +35,7 @@ const last = (value: unknown): string => text(Array.isArray(value) ? value.at(-1
 
 export const isDirect = (event: unknown): event is Direct => "review" in fields(event) && "phase" in fields(event);
 
-/** Reads the shapes of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; anything else is nobody's request. */
+/** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
 export const read = (given: unknown): Call => {
   const event = fields(given);
   const context = fields(event.requestContext);
@@ -79,7 +77,7 @@ export const read = (given: unknown): Call => {
 
 const listed = (headers: object) => Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, [value]]));
 
-/** A Go duration of whole seconds, as the API server writes it. */
+/** Parses a Go duration of whole seconds, the form that the API server writes, to milliseconds. */
 const seconds = (value: string): number | undefined => {
   const [, number] = /^(\d{1,5})s$/.exec(value) ?? [];
   return number === undefined ? undefined : Number(number) * 1000;

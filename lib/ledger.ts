@@ -1,19 +1,18 @@
 import { createHash } from "node:crypto";
 import { frozen } from "./json.ts";
 
-/** For how long something is kept, and among how many. */
 export interface Terms {
-  /** Forgotten when so many seconds have passed since it was last changed; never, if not said. */
+  /** Seconds from the last change until the value is dropped; undefined keeps it. */
   seconds?: number;
-  /** Of what stands on one shelf, only so many stay: what was changed least recently goes first. */
+  /** Of the values on one shelf only `most` stay: the least recently changed is dropped first. */
   shelf?: { name: string; most: number };
 }
 
-/** What survives from one review to the next, by key: small values, as JSON has them. */
+/** State that survives a review: small JSON values by key. */
 export interface Ledger {
   /**
-   * Keeps what `change` makes of what is kept, and resolves to it. Nobody else's change comes in between, so `change` may
-   * be called more than once; what it is given can't be edited. Nothing is kept of undefined.
+   * Replaces the value with what `change` returns, and resolves to that; undefined deletes it. No other change comes in
+   * between, so `change` may be called more than once. Its argument can't be edited.
    */
   change<T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: Terms): Promise<T | undefined>;
 }
@@ -26,10 +25,9 @@ interface Kept {
 
 const common = { name: "", most: 10_000 };
 
-/** A ledger in this process' memory, which ends with it. */
 export const memoryLedger = (): Ledger => {
   const all = new Map<string, Kept>();
-  /** By shelf, its keys, the least recently changed first. */
+  /** The keys of each shelf, the least recently changed first. */
   const shelves = new Map<string, Set<string>>();
   const forget = (key: string) => {
     all.get(key)?.shelf.delete(key);
@@ -40,7 +38,7 @@ export const memoryLedger = (): Ledger => {
       const { seconds = Number.POSITIVE_INFINITY, shelf: { name, most } = common } = terms;
       const known = all.get(key);
       const now = Date.now();
-      // Under this key there is what its own changes made.
+      // The cast is safe: only changes of this key wrote the value.
       const value = change(known && now < known.until ? (known.value as T) : undefined);
       forget(key);
       if (value === undefined) return undefined;
@@ -56,11 +54,11 @@ export const memoryLedger = (): Ledger => {
   };
 };
 
-/** What somebody chose may be as long as a review; a table takes no such key. */
+/** Longer keys are hashed: a key from a request may be longer than a database table accepts. */
 const longestKey = 256;
 const short = (key: string) => (key.length > longestKey ? createHash("sha256").update(key).digest("base64url") : key);
 
-/** The same ledger, where others use the same keys. */
+/** Returns a ledger whose keys and shelves have a prefix, so that several rules can share one. */
 export const within = (ledger: Ledger, place: string): Ledger => ({
   change: (key, change, { shelf, ...terms } = {}) =>
     ledger.change(`${place} ${short(key)}`, change, {

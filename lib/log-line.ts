@@ -2,7 +2,7 @@ import type { Finding, Mode } from "./decide.ts";
 import type { Request } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
-/** What is known of one review when it has been answered. It holds no part of the object but its name. */
+/** The facts of one answered review. They contain no part of the object but its name. */
 export interface Report {
   rule: string;
   phase?: Phase | undefined;
@@ -14,9 +14,8 @@ export interface Report {
   code: number;
   refused: boolean;
   operations: number;
-  /** Of a group: those who had something to say. */
+  /** For a group: the members that refused, changed the object or failed. */
   members?: Finding[] | undefined;
-  /** Of a member: for which group it spoke. */
   group?: string;
   milliseconds: number;
   error?: Error | undefined;
@@ -24,7 +23,7 @@ export interface Report {
   version: string;
 }
 
-/** `denied`, `changed` or `allowed`, or what would have been in mode warn or audit; `failed` is ours. */
+/** In modes warn and audit, denials and changes are `would be denied` and `would be changed`. */
 export const verdictOf = ({ code, mode, refused, operations }: Report): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
@@ -41,8 +40,8 @@ const directives = JSON.stringify([
 ]);
 
 /**
- * One line of JSON a review, which CloudWatch also reads as its metrics (embedded metric format). Requests that never
- * showed a valid key are logged without metrics: a stranger can't raise an alarm.
+ * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
+ * without a valid key is logged without metrics, so that a stranger can't raise an alarm.
  */
 export const line = (report: Report, stage: string, time: number): string => {
   const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<Request> = report.request ?? {};
@@ -55,7 +54,7 @@ export const line = (report: Report, stage: string, time: number): string => {
     Version: report.version,
     Key: report.key,
     Stage: stage,
-    // Each review and each denial is counted once: of a group, by its line and by the one of the member.
+    // A group's line counts the review, and a member's line counts the denial.
     Reviews: report.group ? 0 : 1,
     Denials: report.refused && !report.members ? 1 : 0,
     Errors: report.code === 200 ? 0 : 1,
@@ -80,8 +79,8 @@ export const line = (report: Report, stage: string, time: number): string => {
 };
 
 /**
- * An error with its causes, each as its stack; they may go round in a circle. Only for our own faults: what a caller did
- * wrong takes one sentence, or every request without a key would write a stack trace.
+ * Returns the stacks of an error and its causes, which may form a cycle. Only for faults of Postern: a caller's mistake
+ * takes one sentence, or every request without a key would log a stack trace.
  */
 const whole = (error: Error): string => {
   const chain = new Set<Error>();

@@ -1,12 +1,11 @@
 import { print } from "./print.ts";
 
-/** Something that happened in a review, as a metric of its own: how often, under which labels. */
 export interface Count {
   metric: string;
   labels: Readonly<Record<string, string>>;
 }
 
-/** As lines of JSON that CloudWatch reads as metrics: one for each set of labels, by which it also counts clusters apart. */
+/** Returns a line of JSON for each set of labels, which CloudWatch reads as metrics. */
 export const countLines = (cluster: string, counts: readonly Count[], time: number): string[] => {
   const bySet = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
   return [...bySet].map((same) => {
@@ -22,7 +21,6 @@ export const countLines = (cluster: string, counts: readonly Count[], time: numb
   });
 };
 
-/** Has CloudWatch count, by what a Lambda prints. */
 export const printCounts = (cluster: string, counts: readonly Count[]): void => {
   for (const one of countLines(cluster, counts, Date.now())) print(`${one}\n`);
 };

@@ -6,8 +6,8 @@ import type { Patch } from "./review.ts";
 type Container = Record<string, unknown> | unknown[];
 
 /**
- * One object or array of the original that somebody looked at. It is copied when it is first written to; `written`
- * are the keys that were, `open` says that something here or below was. The original is never touched.
+ * An accessed object or array of the original. It is copied at the first write; the original never changes. `written`
+ * holds the written keys; `open` reports a write here or below.
  */
 interface Node {
   readonly original: Container;
@@ -20,19 +20,14 @@ interface Node {
 }
 
 export interface Draft<T> {
-  /** To be edited as if it were the object itself. */
   readonly value: T;
-  /** What leads from the original to the edited object; empty where nothing changed. */
+  /** Returns the patch from the original to the edited object; empty if nothing changed. */
   changes(): Patch;
 }
 
-/**
- * A private draft of an object that records where it was written, so that only the branches that were touched are
- * compared, and the rest is neither copied nor walked.
- */
+/** Returns a draft that records writes: what isn't written is neither compared, copied nor walked. */
 export const draft = <T extends object>(original: T): Draft<T> => {
   const root = open(original as Container, undefined);
-  // The proxy stands for the object it was made from and answers as it would.
   const changes = () => {
     const patch: Patch = [];
     if (root.open) addDifference(patch, root, "");
@@ -41,12 +36,11 @@ export const draft = <T extends object>(original: T): Draft<T> => {
   return { value: root.draft as T, changes };
 };
 
-/** Drafts answer to it with their node; nothing else has it. */
 const NODE = Symbol("node");
 type Target = { [NODE]: Node };
 const nodeOf = (value: Container & Partial<Target>): Node | undefined => value[NODE];
 
-/** The object that a draft was made of; any other object is its own. */
+/** Returns the original of a draft, and any other object itself. */
 export const originalOf = (value: object): object => nodeOf(value as Container)?.original ?? value;
 
 const open = (original: Container, parent: Node | undefined): Node => {
@@ -59,7 +53,7 @@ const open = (original: Container, parent: Node | undefined): Node => {
     written: undefined,
     open: false,
   };
-  // A stand-in as the proxy's target: the invariants of a frozen original would forbid drafts inside it.
+  // A frozen original as the target would forbid the proxy to return drafts of its members.
   const target = (Array.isArray(original) ? [] : {}) as Target;
   target[NODE] = node;
   node.draft = new Proxy<Target>(target, traps) as unknown as Container;
@@ -70,7 +64,7 @@ const read = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
   if (!isContainer(value) || typeof key === "symbol") return value;
-  // What a rule put here is its own already; what belongs to the prototype is nobody's.
+  // A written value is the rule's own, and an inherited one the prototype's: neither needs a draft.
   if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
   node.children ??= new Map();
   let child = node.children.get(key);
@@ -114,10 +108,10 @@ const put = (copy: Container, key: string, value: unknown): boolean => {
   return true;
 };
 
-/** The object that a patch of ours makes of another, which stays as it is; branches that nothing touches are shared. */
+/** Applies a patch made by this module to a copy; branches that the patch doesn't touch are shared. */
 export const applied = (object: unknown, patch: Patch): unknown => {
   const copies = new WeakSet<object>();
-  /** One to be changed: who copied it for a change before need not copy it for the next. */
+  /** Returns a copy that may be changed. A copy made for an earlier operation is used again. */
   const ours = <T extends object>(before: T, copied: (before: T) => T): T => {
     if (copies.has(before)) return before;
     const copy = copied(before);
@@ -145,7 +139,6 @@ export const applied = (object: unknown, patch: Patch): unknown => {
   return patch.reduce<unknown>((before, change) => at(before, parsePointer(change.path), change), object);
 };
 
-/** Adds what was written, here or below, to `changes`; looks at nothing else. */
 const addDifference = (changes: Patch, node: Node, path: string): void => {
   const { original, copy, written, children = [] } = node;
   if (copy && Array.isArray(original)) {
@@ -158,14 +151,14 @@ const addDifference = (changes: Patch, node: Node, path: string): void => {
     addBetween(changes, own(original, key), finished(own(copy ?? {}, key)), `${path}/${escapeStep(key)}`);
 };
 
-/** From one value to another in the same place; undefined stands for none. What is the same object isn't looked into. */
+/** Returns the patch from one value to another at a path; undefined means absent. Identical objects aren't walked. */
 export const between = (old: unknown, now: unknown, path: string): Patch => {
   const changes: Patch = [];
   addBetween(changes, old, now, path);
   return changes;
 };
 
-// One list of changes is handed down: spreading the list of a large object into a call would overflow the stack.
+// The list of changes is passed down: spreading the list of a large object into a call would overflow the stack.
 const addBetween = (changes: Patch, old: unknown, now: unknown, path: string): void => {
   if (old === now) return;
   if (now === undefined) changes.push({ op: "remove", path });
@@ -179,8 +172,8 @@ const addBetween = (changes: Patch, old: unknown, now: unknown, path: string): v
 };
 
 /**
- * Lists differ in what lies between their common head and tail. Elements that nobody touched are the same objects as
- * before, so that an insertion in front is one operation, not a rewriting of all that follows.
+ * Compares lists between their common head and tail. Untouched elements are the same objects as before, so that an
+ * insertion in front is one operation, not a rewriting of all that follows.
  */
 const addOfLists = (changes: Patch, before: readonly unknown[], after: readonly unknown[], path: string): void => {
   const shorter = Math.min(before.length, after.length);
@@ -198,7 +191,7 @@ const addOfLists = (changes: Patch, before: readonly unknown[], after: readonly 
     changes.push({ op: "add", path: `${path}/${index}`, value: after[index] });
 };
 
-/** The value without drafts and as JSON would write it; what nobody touched is the very object it was. */
+/** Returns the value without drafts, as JSON would write it; an untouched part is the original object. */
 const finished = (value: unknown): unknown => {
   if (!isContainer(value)) return plain(value);
   const node = nodeOf(value);
@@ -217,7 +210,6 @@ const finished = (value: unknown): unknown => {
   return result;
 };
 
-/** What stands under a key, finished; what nobody wrote or opened is the original, which isn't walked. */
 const member = (node: Node | undefined, key: string, value: unknown): unknown => {
   if (node === undefined || node.written?.has(key)) return finished(value);
   const child = node.children?.get(key);

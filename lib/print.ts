@@ -1,11 +1,11 @@
 import { writeSync } from "node:fs";
 
-/** At once, for Lambda may freeze us after the answer; and without the stream that process.stdout would set up. */
+/** Prints synchronously: Lambda may freeze the process after the answer. process.stdout would set up a stream. */
 export const print = (text: string): void => {
   try {
     writeSync(1, text);
   } catch {
-    // A pipe that is full takes no more at once.
+    // A full pipe accepts no more synchronously.
     process.stdout.write(text);
   }
 };

@@ -19,29 +19,24 @@ import { isSelected } from "./objects/selection.ts";
 import type { KubernetesObject, Status } from "./review.ts";
 import type { Rule } from "./rule.ts";
 
-/** An object that the world has. */
 export type Present = KubernetesObject & { metadata: { name: string } };
 
-/** What a case says of the world: manifests, and the answers of everything else. */
 export interface Recorded {
   objects?: Present[];
-  /** What can't be created, and what the API server says against it. */
   refused?: { resource: string; name: string; status: Status }[];
   may?: (Access & Permission)[];
-  /** What is served, by group and version such as `apps/v1`. */
   discovery?: Record<string, Served[]>;
   https?: (HttpsRequest & { answer: HttpsResponse })[];
   http?: (HttpsRequest & { answer: HttpsResponse })[];
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
-  /** What earlier reviews left. */
   ledger?: Record<string, unknown>;
-  /** What was read: of objects that aren't among it, nobody knows. Where it isn't said, `objects` are all there are. */
+  /** What was read; reading any other object fails. Without it, `objects` are all objects of the cluster. */
   reads?: Read[];
-  /** Of kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, whose plural is none of the usual forms. */
+  /** For kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, whose plural has none of the usual forms. */
   plurals?: Record<string, string>;
 }
 
-/** One object that was read, or a list; what doesn't say its namespace is of all of them. */
+/** An object or a list that was read; without a namespace, in any namespace. */
 export interface Read extends Pick<Freshness, "most" | "labels"> {
   group: string;
   resource: string;
@@ -49,7 +44,6 @@ export interface Read extends Pick<Freshness, "most" | "labels"> {
   name?: string;
 }
 
-/** A world that is written down; what isn't there can't be read by guess. */
 export const recorded = (given: Recorded): World => {
   const { https = [], http = [], aws = [] } = given;
   const ledger = memoryLedger();
@@ -93,7 +87,7 @@ const recordedObjects = ({
       expect({ group: kind.group, resource: kind.resource, namespace, most, labels });
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
-      // As the API server lists them.
+      // The API server's order.
       const objects = found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
       return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
     },
@@ -132,19 +126,17 @@ const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsRe
 const unanswered = (question: unknown) =>
   new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
 
-/** The world that a direct invocation brings along. */
 export function recordedFor({ needs }: Rule, given: unknown): World | undefined {
   return needs && isObject(given) ? recorded(given) : undefined;
 }
 
-/** Without what is secret, or no question. */
+/** Leaves out secrets, and connection objects, which are no part of the question. */
 const spoken = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
-/** Every member that the record names is the same in the question. */
 const covers = (question: object, record: object): boolean =>
   Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
 
-/** As Kubernetes forms it for every kind it serves. */
+/** Forms the plural as Kubernetes does for the kinds it serves. */
 export const plural = (kind: string) => {
   const lower = kind.toLowerCase();
   if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))

@@ -1,10 +1,10 @@
 import { isObject, own } from "./json.ts";
 import type { Request, Status } from "./review.ts";
 
-/** `deployments.apps`, or `pods` for the core group. */
+/** Returns `deployments.apps`, or `pods` for the core group. */
 const groupResource = ({ group, resource }: Request["resource"]) => (group === "" ? resource : `${resource}.${group}`);
 
-/** The name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
+/** Returns the name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
 export const nameOf = ({ name, object }: Request): string => {
   if (name) return name;
   if (!isObject(object)) return "Unknown";
@@ -21,10 +21,7 @@ const details = ({ group, resource }: Request["resource"], name: string) => {
   return { ...(name && { name }), ...(group && { group }), kind: resource };
 };
 
-/**
- * 403, as compiled-in plugins refuse: `pods "a" is forbidden: <text>`. Some name the object alone and not the request;
- * where that name is empty, they show none.
- */
+/** Returns a 403: `pods "a" is forbidden: <text>`. Some plugins show the object's name, or none if it is empty. */
 export const forbidden = (request: Request, text: string, name = nameOf(request)): Status => {
   return {
     code: 403,
@@ -34,7 +31,7 @@ export const forbidden = (request: Request, text: string, name = nameOf(request)
   };
 };
 
-/** 404: `namespaces "x" not found`. */
+/** Returns a 404: `namespaces "x" not found`. */
 export const notFound = (resource: { group: string; resource: string }, name: string): Status => {
   const what = { version: "", ...resource };
   return {
@@ -45,7 +42,6 @@ export const notFound = (resource: { group: string; resource: string }, name: st
   };
 };
 
-/** One offence in an object, as API validation reports it. */
 export interface FieldError {
   field: string;
   type: "Required value" | "Invalid value" | "Unsupported value" | "Forbidden";
@@ -60,19 +56,19 @@ const causes: Record<FieldError["type"], string> = {
   Forbidden: "FieldValueForbidden",
 };
 
-/** `<Type>: <value>: <detail>`; Required and Forbidden show no value. */
+/** Returns `<Type>: <value>: <detail>`; Required and Forbidden show no value. */
 export const fieldErrorBody = ({ type, value, detail }: FieldError): string => {
   const shown = type === "Forbidden" || type === "Required value" ? [] : [JSON.stringify(value ?? null)];
   return [type, ...shown, ...(detail ? [detail] : [])].join(": ");
 };
 
-/** Several Go errors as one text: repeated ones once, a single one without brackets. */
+/** Joins several Go errors to one text: repeated ones once, a single one without brackets. */
 export const aggregate = (texts: readonly string[]): string => {
   const distinct = [...new Set(texts)];
   return distinct.length === 1 ? String(distinct[0]) : `[${distinct.join(", ")}]`;
 };
 
-/** 422, as API validation refuses: `Pod "a" is invalid: <offences>`. */
+/** Returns a 422 as API validation does: `Pod "a" is invalid: <errors>`. */
 export const invalid = ({ kind }: Request, name: string, errors: readonly FieldError[]): Status => {
   const groupKind = kind.group === "" ? kind.kind : `${kind.kind}.${kind.group}`;
   return {
@@ -92,7 +88,7 @@ export const invalid = ({ kind }: Request, name: string, errors: readonly FieldE
   };
 };
 
-/** 429: `Too many requests: <text>`. */
+/** Returns a 429: `Too many requests: <text>`. */
 export const tooMany = (text: string): Status => {
   return { code: 429, reason: "TooManyRequests", message: `Too many requests: ${text}` };
 };

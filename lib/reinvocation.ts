@@ -1,16 +1,13 @@
-/** Which mutators are asked a second time. */
 export interface Reinvocations<Mutator> {
-  /** Notes that a mutator was asked: whether it changed the object, and whether it is asked again when others do. */
   note(mutator: Mutator, isChanged: boolean, isReinvoked: boolean): void;
   has(mutator: Mutator): boolean;
 }
 
 /**
- * Says which mutators the API server calls a second time: those that it called before another one changed the object. In
- * the second round a change is news to those after it, too. There is no third round.
+ * Tracks which mutators the API server calls a second time: those that it called before another mutator changed the
+ * object. A change in the second round counts for the mutators after it. There is no third round.
  */
 export const openReinvocations = <Mutator>(): Reinvocations<Mutator> => {
-  /** Those that are asked again if the object changes now. */
   const asked = new Set<Mutator>();
   const again = new Set<Mutator>();
   return {
@@ -25,10 +22,7 @@ export const openReinvocations = <Mutator>(): Reinvocations<Mutator> => {
   };
 };
 
-/**
- * Asks mutators one after another, and some of them a second time. `ask` resolves to whether the mutator changed the
- * object, or to undefined where its refusal ends everything.
- */
+/** Asks mutators in order, some twice. `ask` resolves to whether the object changed; undefined ends both rounds. */
 export const askInRounds = async <Mutator>(
   mutators: readonly Mutator[],
   isReinvoked: (mutator: Mutator) => boolean,

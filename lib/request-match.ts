@@ -1,12 +1,12 @@
 import type { Request } from "./review.ts";
 import type { Match } from "./rule.ts";
 
-/** Whether a webhook entry with this among its `rules` is about a request, as the API server tells it. */
+/** Reports whether an element of a webhook entry's `rules` matches a request, as the API server decides it. */
 export const matches = (
   { apiGroups, apiVersions, resources, operations, scope = "*" }: Match,
   { resource: { group, version, resource }, subResource = "", namespace = "", operation }: Request,
 ): boolean => {
-  // A Namespace is in no namespace, though its requests carry its name as one.
+  // A Namespace is cluster-scoped, though its requests carry its name as their namespace.
   const isNamespaced = namespace !== "" && !(group === "" && resource === "namespaces");
   return (
     covers(operations, operation) &&

@@ -1,7 +1,7 @@
 import { Failure } from "./failure.ts";
 import { isMap } from "./json.ts";
 
-/** What every Kubernetes object has, as far as a rule that takes any kind may rely on it. */
+/** The fields of every Kubernetes object that a rule for any kind may use. */
 export interface KubernetesObject {
   apiVersion?: string;
   kind?: string;
@@ -36,7 +36,6 @@ export interface UserInfo {
   extra?: Record<string, string[]>;
 }
 
-/** `AdmissionReview.request`. A rule gets its object and oldObject typed, beside this. */
 export interface Request {
   uid: string;
   kind: GroupVersionKind;
@@ -90,16 +89,12 @@ export interface Status {
 
 const groupVersion = "admission.k8s.io/";
 
-/**
- * Reads a review out of a body: one parse, then the envelope by hand. What is inside the object is the rule's affair;
- * the object a rule will be given is there, though.
- */
+/** Reads a review and checks its envelope; of the object, only that it is present. */
 export const decode = (body: string): Review => check(parse(body));
 
-/** As `decode`, for what is parsed already. */
 export const check = (value: unknown): Review => {
   if (!isMap(value)) throw wrong("the review", "an object");
-  // The shape vouches for every field that a rule can reach; the rest of the object stays unknown.
+  // `shape` checks every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: Request };
   const version = versions.find((one) => groupVersion + one === apiVersion);
   if (kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
@@ -113,7 +108,7 @@ export const check = (value: unknown): Review => {
 
 const versions = ["v1", "v1beta1"] as const;
 
-/** Where a value is wrong, and what was expected. Paths are put together on the way back: most reviews need none. */
+/** Paths are built on the way back: most reviews need none. */
 type Fault = readonly [path: string, expected: string];
 type Check = (value: unknown) => Fault | undefined;
 
@@ -170,10 +165,9 @@ const shape = members({
 
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
-/** The response body for an outcome, in the version that was asked for, within what the API server accepts. */
+/** Returns the response body for an outcome, in the review's version and within the limits of the API server. */
 export const encode = (review: Review, outcome: Outcome): string => JSON.stringify(respond(review, outcome));
 
-/** As `encode`, but the AdmissionReview itself. */
 export const respond = ({ version, request }: Review, outcome: Outcome) => {
   const warnings = outcome.warnings && fitWarnings(outcome.warnings);
   const patched = outcome.allowed && outcome.patch !== undefined && outcome.patch.length > 0;
@@ -194,23 +188,22 @@ export const respond = ({ version, request }: Review, outcome: Outcome) => {
   };
 };
 
-/** Most patches are printable ASCII; to take them through a Buffer would cost more than to make them. */
+/** Most patches are printable ASCII; a Buffer would take longer than making the patch. */
 const base64 = (text: string) => (/[^ -~]/.test(text) ? Buffer.from(text).toString("base64") : btoa(text));
 
-/** The API server turns codes below 400 into 400 and passes on 700 as it is; only real refusals leave here. */
+/** The API server turns codes below 400 into 400 and passes on 700 as it is; only real refusals are sent. */
 const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "" }) =>
   Number.isInteger(status.code) && status.code >= 400 && status.code < 600
     ? status
     : { ...status, code: 403, reason: "Forbidden" };
 
-/** What the API server takes, in characters: of one warning, and of all. */
+/** The API server's limits in characters, of one warning and of all. */
 const longestWarning = 256;
 const longestWarnings = 4096;
 
 /**
- * The API server drops a warning that holds a control character, cuts all of them to 256 characters once they sum to
- * more than 4096, and drops what is beyond. So that nothing is lost unsaid, they are made to fit, and the last one
- * says how many did not.
+ * Makes warnings fit, and adds one that says how many did not. The API server drops a warning that contains a control
+ * character; if all exceed 4096 characters together, it cuts each to 256 and drops what is beyond.
  */
 export const fitWarnings = (warnings: readonly string[]): string[] => {
   const clean = [...new Set(warnings.map(printable))].filter(Boolean);
@@ -235,7 +228,7 @@ const runes = (text: string) => [...text].length;
 const cut = (text: string, length: number) =>
   runes(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`;
 
-/** Keys that the API server would drop are mended: it stores them as `<webhook>/<key>`, a qualified name. */
+/** Replaces characters in keys, because the API server stores `<webhook>/<key>` and drops what is no qualified name. */
 export const fitAudit = (audit: Record<string, string>): Record<string, string> => {
   const fit: Record<string, string> = {};
   for (const [key, value] of Object.entries(audit)) {
@@ -254,7 +247,7 @@ const parse = (body: string): unknown => {
   try {
     return JSON.parse(body);
   } catch (error) {
-    // V8 quotes the text around the error, which may be anyone's secret; the position, where V8 has one, is enough.
+    // V8 quotes the text around the error, which may be a secret; the position, where V8 has one, is enough.
     const [, position] = /at (position \d+) \(line \d+ column \d+\)$/.exec(String(error)) ?? [];
     throw new Failure(
       400,

@@ -22,12 +22,12 @@ export type PerPhase<T> = T | { mutate?: T; validate?: T };
 /** A value, or a pure function of the rule's settings, evaluated when webhook entries are made. */
 export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): T }["bivarianceHack"];
 
-/** What a function says of a request: nothing admits, a sentence refuses, and the object can say more. */
+/** The result of a rule: nothing admits, a sentence refuses, an object adds warnings and audit annotations. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
 export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
 
-/** What could be written instead: nothing where the draft has it, or nobody knows; a sentence where no edit would do. */
-// biome-ignore lint/suspicious/noConfusingVoidType: whoever edits has no return statement
+/** What `suggest` returns: nothing if it edited the draft or knows nothing; a sentence if no edit would do. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
 export type Suggestion = void | string;
 
 /** The second argument of a rule: all it may know besides the object. */
@@ -39,29 +39,28 @@ export type Surroundings<Object, Settings, N extends Needs> = {
   now: Date;
 } & Answers<N>;
 
-/** A rule's share of a webhook entry. */
 export interface Entry<Settings> {
   match: OfSettings<PerPhase<readonly Match[]>, Settings>;
-  /** When a call is worth making. They save calls and never decide. */
+  /** Conditions that save calls. They never decide: the rule must be correct without them. */
   matchConditions?: OfSettings<PerPhase<Conditions>, Settings>;
-  /** Conditions over CEL's `authorizer` that are the decision; the function then only denies. */
+  /** Conditions over CEL's `authorizer` that are the decision; the function is called only to deny. */
   authorizedBy?: OfSettings<PerPhase<Conditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;
   objectSelector?: OfSettings<LabelSelector, Settings>;
   matchPolicy?: "Equivalent" | "Exact";
-  /** Refuses for security's sake: Fail once hardened. */
+  /** The rule refuses for security: its failurePolicy becomes Fail once hardened. */
   guards?: boolean;
-  /** Fails closed in kube-system and kube-node-lease, too: nothing that heals a cluster waits for it. */
+  /** Fails closed in kube-system and kube-node-lease, too: nothing that repairs a cluster depends on the rule. */
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
-  /** Of one that may do to an object twice what it is asked for twice; any other is asked again where a later one changed it. */
+  /** For a rule that may apply its change twice. Others are called again if a later rule changed the object. */
   reinvocationPolicy?: "Never";
 }
 
 /**
- * One of several entries of a rule, each with a URL of its own; what it doesn't say is as the rule has it. One that matches
- * nothing under some settings has no entry there, and is served all the same: entries of yesterday's settings may name it.
+ * One of several entries of a rule, each with its own URL; absent fields are the rule's. A variant that matches nothing
+ * under the settings has no entry but is still served: entries of earlier settings may call it.
  */
 export interface Variant<Settings>
   extends Partial<
@@ -74,70 +73,70 @@ export interface Variant<Settings>
   settings?: Partial<Settings>;
 }
 
-/** A compiled-in admission plugin. */
+/** The compiled-in admission plugin that a rule is a port of. */
 export interface Twin<Settings> {
-  /** As `--enable-admission-plugins` takes it. */
+  /** The plugin's name for `--enable-admission-plugins`. */
   plugin: string;
-  /** On in every API server that doesn't turn it off. */
+  /** The plugin is on unless the API server turns it off. */
   defaultOn?: true;
   /**
-   * Of one that is on: what the rule is still good for, in a sentence that its README has as well. By default, it is for
-   * clusters that turned the plugin off.
+   * What the rule is still good for if the plugin is on, in a sentence that its README has as well. By default, the rule
+   * is for clusters that turned the plugin off.
    */
   worthwhile?: string;
-  /** Under which the rule does what the plugin does, where its defaults do something else. */
+  /** The settings under which the rule does what the plugin does, if its defaults do something else. */
   settings?: Partial<Settings>;
 }
 
-/** What is written in manifests, as settings hold it; and what is wrong with it, in sentences. */
+/** Objects read from manifests for a setting, and what is wrong with them, in sentences. */
 export interface Written {
   objects: object[];
   faults: string[];
 }
 
-/** What entries are made from beside settings: these, extended by what is in the cluster, and what is worth saying of it. */
+/** The settings that entries are made from, extended by what is in the cluster, and notes about it. */
 export interface Survey<Settings> {
   settings: Settings;
   notes: string[];
 }
 
-/** What a survey may ask; which kinds there are, not every cluster can say that is written down. */
+/** What a cluster inspection may ask; a manifest cluster may have no discovery. */
 export type Surveyed = Pick<World, "list"> & Partial<Pick<World, "discover">>;
 
 export interface Definition<Object, Settings extends object, N extends Needs> extends Entry<Settings> {
   /** One sentence, for the catalogue. */
   summary: string;
-  /** The place in kube-apiserver's compiled-in chain, 1 to 41. Others stand where it calls webhooks: 37, by name. */
+  /** The place in kube-apiserver's compiled-in chain, 1 to 41. Default: 37, where it calls webhooks, by name. */
   order?: number;
-  /** The compiled-in plugin that the rule is a port of; postern parity sends both the same requests. */
+  /** The upstream plugin; `postern parity` sends both the same requests. */
   twin?: Twin<Settings>;
   /** The defaults, which are also the shape that postern.yaml is checked against. */
   settings?: Settings;
-  /** The settings that hold objects: in postern.yaml they may be files or folders of manifests, and each object is read by this. */
+  /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => Written };
-  /** Where entries follow from what is in the cluster, too. `match` and the rights of `needs` see what it answers; `mutate` and `validate` don't. */
+  /** Extends settings by what a cluster has. `match` and rights of `needs` see it; `mutate` and `validate` don't. */
   survey?(settings: Settings, cluster: Surveyed): Promise<Survey<Settings>>;
-  /** What is wrong with settings of the right shape, in a sentence. */
+  /** Returns what is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
-  /** Refused in postern.yaml unless `exempt` is written out there. */
+  /** postern.yaml must set `exempt` for this rule. */
   exemptionRequired?: boolean;
-  /** Its entries, where it has more than one. The rule is right under each that a request can reach, and under none. */
+  /** Several entries. The rule must be correct under each variant that a request can reach, and under none. */
   variants?: OfSettings<readonly Variant<Settings>[], Settings>;
-  /** What the rule may ask of the world; its rights follow from it. */
+  /** What the rule may ask; its rights follow from it. */
   needs?: N;
   mutate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
   validate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
   /**
-   * What the author of an object that is refused could write instead: edits a draft as `mutate` does, or says in a
-   * sentence, without its full stop, what no edit would do. Only `postern check` asks, and tries an edit before it shows it.
+   * Edits a draft to what the author of a refused object could write instead; or returns advice in a sentence without
+   * its full stop, if no edit would do. Only `postern check` calls it, and tries an edit before it shows it.
    */
   suggest?(object: Object, surroundings: Surroundings<Object, Settings, N>): Suggestion | Promise<Suggestion>;
 }
 
-/** Any rule, whatever it judges and is set up with. */
+/** Any rule, whatever its object and settings. */
 export type Rule = Definition<KubernetesObject, object, Needs>;
 
-/** A rule: what it matches, what it needs, what it does. Having `mutate` or `validate` gives it that phase. */
+/** Defines a rule: what it matches, needs and does. Having `mutate` or `validate` gives it that phase. */
 export const rule = <
   Object = KubernetesObject,
   Settings extends object = object,
@@ -147,13 +146,11 @@ export const rule = <
   // Methods take their arguments bivariantly; that the object has the right kind follows from `match`.
 ): Rule => definition as unknown as Rule;
 
-/** The phases a rule takes part in. */
 export const phases = ({ mutate, validate }: Rule): Phase[] => [
   ...(mutate ? ["mutate" as const] : []),
   ...(validate ? ["validate" as const] : []),
 ];
 
-/** What holds in one phase, for these settings. */
 export const inPhase = <T extends object>(
   value: OfSettings<PerPhase<T>, object> | undefined,
   phase: Phase,
@@ -166,6 +163,6 @@ export const inPhase = <T extends object>(
   return (split ? Reflect.get(given, phase) : given) as T | undefined;
 };
 
-/** The variants of a rule under these settings; of a rule that has none, undefined. */
+/** Returns a rule's variants under these settings; undefined if it has none. */
 export const variantsOf = ({ variants }: Rule, settings: object): readonly Variant<object>[] | undefined =>
   typeof variants === "function" ? variants(settings) : variants;

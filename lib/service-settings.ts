@@ -1,9 +1,8 @@
 import type { SecretPlace } from "./needs.ts";
 
-/** Of a service's settings: where the token is kept that it wants to hear, and never the token. */
 export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
 
-/** The place that such settings name, if they name one; an ARN says its region. */
+/** Returns the place that these settings name, if any; an ARN contains its region. */
 export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSettings): SecretPlace | undefined => {
   const place = tokenSecret || tokenParameter;
   if (place === "") return undefined;
@@ -11,10 +10,9 @@ export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSet
   return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
 };
 
-/** It becomes part of an address. */
+/** Reports whether a text is a region; it becomes part of a host name. */
 export const isRegion = (text: string) => /^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(text);
 
-/** What is wrong with them, in a sentence that names the service. */
 const unfitToken = (settings: typeof tokenSettings, service: string): string | undefined => {
   if (settings.tokenSecret !== "" && settings.tokenParameter !== "")
     return `must have one of tokenSecret and tokenParameter for ${service}, or none`;
@@ -22,10 +20,10 @@ const unfitToken = (settings: typeof tokenSettings, service: string): string | u
     return `must have a region beside the token for ${service}, for instance eu-west-1`;
 };
 
-/** Of the settings of a service that a rule asks: its address, its certificates in PEM, and its token. */
+/** Default settings for a service that a rule asks: its address, its certificates in PEM, and its token's place. */
 export const serviceSettings = { url: "", ca: "", ...tokenSettings };
 
-/** What is wrong with them, in a sentence that names the service. */
+/** Returns what is wrong with these settings, in a sentence that names the service. */
 export const unfitService = ({ url, ca, ...token }: typeof serviceSettings, service: string): string | undefined => {
   const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
   if (protocol !== "https:") return `must have an https:// address as url of ${service}, not "${url}"`;

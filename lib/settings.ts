@@ -1,30 +1,28 @@
 import { isMap } from "./json.ts";
 /**
- * A rule's settings: its defaults, overridden member by member. The defaults are the shape: a member they don't have is
- * unknown, a value of another type is wrong. An empty map or list among them is open to any members.
+ * A rule's settings are its defaults, overridden member by member. The defaults define the shape: a member that they
+ * lack is unknown, a value of another type is wrong. An empty map or list takes any members.
  */
 
-/** What is wrong with an override, and the path to it. */
 export interface Mistake {
   path: (string | number)[];
   sentence: string;
 }
 
-/** The defaults with what is given in their place, member by member; lists are replaced whole. */
+/** Overrides defaults member by member; lists are replaced whole. */
 export const merge = (defaults: object, given: unknown): object => {
   if (!isMap(given)) return defaults;
   const overridden = Object.entries(given).map(([key, value]) => {
     const before: unknown = Object.hasOwn(defaults, key) ? Reflect.get(defaults, key) : undefined;
     return [key, isMap(before) && isMap(value) ? merge(before, value) : value];
   });
-  // fromEntries takes __proto__ for a key like any other, where an assignment would not.
+  // fromEntries treats __proto__ as a key like any other; an assignment would not.
   return { ...defaults, ...Object.fromEntries(overridden) };
 };
 
-/** Fields that a file in upstream's own form carries, and that mean nothing here. */
+/** Fields of upstream's configuration files that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 
-/** Every mistake in what is given, in its own order. */
 export const mistakes = (defaults: object, given: unknown, path: (string | number)[] = []): Mistake[] => {
   if (!isMap(given)) return [{ path, sentence: `must be a map, not ${naming(given)}` }];
   const known = Object.keys(defaults);

@@ -1,22 +1,22 @@
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 
-/** Who calls, as the path's first segment proves it. */
+/** The caller that the path's first segment proves. */
 export interface Caller {
   cluster: string;
-  /** Which of our keys signed, and the cluster's key version: so that a rotation can see when the old one is unused. */
+  /** The public key and the cluster's key version: a rotation can see when the old one is unused. */
   key: string;
 }
 
-/** What the signing key signs for a cluster. */
+/** Returns the text that is signed for a cluster. */
 export const claim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
 
-// 86 characters hold four bits more than a signature; only the spelling that leaves them zero is accepted.
+// 86 characters hold four bits more than a signature; only the form in which they are zero is accepted.
 const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{85}[AQgw])$/;
 const remembered = 256;
 
 /**
- * Verifies `{cluster}.{key}` against the public keys (base64url, comma between) and the key versions a cluster has.
- * Valid segments are remembered, wrong ones are not: a stranger can't fill the memory.
+ * Verifies `{cluster}.{key}` against the public keys (base64url, separated by commas) and the cluster's key versions.
+ * Valid segments are cached, wrong ones are not: a stranger can't fill the memory.
  */
 export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
   const known = new Map<string, Caller>();

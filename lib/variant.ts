@@ -1,7 +1,7 @@
-/** By name, the settings that are different in each of a rule's variants. */
+/** The settings that differ in each of a rule's variants, by name. */
 export type Variants = Record<string, object>;
 
-/** What is different in a rule's variant, by its cluster's settings or else by its own; undefined where there is none. */
+/** Returns what differs in a variant of the cluster, or of the rule if the cluster has none. */
 export function variantOf(
   { variants: usual = {} }: { variants?: Variants },
   cluster: { variants?: Variants } | undefined,

@@ -2,26 +2,26 @@ import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
 import { bytesOf, isIn, type Range, rangeOf } from "../objects/network.ts";
 
-/** Whether a text is an address, or a range of them such as 10.0.0.0/8. */
+/** Reports whether a text is an address, or a range such as 10.0.0.0/8. */
 export const isRange = (text: string): boolean => rangeOf(text) !== undefined;
 
 const ranges = (texts: readonly string[]): Range[] => texts.flatMap((text) => singly(rangeOf(text)));
 const singly = (range: Range | undefined): Range[] => (range ? [range] : []);
 
-/** What stands for an address of IPv4: mapped, translated, and 6to4; and from which byte on it has it. */
+/** IPv6 ranges that embed an IPv4 address (mapped, translated, 6to4), and the index of its first byte. */
 const disguises = [
   [ranges(["::ffff:0:0/96"]), 12],
   [ranges(["64:ff9b::/96"]), 12],
   [ranges(["2002::/16"]), 2],
 ] as const;
 
-/** Of the internet, but for what is this machine's, a private network's, everybody's, reserved or an example. */
+/** Public addresses: `common` without `apart`, which has local, private, shared, reserved and example ranges. */
 const common = ranges(["0.0.0.0/0", "2000::/3"]);
 const apart = ranges([
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16"],
   ...["198.18.0.0/15", "224.0.0.0/3", "2001::/23", "2001:db8::/32"],
 ]);
-/** Where clouds tell a machine its own secrets, and all that is link-local. */
+/** Link-local ranges, and addresses where clouds give a machine its credentials. */
 const perilous = ranges([
   ...[
     "169.254.0.0/16",
@@ -37,8 +37,8 @@ const perilous = ranges([
 ]);
 
 /**
- * Says of an address whether a connection may be made to it: to any public one, to others where these ranges have it, and
- * to one that machines have secrets from only where it is given alone. What is no address is none of them.
+ * Returns a check whether a connection may be made to an address: to any public one, to others if a range contains
+ * them, and to one where machines get credentials only if it is listed by itself.
  */
 export const admitting = (texts: readonly string[]): ((address: string) => boolean) => {
   const given = ranges(texts);
@@ -53,13 +53,12 @@ export const admitting = (texts: readonly string[]): ((address: string) => boole
   };
 };
 
-/** Whether a URL's host is an address, and no name. */
 export const addressIn = ({ hostname }: URL): string | undefined => {
   const text = hostname.replace(/^\[|\]$/g, "");
   return bytesOf(text) && text;
 };
 
-/** Finds addresses as Node does, of which a connection is made only to those that are admitted, whatever the name says next time. */
+/** Returns a lookup that yields only admitted addresses; Node connects to them without another lookup. */
 export const lookupOf =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
   (name, options, found) => {

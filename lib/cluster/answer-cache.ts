@@ -1,27 +1,25 @@
-/** What was found out, and from when on that was so. */
 interface Entry {
   since: number;
   bytes: number;
   search: Promise<Found>;
-  /** When it is over. */
   found?: Found;
 }
 
-/** What there is to a question: an answer that was asked for at `since`, or one that is being waited for. */
+/** A known answer that was asked for at `since`, or one that is still pending. */
 export type Recollection = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
-/** What a search came to; without a size it is not worth keeping. */
+/** A search's result; without a size it isn't kept. */
 export interface Found {
   content: unknown;
   bytes: number | undefined;
 }
 
 /**
- * What one environment remembers, of all clusters, within bounds: what was used least recently goes first. Who asks for
- * what somebody is asking for already waits for the same answer.
+ * The answers that one environment keeps, for all clusters; the least recently used are dropped first. Equal questions
+ * wait for one pending answer.
  */
 export interface Memory {
-  /** An answer that was asked for at `earliest` or later, from before or from `search`. */
+  /** Returns an answer that was asked for at `earliest` or later; calls `search` if there is none. */
   recall(key: string, earliest: number, search: () => Promise<Found>): Recollection;
 }
 
@@ -34,7 +32,7 @@ export const memoryOf = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): M
     entries.delete(key);
   };
   const keep = (key: string, entry: Entry, bytes: number | undefined) => {
-    // Another may be in its place by now.
+    // Another search may have replaced the entry.
     if (entries.get(key) !== entry) return;
     if (bytes === undefined) return forget(key);
     entry.bytes = bytes;

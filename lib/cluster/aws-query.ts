@@ -2,10 +2,8 @@ import type { AwsAction, AwsRequest, HttpsRequest } from "../needs.ts";
 import { addressOf, ourIdentity } from "./credentials.ts";
 import { signed } from "./signature.ts";
 
-/** Of the query APIs, by service. */
 const versions = { ec2: "2016-11-15" };
 
-/** A call of one of AWS's query APIs, signed as the function's own role. The address is AWS's usual one, or the environment's. */
 export const queryOf = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
   const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
   const { origin, host } = addressOf(service, region);

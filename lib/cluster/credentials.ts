@@ -2,16 +2,15 @@ import type { SecretPlace } from "../needs.ts";
 import { exchange } from "./https-request.ts";
 import { type Identity, presigned, signed } from "./signature.ts";
 
-/** Who we are to a cluster. Only `token` and `key` are secret, and they are for this machine: nothing bakes them in. */
+/** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
 export type Credentials =
-  /** The function's own role, by an access entry of an EKS cluster. */
+  /** The function's own role, through an access entry of an EKS cluster. */
   | { eks: string; region: string }
-  /** A ServiceAccount's token, as the text that is kept there. */
+  /** Where a ServiceAccount's token is stored, as plain text. */
   | SecretPlace
   | { token: string }
   | { cert: string; key: string };
 
-/** A token, and until when it may be used (as Date.now() has it). */
 interface Token {
   value: string;
   until: number;
@@ -19,13 +18,12 @@ interface Token {
 
 const minute = 60_000;
 
-/** What surrounds credentials: by default, Lambda and AWS. */
 interface Around {
   identity(): Identity;
   ask: typeof exchange;
 }
 
-/** Asks for a token, which is made anew before it ends, and when a server would not have it. */
+/** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const tokens = (credentials: Credentials, around: Around = { identity: ourIdentity, ask: exchange }) => {
   let current: Promise<Token> | undefined;
   let until = 0;
@@ -33,7 +31,7 @@ export const tokens = (credentials: Credentials, around: Around = { identity: ou
     token: async (deadline: number): Promise<string | undefined> => {
       if ("cert" in credentials) return undefined;
       if (!current || until <= Date.now()) {
-        // Until it is known how long it lasts, who comes meanwhile waits for this one.
+        // Until its lifetime is known, other callers wait for this token.
         until = Number.POSITIVE_INFINITY;
         current = fetched(credentials, around, deadline);
         current.then(
@@ -47,7 +45,7 @@ export const tokens = (credentials: Credentials, around: Around = { identity: ou
       }
       return (await current).value;
     },
-    /** This one was refused: the next asker gets another one, unless there is another one already. */
+    /** After a server refused a token, the next call gets a new one, unless there is one already. */
     refused: async (value: string) => {
       if ((await current?.catch(() => undefined))?.value === value) until = 0;
     },
@@ -60,13 +58,13 @@ const fetched = async (
   deadline: number,
 ): Promise<Token> => {
   if ("token" in credentials) return { value: credentials.token, until: Number.POSITIVE_INFINITY };
-  // EKS takes it for 15 minutes.
+  // EKS accepts a token for 15 minutes.
   if ("eks" in credentials)
     return { value: eksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
   return { value: await stored(credentials, identity(), ask, deadline), until: Date.now() + 5 * minute };
 };
 
-/** Proves who we are by a request to STS that the cluster sends in our place. */
+/** Returns a token for EKS: a presigned request that the cluster sends to STS to learn the function's role. */
 export const eksToken = ({ eks, region }: { eks: string; region: string }, identity: Identity, now: Date): string => {
   const url = presigned(
     {
@@ -108,16 +106,16 @@ const stored = async (
   return value.trim();
 };
 
-/** The name of a fault, such as AccessDeniedException; what else is said may be long. */
+/** Returns the error's name only, such as AccessDeniedException: the message may be long. */
 const faultIn = (text: string): string => {
   const [, name] = /"__type"\s*:\s*"(?:[^"]*#)?(\w+)"/.exec(text) ?? [];
   return name === undefined ? "" : `, ${name}`;
 };
 
-/** What a header can carry. */
+/** Reports whether a header can carry the text. */
 export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
-/** As AWS's own programs find a service: its usual address, or the environment's. */
+/** Returns a service's address as AWS's SDKs do: from the environment, or the usual one. */
 export const addressOf = (service: keyof typeof variables, region: string): URL =>
   new URL(process.env[variables[service]] ?? `https://${service}.${region}.${domainOf(region)}`);
 const variables = {
@@ -126,10 +124,8 @@ const variables = {
   ssm: "AWS_ENDPOINT_URL_SSM",
 };
 
-/** Returns the domain of AWS's services in a region. */
 export const domainOf = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 
-/** The one that Lambda gives a function, by its role. */
 export const ourIdentity = (): Identity => {
   const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
   if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY)

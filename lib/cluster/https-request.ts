@@ -3,18 +3,16 @@ import type { RequestOptions } from "node:https";
 import { messageOf } from "../failure.ts";
 import { inTime } from "../needs.ts";
 
-/** What a server said over HTTPS. */
 export interface Answer {
   status: number;
   body: string;
-  /** Seconds, where the server says when to come again. */
+  /** Seconds, if the server sent Retry-After. */
   retryAfter: number | undefined;
-  /** By name in lower case. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
 }
 
-/** A request that got no answer. `unsent` are those that never reached the server, on a connection that was dead. */
+/** A request without an answer. `unsent` means that it never reached the server, because a kept connection was dead. */
 export class Unanswered extends Error {
   readonly unsent: boolean;
   constructor(sentence: string, unsent = false, options?: ErrorOptions) {
@@ -23,23 +21,23 @@ export class Unanswered extends Error {
   }
 }
 
-/** What stands in an answer's place; whatever else was thrown is a fault of ours. */
+/** Returns an `Unanswered` as a value; throws any other error, which is a fault of Postern. */
 export const unanswered = (error: unknown): Unanswered => {
   if (error instanceof Unanswered) return error;
   throw error;
 };
 
-/** Of one answer, or of all pages of a list, in bytes. */
+/** The most bytes of one answer, or of all pages of a list. */
 export const longest = 32 * 1024 * 1024;
 
-/** Node's own modules for it, loaded when somebody asks: they are a third of a cold start. */
+/** Node's modules, loaded at first use: they take a third of a cold start. */
 export const https = () => process.getBuiltinModule("node:https");
 const http = () => process.getBuiltinModule("node:http");
 const zlib = () => process.getBuiltinModule("node:zlib");
 
 /**
- * One request and its whole answer of at most so many bytes, until `deadline` (as Date.now() has it). Whatever goes wrong
- * is `Unanswered`. No redirect is followed.
+ * Sends one request and reads the answer of at most `most` bytes, until `deadline` (in milliseconds since the epoch).
+ * Every failure is an `Unanswered`. No redirect is followed.
  */
 export const exchange = async (
   url: string,
@@ -53,10 +51,10 @@ export const exchange = async (
   const fail = (error: Error) => {
     const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
     reject(error instanceof Unanswered ? error : new Unanswered(error.message, unsent, { cause: error }));
-    // What is left of an answer that is not wanted any more would keep its connection.
+    // An answer that isn't read to its end would keep its connection.
     request.destroy();
   };
-  // A request that was given up for another protocol would say nothing of its own any more.
+  // A timer of our own, because a request whose connection changes its protocol emits no more events.
   const timer = setTimeout(() => fail(late()), Math.max(0, deadline - Date.now()));
   request.on("error", fail);
   request.on("response", (response) => {
@@ -71,7 +69,7 @@ export const exchange = async (
   return promise.finally(() => clearTimeout(timer));
 };
 
-/** Node refuses at once what can't be sent: a header with a line break, a certificate that is none. */
+/** Node throws at once for what can't be sent: a header with a line break, an invalid certificate. */
 const begun = (url: string, options: RequestOptions) => {
   try {
     return url.startsWith("http:") ? http().request(url, options) : https().request(url, options);
@@ -82,7 +80,7 @@ const begun = (url: string, options: RequestOptions) => {
   }
 };
 
-/** An answer that others may wait for, too; we only do until then. */
+/** Waits for an answer until the deadline; others may wait for it longer. */
 export const before = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
   inTime(answer, deadline - Date.now(), late);
 
@@ -92,7 +90,7 @@ const whole = async (response: IncomingMessage, most: number): Promise<string> =
   const isPacked = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // What is packed small may be large.
+  // The limit counts unpacked bytes.
   const source = isPacked ? response.pipe(zlib().createGunzip()) : response;
   response.on("error", (error) => source.destroy(error));
   response.on("aborted", () => source.destroy(new Unanswered("it broke off its answer")));

@@ -16,27 +16,23 @@ import { outside } from "./outside.ts";
 import { pagesOf } from "./pages.ts";
 import { shared } from "./shared-questions.ts";
 
-/** How a cluster's API is reached. */
 export interface Connection {
   /** https://…, without a path */
   server: string;
-  /** PEM; several, so that a new one is trusted before the old one is gone. */
+  /** PEM; with several certificates, a new one is trusted before the old one is removed. */
   ca?: string;
   credentials: Credentials;
 }
 
-/** How old an answer may be where a rule doesn't say, in seconds. */
+/** The most seconds since an answer was read, if a rule doesn't set it. */
 const usualAge = 10;
 const discoveryAge = 30;
 const page = 500;
 const longestRead = 10_000;
-/** Between two looks for what isn't there yet, in milliseconds. */
+/** Milliseconds between two reads of an absent object. */
 const glance = 150;
 
-/**
- * The clusters that these connections lead to. Each has its own connections and tokens, and sees nothing of another.
- * `send` takes a request there and brings the answer.
- */
+/** Returns the capabilities of each cluster; clusters share no connections, tokens or answers. */
 export const worlds = (
   connections: Record<string, Connection>,
   memory = memoryOf(),
@@ -52,10 +48,10 @@ export const worlds = (
     byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory, ledger, tell);
 };
 
-/** Who waits for a script shall hear that it was the script. */
+/** Ends a script shortly before the review, so that the error names the script. */
 const scripting = (deadline: number) => (source: string) => evaluate(source, deadline - 100);
 
-/** Services can be asked all the same. */
+/** The capabilities for a cluster without a connection: services outside can be asked all the same. */
 const apart = (
   cluster: string,
   deadline: number,
@@ -77,7 +73,6 @@ const apart = (
   };
 };
 
-/** A cluster's API for one review at a time, for so many milliseconds. */
 const live = (
   cluster: string,
   connection: Connection,
@@ -95,7 +90,7 @@ const live = (
     return { agent };
   };
 
-  /** One request, asked again where that is safe and may help. A read may outlive its review, for others wait for it. */
+  /** Repeats a request where that is safe and may help. A read may outlive its review: others wait for it. */
   const call = async (path: string, deadline: number, body?: object, isSafe = true) => {
     let isFresh = false;
     for (let attempt = 1; ; attempt++) {
@@ -117,7 +112,7 @@ const live = (
       const again = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
       if (answer instanceof Unanswered) {
         if (again === undefined) throw answer;
-        // Where one connection was dead, the others that were kept may be.
+        // If one kept connection was dead, the others may be, too.
         isFresh = true;
       } else {
         if (answer.status === 401 && bearer !== undefined) await refused(bearer);
@@ -132,11 +127,11 @@ const live = (
     throw new Failure(503, `could not ${what} cluster "${cluster}": ${why}`, { cause: error });
   };
 
-  /** What a request came to; undefined for 404 of something that could be there. */
+  /** Returns the content; undefined for a 404 of an object that could exist. */
   const parsed = ({ status, body }: Answer): { content: unknown; bytes: number } | undefined => {
     const content = parseJson(body);
     if (status < 300 && content !== undefined) return { content: frozen(content), bytes: body.length };
-    // What isn't served at all has no name.
+    // A 404 for an unserved resource names no object.
     if (status === 404 && Object(Object(content).details).name !== undefined) return undefined;
     throw new Error(
       `the API server answers ${status}: ${sentenceIn(content, body)}${status === 403 ? `; ${remedy}` : ""}`,
@@ -148,7 +143,7 @@ const live = (
     const { isRemembered: isOutsideRemembered, ...services } = outside(cluster, memory, deadline, since);
     let isRemembered = false;
 
-    /** Read for this review, or within `maxAge` seconds before it. */
+    /** Returns what was read for this review, or at most `maxAge` seconds before it. */
     const read = async (what: string, key: string, maxAge: number, search: () => Promise<Found>): Promise<unknown> => {
       const earliest = since ?? started - maxAge * 1000;
       const found = await shared(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
@@ -168,7 +163,7 @@ const live = (
     const one = async (path: string): Promise<Found> => {
       const found = parsed(await call(path, deadline));
       if (found && typeof Object(found.content).kind !== "string") throw new Error("it answers no object");
-      // That it isn't there is not remembered: who makes it now will ask right after.
+      // Absence isn't cached: a client that creates the object now will ask right after.
       return found ?? { content: undefined, bytes: undefined };
     };
 
@@ -194,12 +189,12 @@ const live = (
 
     return {
       get: async (kind, name, namespace, freshness) => {
-        // No object has such a name, and its path would be another's.
+        // No object has such a name, and its path would be another object's.
         if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
         const path = `${pathOf(kind, namespace)}/${encodeURIComponent(name)}`;
         const what = `${kind.resource} "${name}"${namespace === undefined ? "" : ` in namespace "${namespace}"`}`;
         const { maxAge = usualAge, patience = 0 } = freshness ?? {};
-        // Who is asked once more, before a refusal, has been patient.
+        // `since` is set when a rule decides again before a refusal; it has waited already.
         const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * glance) : 0;
         for (;;) {
           const found = await read(what, path, maxAge, () => one(path));
@@ -273,23 +268,23 @@ const live = (
 
 const remedy = "npx postern manifests prints the ClusterRole that allows it";
 
-/** How long to wait before a request is made again, in milliseconds; undefined where that would be wrong or no use. */
+/** Returns milliseconds until a retry; undefined if a retry would be wrong or useless. */
 const pauseAfter = (answer: Answer | Unanswered, isSafe: boolean, attempt: number): number | undefined => {
-  // A connection that was kept may have been closed while we were frozen: what was written to it never arrived.
+  // A kept connection may have been closed while Lambda froze the process: the request never arrived.
   if (answer instanceof Unanswered) return answer.unsent && isSafe ? 0 : undefined;
   if (answer.status === 401 && attempt === 1) return 0;
-  // Too many requests were not begun, whatever they are.
+  // A server that answers 429 did not begin the request, so that any verb can be repeated.
   if (answer.status === 429) return (answer.retryAfter ?? 1) * 1000;
   return isSafe && [500, 502, 503, 504].includes(answer.status) ? (answer.retryAfter ?? 0.1) * 1000 : undefined;
 };
 
-/** What the API server says against an object, by its kind's rules or by admission; that we have no right says nothing. */
+/** Returns why the API server refuses an object, by validation or admission, and not for want of a right. */
 const objectionIn = ({ status, body }: Answer): Status | undefined => {
   const content = parseJson(body);
   const { kind: what, reason, message, details } = Object(content);
   if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
   const { kind, name } = Object(details);
-  // Who lacks the right, or asks for what isn't served, hears no name.
+  // A Status about a missing right or an unserved resource names no object.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
   return { code: status, reason, message, ...(details && { details }) };
 };
@@ -309,7 +304,6 @@ const served = (list: unknown): Served[] => {
   return servedIn(list);
 };
 
-/** Returns the resources that discovery lists for a group and version. */
 export const servedIn = (list: unknown): Served[] =>
   (Object(list).resources ?? []).map(({ name, kind, namespaced }: Omit<Served, "resource"> & { name: string }) => {
     return { resource: name, kind, namespaced };

@@ -7,10 +7,10 @@ import { tokens } from "./credentials.ts";
 import { type Answer, before, exchange, Unanswered, unanswered } from "./https-request.ts";
 import { shared } from "./shared-questions.ts";
 
-/** Kept back of a review's time, so that its rule can still say what follows from no answer. */
+/** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
 
-/** Services outside the cluster, for one review: asked until its deadline, and answering nothing from before `since`. */
+/** Returns the services outside the cluster for one review, with no answer from before `since`. */
 export const outside = (cluster: string, memory: Memory, deadline: number, since?: number) => {
   const started = since ?? Date.now();
   let isRemembered = false;
@@ -36,11 +36,11 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     };
     const recall = async (earliest: number) => {
       const told = await shared(memory, key, earliest, until, search).catch(failing);
-      // The memory has it from `search` alone.
+      // The cast is safe: only `search` writes this key.
       const answer = told.content as HttpsResponse;
       const seconds = keep(answer);
       const isOver = told.since < started && told.since + seconds * 1000 <= started;
-      // What isn't worth keeping holds for who asked it.
+      // An answer that isn't kept is valid only for the caller that asked.
       return { ...told, answer, isOurs: told.isOurs || (seconds > 0 && !isOver) };
     };
     const known = await recall(isLasting ? 0 : (since ?? 0));
@@ -60,7 +60,7 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
   };
 };
 
-/** What can't be asked for want of an identity is our failure, not the rule's. */
+/** A missing identity is a fault of Postern, not of the rule. */
 const attempted = <T>(make: () => T): T => {
   try {
     return make();
@@ -69,7 +69,7 @@ const attempted = <T>(make: () => T): T => {
   }
 };
 
-/** With the token that the request names; a token that is refused may have been exchanged for another since. */
+/** Sends a request with the token it names. After a 401 it reads the token again, which may have been replaced. */
 const asSomebody = async ({ bearer, username, ...request }: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
   if (bearer === undefined) return ask(request, deadline);
   const place = JSON.stringify(bearer);
@@ -87,16 +87,15 @@ const asSomebody = async ({ bearer, username, ...request }: HttpsRequest, deadli
   }
 };
 
-/** A name and a password as a header carries them. */
 export const basic = (username: string, password: string): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 
-/** In milliseconds: others may wait for a token, too, and have more time. */
+/** Milliseconds, whatever time a review has: others may wait for the token and have more. */
 const longestWait = 10_000;
-/** Of this environment: settings name few. */
+/** By place, for the life of the process; settings name few. */
 const holders = new Map<string, ReturnType<typeof tokens>>();
 
-/** Asks until there is no use in asking again; of several answers the last one counts, also where another try is cut off. */
+/** Asks until another try is useless. The last answer counts, even if a later try is cut off. */
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
   const { url, method = "GET", headers = {}, body, ca, connect, most, isWhole, tries = 1, pause = 0 } = request;
   const options = { method, headers, ...(ca && { ca }), ...connect };
@@ -113,7 +112,6 @@ const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsRespon
   }
 };
 
-/** Whether what went wrong may have passed a moment later. */
 const mayBeBetter = (answer: Answer | Unanswered): boolean => {
   if (!(answer instanceof Unanswered))
     return [429, 500, 504].includes(answer.status) || answer.retryAfter !== undefined;

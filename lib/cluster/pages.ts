@@ -1,14 +1,13 @@
-/** One page of a list. Go writes a list without elements as null, which is an empty list here. */
+/** One page of a list. Go writes an empty list as null, which is an empty list here. */
 export interface ListPage {
   items: unknown;
-  /** Those of the elements, which don't have them themselves. */
+  /** The elements' own, which the API server leaves out of them. */
   apiVersion: unknown;
   kind: string | undefined;
-  /** What the next page is asked with; empty after the last one. */
+  /** The continue token of the next page; empty after the last one. */
   next: string;
 }
 
-/** Reads what the API server answers to a request for a page. */
 export const pageIn = (content: unknown): ListPage => {
   const { apiVersion, kind, items, metadata } = Object(content);
   return {
@@ -19,11 +18,10 @@ export const pageIn = (content: unknown): ListPage => {
   };
 };
 
-/** Builds the query for a page of at most so many elements. */
 export const pageQuery = (limit: number, next: string, selection: Record<string, string> = {}): URLSearchParams =>
   new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
-/** Reads a list page by page, each when the one before it is done with; `read` answers a query with the list. */
+/** Reads a list page by page, each when the caller is done with the one before. */
 export const pagesOf = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,

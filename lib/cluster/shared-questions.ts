@@ -1,12 +1,12 @@
 import type { Found, Memory, Recollection } from "./answer-cache.ts";
 import { before } from "./https-request.ts";
 
-/** How long to wait for what somebody else asks, in milliseconds, before asking it oneself. */
+/** Milliseconds to wait for another review's request before sending a new one. */
 const patience = 1000;
-/** What we ask ourselves ends by itself, and may then say more than that the time is up. */
+/** Milliseconds more for our own request: it ends by itself, and its error says more than a timeout. */
 const grace = 50;
 
-/** An answer, from when on it holds, and whether it was asked for just now, by us. */
+/** An answer, the time from which it holds, and whether this call asked for it. */
 export interface Told {
   since: number;
   content: unknown;
@@ -14,8 +14,8 @@ export interface Told {
 }
 
 /**
- * What is remembered of `earliest` or later, or what somebody asks already, or what we ask now; until `deadline`. Where
- * another's question fails or stays away, and there is time, we ask it ourselves: that one may have had less.
+ * Returns an answer from `earliest` or later: a kept one, a pending one, or a new one; until `deadline`. If another
+ * review's request fails or takes long, it asks again: that review may have had less time.
  */
 export const shared = async (
   memory: Memory,

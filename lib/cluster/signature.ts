@@ -1,13 +1,11 @@
 import { createHash, createHmac } from "node:crypto";
 
-/** An AWS identity, as Lambda hands it to a function in its environment. */
 export interface Identity {
   accessKeyId: string;
   secretAccessKey: string;
   sessionToken?: string | undefined;
 }
 
-/** What is signed: a request to one of AWS's services. */
 export interface Signable {
   method: string;
   host: string;
@@ -19,7 +17,6 @@ export interface Signable {
   region: string;
 }
 
-/** AWS's signature, version 4, over a request as it is sent. */
 const signatureOf = (
   { method, path, query = {}, headers = {}, host, body = "", service, region }: Signable,
   { secretAccessKey }: Identity,
@@ -40,7 +37,6 @@ const signatureOf = (
   return hmac(key, ["AWS4-HMAC-SHA256", stamp, scope, sha256(canonical)].join("\n")).toString("hex");
 };
 
-/** The headers that a request needs, with its signature among them. */
 export const signed = (request: Signable, identity: Identity, now: Date): Record<string, string> => {
   const stamp = stampOf(now);
   const { sessionToken } = identity;
@@ -56,7 +52,7 @@ export const signed = (request: Signable, identity: Identity, now: Date): Record
   return { ...headers, authorization };
 };
 
-/** A URL that is signed by itself; whoever has it can send the request for so many seconds, with these headers. */
+/** Returns a presigned URL: any holder can send the request for this many seconds, with these headers. */
 export const presigned = (request: Signable, identity: Identity, now: Date, seconds: number): string => {
   const stamp = stampOf(now);
   const { sessionToken } = identity;
@@ -75,7 +71,6 @@ export const presigned = (request: Signable, identity: Identity, now: Date, seco
   return `https://${request.host}${request.path}?${parameters(query)}&X-Amz-Signature=${signature}`;
 };
 
-/** In the order in which they are signed. */
 const namesOf = (headers: Record<string, string>, host: string) =>
   Object.entries({ ...headers, host })
     .map(([name, value]) => [name.toLowerCase(), value] as const)

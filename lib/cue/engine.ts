@@ -2,30 +2,27 @@ import type { Worker } from "node:worker_threads";
 import { Failure, messageOf } from "../failure.ts";
 import { type Place, place } from "./place.ts";
 
-/** What a thread is started with. */
 export interface Orders {
   wasm: string;
   glue: string;
-  /** The most memory that CUE takes; a multiple of a page of WebAssembly's memory. */
+  /** CUE's memory limit; a multiple of a page of WebAssembly's memory. */
   megabytes: number;
-  /** Of what a value may have, in characters. */
+  /** The most characters of a value. */
   longest: number;
 }
 
-/** What a thread tells: that it may be asked, what came of what it was asked, or why it ends. */
 export interface Message {
   ready?: true;
   value?: string;
   error?: string;
   fatal?: string;
-  /** Of bytes, how many CUE holds. */
+  /** Bytes that CUE holds. */
   memory?: number;
 }
 
 export interface Engine {
-  /** The value of a CUE text, as JSON; rejects with CUE's message where it has none, or at a time as `Date.now()` tells it. */
+  /** Evaluates CUE source to JSON; rejects with CUE's message, or at `deadline` (milliseconds since the epoch). */
   evaluate(source: string, deadline?: number): Promise<string>;
-  /** Starts it, so that the first evaluation needn't. */
   warm(): void;
 }
 
@@ -36,24 +33,22 @@ interface Job {
   timer?: NodeJS.Timeout;
 }
 
-/** A thread on its way or at work. */
 interface Thread {
   worker?: Worker;
   isReady: boolean;
-  /** Whether it holds what an evaluation left. */
   isUsed: boolean;
 }
 
 /** Bytes of source and characters of value; a megabyte of object takes CUE some 200 MiB. */
 const longest = 4 * 2 ** 20;
-/** The longest that a cluster waits for an answer, in milliseconds; who says nothing waits as long. */
+/** The default milliseconds per evaluation: the longest that a cluster waits for an answer. */
 const patience = 30_000;
 
 /**
- * CUE in a thread of its own, because an evaluation can only be ended together with its thread. The thread evaluates one
- * script at a time. When it ends, the script that ended it fails, and those behind it get a new thread. That is started at
- * once: a start takes up to two seconds, which the next review may not have. An idle thread doesn't keep the
- * process alive.
+ * Runs CUE in a thread of its own, because an evaluation can only be ended together with its thread. The thread
+ * evaluates one script at a time. When it ends, the script that ended it fails, and waiting scripts get a new thread,
+ * which starts at once: a start takes up to two seconds, which the next review may not have. An idle thread doesn't
+ * keep the process alive.
  */
 export const engine = (megabytes = 512): Engine => {
   const waiting: Job[] = [];
@@ -96,7 +91,7 @@ export const engine = (megabytes = 512): Engine => {
     next();
   };
 
-  /** What others left in a thread may have been too much for it; in a new one, an evaluation fails of itself alone. */
+  /** Retries in a new thread: memory of earlier evaluations may have been the cause. */
   const again = () => {
     restart();
     if (current) waiting.unshift(current);
@@ -104,10 +99,10 @@ export const engine = (megabytes = 512): Engine => {
     next();
   };
 
-  /** Without its thread, one evaluation fails: the one that it was about, or would have been. */
+  /** Fails one evaluation for a thread that ended: the current one, else the next. */
   const lost = (from: Thread, why: Error) => {
     if (from !== thread) return;
-    // A thread that never became ready would end again, without end.
+    // A thread that never became ready isn't restarted, which could repeat without end.
     if (from.isReady) restart();
     else drop();
     const job = current ?? waiting.shift();
@@ -161,19 +156,18 @@ const startWorker = (
   over: (sentence: string) => void,
 ): Worker => {
   const workerData: Orders = { wasm, glue, megabytes, longest };
-  // Loaded where a script is evaluated, and not at every cold start.
+  // Loaded at the first evaluation, not at every cold start.
   const { Worker } = process.getBuiltinModule("node:worker_threads");
-  // Neither our environment nor our flags concern it.
+  // The thread needs neither our environment nor our flags.
   const worker = new Worker(file, { workerData, env: {}, execArgv: [] });
   worker.on("message", heard);
   worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
   worker.on("exit", () => over("CUE ended before it had a value"));
-  // After the listeners, which would undo it.
+  // Comes after the listeners, which would undo it.
   worker.unref();
   return worker;
 };
 
 const shared = engine();
 
-/** The process's own engine; see there. */
 export const { evaluate, warm } = shared;

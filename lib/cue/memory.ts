@@ -3,7 +3,7 @@ import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 /** One page of WebAssembly's memory, in bytes. */
 export const page = 65_536;
 
-/** Reads a WebAssembly program, and gives its memory an end: so many pages. */
+/** Reads a WebAssembly program and limits its memory to this many pages. */
 export const limited = (file: string, pages: number): Uint8Array => {
   const descriptor = openSync(file, "r");
   try {
@@ -11,10 +11,9 @@ export const limited = (file: string, pages: number): Uint8Array => {
     const head = Buffer.alloc(Math.min(size, page));
     readSync(descriptor, head, 0, head.length, 0);
     const { start, end, least } = memoryIn(head);
-    // One memory, which has a least and a most.
     const body = [1, 1, ...number(least), ...number(pages)];
     const section = Buffer.from([memory, body.length, ...body]);
-    // What follows is read to where it belongs: a copy of it all would take longer than the reading.
+    // The rest is read into its place: a copy would take longer than the reading.
     const program = Buffer.allocUnsafe(size - (end - start) + section.length);
     head.copy(program, 0, 0, start);
     section.copy(program, start);
@@ -30,7 +29,6 @@ export const limited = (file: string, pages: number): Uint8Array => {
   }
 };
 
-/** The section's number. */
 const memory = 5;
 
 const memoryIn = (program: Buffer): { start: number; end: number; least: number } => {
@@ -57,5 +55,5 @@ const memoryIn = (program: Buffer): { start: number; end: number; least: number 
   throw new Error("the program says nothing of its memory");
 };
 
-/** As WebAssembly writes numbers: seven bits a byte, the least first. */
+/** Encodes a number as WebAssembly does: seven bits a byte, the lowest first. */
 const number = (value: number): number[] => (value < 128 ? [value] : [(value & 127) | 128, ...number(value >>> 7)]);

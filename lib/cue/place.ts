@@ -3,15 +3,14 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { inflateRawSync } from "node:zlib";
 
-/** The files that CUE runs from. */
 export interface Place {
   worker: string;
   wasm: string;
-  /** Go's half of it in JavaScript. */
+  /** Go's runtime part in JavaScript. */
   glue: string;
 }
 
-/** CUE's program as its package brings it: as one stream that zip files hold as well. */
+/** CUE's program as its package has it: a deflate stream, which zip files can contain as well. */
 export interface Packed {
   deflated: Uint8Array;
   crc: number;
@@ -20,16 +19,14 @@ export interface Packed {
 
 const home = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
 const cache = fileURLToPath(new URL("../../node_modules/.cache/postern/", import.meta.url));
-/** With a hash in its name. */
 const program = /^cue\.wasm\.full\.inline-.*\.js$/;
 const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
 
-/** The program's halves, in the package. */
 export const packed = async (): Promise<{ wasm: Packed; glue: Uint8Array }> => {
   const text = await readFile(await inPackage(program), "latin1");
   const start = text.indexOf('"H4sI') + 1;
   const gzip = Buffer.from(text.slice(start, text.indexOf('"', start)), "base64");
-  // Ten bytes in front, for its header says that it has neither name nor comment.
+  // The gzip header has ten bytes if it contains neither name nor comment.
   if (start === 0 || gzip[3] !== 0) throw new Error("cue-wasm doesn't hold its program as one gzip");
   const wasm = {
     deflated: gzip.subarray(10, -8),
@@ -45,7 +42,7 @@ const inPackage = async (name: RegExp): Promise<string> => {
   return join(home, found[0]);
 };
 
-/** Unpacks CUE beside its package, once for all; in a bundle its files are at hand (infra/build/cue.ts). */
+/** Unpacks CUE into a cache, once; a bundle contains the files (infra/build/cue.ts). */
 export const place = async (): Promise<Place> => {
   const folder = join(cache, basename(await inPackage(program), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
@@ -59,7 +56,7 @@ export const place = async (): Promise<Place> => {
   return { worker, ...files };
 };
 
-/** Nobody ever finds half a file, though several may unpack at once. */
+/** Writes a file atomically, because several processes may unpack at once. */
 const settle = async (file: string, contents: Uint8Array): Promise<void> => {
   const own = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}`;
   await writeFile(own, contents);

@@ -1,15 +1,14 @@
-/** A script whose imports and declarations can be put in different places. */
 export interface Script {
   imports: string;
   declarations: string;
 }
 
 /**
- * Takes a script apart, as it stands: its `package` clause goes, its imports come out. An `Error` says what would let it
- * out of the braces that are put around it, or what it may not import.
+ * Splits a script into imports and declarations, without its `package` clause. Throws if the script could leave the
+ * braces that are put around it, or imports what it may not.
  */
 export const parted = (marked: string): Script => {
-  // CUE lets a file begin with a byte order mark, and nothing else.
+  // CUE accepts a byte order mark at the start of a file, and nowhere else.
   const script = marked.replace(/^\uFEFF/, "");
   const tokens = tokensOf(script);
   const isName = (token: Token | undefined) => token?.kind === "word" && name.test(token.text);
@@ -24,7 +23,7 @@ export const parted = (marked: string): Script => {
     const between = script.slice(end, behind?.start);
     if (behind && behind.text !== "," && !between.includes("\n"))
       throw new Error(`a comma or a new line must follow ${script.slice(start, end)}`);
-    // The comma behind it goes along; behind a comment CUE takes none.
+    // The comma after it is cut, too; CUE accepts none after a comment.
     at = behind?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
     skip();
@@ -68,7 +67,6 @@ interface Token {
   end: number;
 }
 
-/** In front of what each pattern takes, in this order. */
 const patterns = {
   blank: /(?:\s|\uFEFF|\/\/[^\n]*)+/y,
   quote: /(#*)("""|'''|"|')/y,
@@ -78,7 +76,6 @@ const patterns = {
 const name = /^(?:_?#)?[\p{L}_$][\p{L}\p{Nd}_$]*$/u;
 const closing: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
 
-/** What is open: a bracket, or a string of which an interpolation is. */
 interface Open {
   text: string;
   closes: string;
@@ -90,10 +87,7 @@ interface Quote {
   start: number;
 }
 
-/**
- * The script's words, strings and signs outside of brackets, but for those in the brackets of an import. Nothing is
- * called by itself here, however deep it nests.
- */
+/** Returns the tokens outside of brackets, and in those of an import. Doesn't recurse: any depth is safe. */
 const tokensOf = (script: string): Token[] => {
   const tokens: Token[] = [];
   const open: Open[] = [];
@@ -107,7 +101,6 @@ const tokensOf = (script: string): Token[] => {
     if (isHead()) tokens.push({ kind, text: script.slice(start, at), start, end: at });
   };
 
-  /** Goes on inside a string, to its end or into an interpolation. */
   const inString = (string: Quote) => {
     const { hashes, quote, start } = string;
     const [end, escaping] = [quote + hashes, `\\${hashes}`];
@@ -147,7 +140,7 @@ const tokensOf = (script: string): Token[] => {
     const closes = word ? undefined : closing[sign];
     if (attribute) {
       add("attribute", start);
-      // Its brackets are nobody's declarations.
+      // An attribute's brackets contain no declarations.
       open.push({ text: "@", closes: ")" });
       at++;
     } else if (closes !== undefined) {

@@ -3,7 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { Message, Orders } from "./engine.ts";
 import { limited, page } from "./memory.ts";
 
-// What Go's half in JavaScript and CUE leave in the global scope, which is this thread's alone.
+// What Go's runtime and CUE leave in the global scope, which belongs to this thread alone.
 declare global {
   var fs: { writeSync(file: number, bytes: Uint8Array): number };
   var Go: new () => {
@@ -14,7 +14,7 @@ declare global {
   var CueWasmAPI: { _toJSONImpl?(source: string): { value: string; error: string | null } | undefined };
 }
 
-// Of WebAssembly, which the types of Node leave out, what is used here.
+// The part of WebAssembly that is used here; Node's types don't have it.
 interface Instance {
   exports: { mem: { buffer: ArrayBuffer } };
 }
@@ -25,7 +25,7 @@ interface WebAssembly {
 const { wasm, glue, megabytes, longest } = workerData as Orders;
 const tell = (message: Message) => parentPort?.postMessage(message);
 
-/** The beginning of what Go writes before it dies. */
+/** The beginning of Go's output before it ends. */
 let said = "";
 let isOver = false;
 
@@ -40,7 +40,7 @@ const go = new globalThis.Go();
 go.exit = () => {
   isOver = true;
 };
-/** What CUE makes of a text. It doesn't survive everything; then this thread ends as well. */
+/** Evaluates a text. Some texts make CUE fail for good; then this thread ends as well. */
 const answer = (source: string, { mem }: Instance["exports"]): Message => {
   try {
     const result = globalThis.CueWasmAPI._toJSONImpl?.(source);

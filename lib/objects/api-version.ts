@@ -4,7 +4,6 @@ export const splitApiVersion = (apiVersion: string): { group: string; version: s
   return { group, version };
 };
 
-/** Joins group and version into an apiVersion. */
 export const joinApiVersion = ({ group, version }: { group: string; version: string }): string =>
   group === "" ? version : `${group}/${version}`;
 

@@ -1,14 +1,13 @@
 import { type Element, elementAt, everyElement, fieldsOf, strings } from "./der.ts";
 
-/** Whom a certificate is asked for. */
 export interface Subject {
   commonName: string;
   organizations: string[];
 }
 
 /**
- * The subject of a CertificateSigningRequest's `spec.request`, read as Go reads it; or why there is none, in a sentence.
- * What isn't looked at here, such as the key, API validation looks at.
+ * Returns the subject of a CertificateSigningRequest's `spec.request`, read as Go reads it; or a sentence on why there
+ * is none. API validation checks the rest, such as the key.
  */
 export const subjectOf = (request: unknown): { subject: Subject } | { fault: string } => {
   const block = typeof request === "string" ? firstBlock(Buffer.from(request, "base64").toString("latin1")) : undefined;
@@ -19,7 +18,7 @@ export const subjectOf = (request: unknown): { subject: Subject } | { fault: str
 
 const [begin, end, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
 
-/** The first block that is one. Text around it and begun ones without end are passed over; so are its headers. */
+/** Finds the first valid PEM block. Text around it, blocks without an end, and headers are skipped. */
 const firstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
   let from = 0;
   for (;;) {
@@ -34,7 +33,7 @@ const firstBlock = (text: string): { type: string; bytes: Uint8Array } | undefin
 
     let at = opening.next;
     for (let header = lineAt(text, at); header.line.includes(":"); header = lineAt(text, at)) at = header.next;
-    // Headers take what has a colon, be it the block's end.
+    // Any line with a colon is a header, even the block's end.
     if (at === text.length || at > trailer) return undefined;
     if (at > opening.next && at > ends) continue;
     const type = opening.line.slice(0, -dashes.length);
@@ -45,7 +44,6 @@ const firstBlock = (text: string): { type: string; bytes: Uint8Array } | undefin
   }
 };
 
-/** The line that goes on there, without blanks at its end, and where the next one starts. */
 const lineAt = (text: string, at: number) => {
   const found = text.indexOf("\n", at);
   const [stop, next] = found < 0 ? [text.length, text.length] : [found, found + 1];
@@ -72,7 +70,7 @@ const subjectIn = (bytes: Uint8Array): Subject | undefined => {
   return name && subjectNamed(bytes, name);
 };
 
-/** Of several common names the last one counts. What is no string says nothing; what is none of its kind is an error. */
+/** The last common name counts. A value that isn't a string is ignored; a malformed string is an error. */
 const subjectNamed = (bytes: Uint8Array, name: Element): Subject | undefined => {
   const subject: Subject = { commonName: "", organizations: [] };
   const take = (attribute: Element): boolean => {
@@ -95,7 +93,7 @@ const subjectNamed = (bytes: Uint8Array, name: Element): Subject | undefined => 
 /** 2.5.4.3 and 2.5.4.10. */
 const [commonName, organization] = ["550403", "55040a"];
 
-/** Each number in it is whole, and in as few octets as will do. */
+/** Each number must be complete, and in as few octets as possible. */
 const isObjectIdentifier = (bytes: Uint8Array, { start, end }: Element): boolean => {
   for (let at = start; at < end; at++)
     if (bytes[at] === 0x80 && (at === start || Number(bytes[at - 1]) < 0x80)) return false;

@@ -1,32 +1,32 @@
-/** An element of DER: its first octet, which says of what kind it is, and where in the bytes its contents are. */
+/** A DER element: its first octet, which tells its type, and where in the bytes its contents are. */
 export interface Element {
   identifier: number;
   start: number;
   end: number;
 }
 
-/** What stands at a place, and ends before another; undefined where that isn't DER. */
+/** Reads the element at an index, which must end at `before` at the latest; undefined if that isn't DER. */
 export const elementAt = (bytes: Uint8Array, at: number, before: number): Element | undefined => {
   const octet = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
   const identifier = octet(at);
   let next = at + 1;
-  // The tag goes on for as long as octets have their first bit; nobody looks for such a one.
+  // A long tag continues while octets have their first bit set; no caller looks for such a tag.
   if ((identifier & 0x1f) === 0x1f) while (octet(next++) & 0x80) if (next > at + 5) return undefined;
   let length = octet(next++);
   if (length >= 0x80) {
     const octets = length & 0x7f;
-    // None means that the end is marked, which isn't DER; and nothing is as long as five octets say.
+    // Zero octets mean an indefinite length, which isn't DER; no input is so long that five octets are needed.
     if (octets === 0 || octets > 4 || octet(next) === 0) return undefined;
     length = 0;
     for (let count = 0; count < octets; count++) length = length * 256 + octet(next++);
     if (length < 0x80) return undefined;
   }
   const end = next + length;
-  // A length that was cut off is no number, which is no end either.
+  // A truncated length is NaN, and so is `end`.
   return end <= before ? { identifier, start: next, end } : undefined;
 };
 
-/** The first elements in another, by their identifiers; what comes after them is a later version's. */
+/** Returns the first elements inside another, by their identifiers; further ones belong to later versions. */
 export const fieldsOf = <Identifiers extends readonly number[]>(
   bytes: Uint8Array,
   { start, end }: Element,
@@ -43,7 +43,6 @@ export const fieldsOf = <Identifiers extends readonly number[]>(
   return fields as { [Place in keyof Identifiers]: Element };
 };
 
-/** Calls for each element in another, which must all be of one kind and right; whether they are. */
 export const everyElement = (
   bytes: Uint8Array,
   { start, end }: Element,
@@ -72,14 +71,14 @@ const utf8 = (bytes: Uint8Array) => {
   }
 };
 
-/** UCS-2: no surrogates, no noncharacters, and perhaps a zero at the end. */
+/** UCS-2: no surrogates and no noncharacters; a zero at the end is dropped. */
 const bmp = (bytes: Uint8Array) => {
   if (bytes.length % 2 !== 0) return undefined;
   const text = Buffer.from(bytes).swap16().toString("utf16le").replace(/\0$/, "");
   return /[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]/.test(text) ? undefined : text;
 };
 
-/** How Go reads strings, by identifier. A Teletex one is Latin-1 to it; and `*` and `&` are printable. */
+/** How Go reads strings, by identifier: Teletex as Latin-1, and `*` and `&` as printable. */
 export const strings: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
   [0x0c, utf8],
   [0x12, ascii(/^[0-9 ]*$/)],

@@ -1,4 +1,4 @@
-/** A text as Go's %q shows it. */
+/** Returns a text as Go's %q shows it. */
 export const goQuoted = (text: string): string => `"${text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escaped)}"`;
 
 const letters: Record<string, string> = {

@@ -1,27 +1,26 @@
 /** An image reference, with what it leaves out filled in as containerd and Docker do. */
 export interface Image {
-  /** The host, and the port where there is one. */
   registry: string;
   repository: string;
   tag: string | undefined;
   digest: string | undefined;
 }
 
-/** More than the longest host, repository, tag and digest come to; hostile texts end here. */
+/** More than the longest host, repository, tag and digest together; limits the work for hostile texts. */
 const longest = 1024;
 
 const hub = "docker.io";
 
-// The grammar of github.com/distribution/reference. Each can read a text in one way only, so that none backtracks far.
+// The grammar of github.com/distribution/reference; matching is unambiguous, so that none backtracks far.
 const host =
   /^(?:[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*(?:\.[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*)*|\[[A-Fa-f0-9:]+\])(?::[0-9]+)?$/;
 const component = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
 const tagged = /^\w[\w.-]{0,127}$/;
 const digested = /^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$/;
-/** What Docker takes for an image's id, and no registry for a name. */
+/** An image's ID in Docker; no registry accepts it as a name. */
 const identifier = /^[a-f0-9]{64}$/;
 
-/** Reads a reference such as `nginx`, `ghcr.io/acme/app:1` or `host:5000/app@sha256:…`; undefined where it is none. */
+/** Parses a reference such as `nginx`, `ghcr.io/acme/app:1` or `host:5000/app@sha256:…`; undefined if invalid. */
 export const parseImage = (text: string): Image | undefined => {
   if (text.length > longest || identifier.test(text)) return undefined;
 
@@ -40,7 +39,7 @@ export const parseImage = (text: string): Image | undefined => {
 
   const fits =
     surplus === undefined &&
-    // A host with an underscore is none by the grammar, but reads as a component, and is asked for the image all the same.
+    // A host with an underscore is invalid by the grammar, but it fits a component and is contacted all the same.
     (host.test(registry) || component.test(registry)) &&
     repository.length <= 255 &&
     repository.split("/").every((part) => component.test(part)) &&
@@ -49,6 +48,6 @@ export const parseImage = (text: string): Image | undefined => {
   return fits ? { registry, repository, tag, digest } : undefined;
 };
 
-/** The reference written in full: `docker.io/library/nginx:1`. */
+/** Returns the full reference, such as `docker.io/library/nginx:1`. */
 export const fullName = ({ registry, repository, tag, digest }: Image): string =>
   `${registry}/${repository}${tag ? `:${tag}` : ""}${digest ? `@${digest}` : ""}`;

@@ -1,6 +1,6 @@
 export type Labels = Readonly<Record<string, string>>;
 
-/** The first key that both have, with another value. */
+/** Returns the first key that both have with different values. */
 export const conflictOf = (some: Labels, others: Labels): string | undefined =>
   Object.keys(some).find((key) => Object.hasOwn(others, key) && others[key] !== some[key]);
 
@@ -11,7 +11,7 @@ const tooLong = (most: number) => `must be no more than ${most} bytes`;
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/** What is wrong with the key of a label, in kube-apiserver's words. */
+/** Returns what is wrong with a label's key, in kube-apiserver's words. */
 export const keyFaults = (key: string): string[] => {
   const [first = "", second, ...more] = key.split("/");
   const wrong = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
@@ -38,7 +38,7 @@ const prefixFaults = (prefix: string): string[] => {
   ];
 };
 
-/** What is wrong with the value of a label. */
+/** Returns what is wrong with a label's value, in kube-apiserver's words. */
 export const valueFaults = (value: string): string[] => [
   ...(value.length > 63 ? [tooLong(63)] : []),
   ...(value === "" || name.test(value)

@@ -1,6 +1,4 @@
-// Addresses of IPv4 and IPv6, and networks of them.
-
-/** An address's four or sixteen bytes; undefined for any other text, a name for instance. */
+/** Returns an address's four or sixteen bytes; undefined for any other text, such as a host name. */
 export const bytesOf = (text: string): number[] | undefined => {
   const host = hostOf(text);
   if (isPlain(host)) return host.split(".").map(Number);
@@ -13,15 +11,15 @@ export const bytesOf = (text: string): number[] | undefined => {
   return groups.flatMap((group) => [group >> 8, group & 255]);
 };
 
-/** Addresses can be written in many ways; in URLs they have one. */
+/** Returns the address in the form that URLs give it; an address can be written in many ways. */
 const hostOf = (text: string): string => {
   const url = `http://${text.includes(":") ? `[${text}]` : text}`;
-  // Nothing else may be in that URL.
+  // The text must not add other parts to the URL.
   return /^[\w.:]+$/.test(text) && URL.canParse(url) ? new URL(url).hostname : "";
 };
 const isPlain = (host: string) => /^\d+(\.\d+){3}$/.test(host);
 
-/** Addresses whose first so many bits are those. */
+/** The addresses whose first `bits` bits are those of `start`. */
 export type Range = [start: number[], bits: number];
 
 export const isIn =
@@ -33,11 +31,10 @@ export const isIn =
       return byte >> free === (start[index] ?? 0) >> free;
     });
 
-/** Reads an address or a range such as 10.0.0.0/8. */
 export const rangeOf = (text: string): Range | undefined => {
   const [, address = "", bits] = /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
   const bytes = bytesOf(address);
-  // What some take for octal, or fill up with zeros, is written so by mistake.
+  // Leading zeros, which some programs read as octal, and missing parts are taken for mistakes.
   if (bytes === undefined || (isPlain(hostOf(address)) && hostOf(address) !== address)) return undefined;
   const all = bytes.length * 8;
   return Number(bits ?? all) > all ? undefined : [bytes, Number(bits ?? all)];

@@ -1,23 +1,23 @@
 import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 
-/** A container, and where in the pod it stands: `spec.initContainers[0]`. */
+/** A container, and its path in the pod, such as `spec.initContainers[0]`. */
 export interface Placed {
   container: Container | EphemeralContainer;
   path: string;
 }
 
-/** A volume that is an image; younger than kubernetes-types. */
+/** An image volume; newer than kubernetes-types. */
 export interface ImageVolume extends Volume {
   image?: { reference?: string; pullPolicy?: string };
 }
 
 const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 
-/** Every container of a pod, or those of some kinds: first the init containers, then the regular, then the ephemeral. */
+/** Returns a pod's containers, or those of some kinds: first init containers, then regular, then ephemeral ones. */
 export const containersOf = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): Placed[] =>
   of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
 
-/** The same containers as a list in CEL. The API server shows a pod without regular ones, which is invalid, with null. */
+/** Returns the same list in CEL. In a pod without regular containers, which is invalid, the API server shows null. */
 export const containersIn = (pod: "object" | "oldObject", of: readonly (typeof kinds)[number][] = kinds): string => {
   const lists = of.map((kind) =>
     kind === "containers"
@@ -27,7 +27,7 @@ export const containersIn = (pod: "object" | "oldObject", of: readonly (typeof k
   return `(${lists.join(" + ")})`;
 };
 
-/** The images that a pod mounts, and where they stand: `spec.volumes[0].image`. */
+/** Returns the images that a pod mounts, with paths such as `spec.volumes[0].image`. */
 export const imageVolumesOf = ({ spec }: Pod) =>
   (spec?.volumes ?? []).flatMap(({ image }: ImageVolume, index) =>
     image ? [{ image, path: `spec.volumes[${index}].image` }] : [],
@@ -36,6 +36,6 @@ export const imageVolumesOf = ({ spec }: Pod) =>
 /** Reports whether a volume has no source; the API server gives it an empty directory. */
 export const isSourceless = (volume: Volume): boolean => Object.keys(volume).every((key) => key === "name");
 
-/** Whether a pod stands for one that the kubelet runs by itself. */
+/** Reports whether a pod mirrors a static pod of the kubelet. */
 export const isMirror = ({ metadata }: Pod): boolean =>
   metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;

@@ -1,11 +1,10 @@
 import { Failure } from "../failure.ts";
 
-/** A Kubernetes quantity such as `500m`, `1Gi` or `1e3`: exactly how much, and in which notation. */
+/** A Kubernetes quantity such as `500m`, `1Gi` or `1e3`: its exact amount and its notation. */
 export interface Quantity {
-  /** Billionths; there are no smaller ones. */
   readonly nanos: bigint;
   readonly notation: "decimal" | "binary" | "exponent";
-  /** As somebody wrote it; what is computed has none. */
+  /** As written; absent for a computed quantity. */
   readonly text?: string;
 }
 
@@ -18,16 +17,16 @@ const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 const unit = 10n ** 9n;
 
-/** Where quantities end that have a binary suffix: 2^63-1. */
+/** The largest quantity with a binary suffix: 2^63-1. */
 const binaryCap = (2n ** 63n - 1n) * unit;
 
-/** Longer texts are taken for none, and exponents beyond for alike, so that no text takes long: not `1e999999999`, either. */
+/** Longer texts are refused and larger exponents cut, so that no text takes long: not `1e999999999`, either. */
 const longest = 1000;
 const largestExponent = 1000;
 
 /**
- * Reads a quantity, rounded away from zero as the API server rounds; undefined where it is none. The API server takes a
- * few without a digit, such as `m`, for 0; these are none here. In manifests that it has not seen, some are numbers.
+ * Parses a quantity, rounded away from zero as in the API server; undefined if invalid. The API server reads a few
+ * texts without a digit, such as `m`, as 0; here they are invalid. Manifests may contain numbers.
  */
 export const parseQuantity = (written: string | number): Quantity | undefined => {
   const text = String(written);
@@ -48,15 +47,14 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
 
 const scaled = (mantissa: bigint, exponent: number, digits: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, largestExponent));
-  // A binary suffix adds at most 19 digits; to divide by more than there are gives the same.
+  // A binary suffix adds at most 19 digits; a larger divisor gives the same result.
   return dividedUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
 };
 
-/** Away from zero. */
 const dividedUp = (dividend: bigint, divisor: bigint): bigint =>
   (dividend + (dividend < 0n ? 1n - divisor : divisor - 1n)) / divisor;
 
-/** As `parseQuantity`, where the API server has seen to it that it is one. */
+/** Like `parseQuantity`, for a text that the API server has validated; throws for any other. */
 export const quantity = (written: string | number): Quantity => {
   const parsed = parseQuantity(written);
   if (parsed === undefined) throw new Failure(400, `${JSON.stringify(written)} is no quantity such as 500m or 1Gi`);
@@ -65,10 +63,10 @@ export const quantity = (written: string | number): Quantity => {
 
 export const zero: Quantity = quantity("0");
 
-/** Whether a text is a quantity. */
+/** Reports whether a text is a quantity. */
 export const isQuantity = (text: string): boolean => parseQuantity(text) !== undefined;
 
-/** Below 0 where one is smaller than the other, above where it is larger; texts must be quantities. */
+/** Returns a number below, equal to or above 0; texts must be quantities. */
 export const compareQuantities = (one: Quantity | string, other: Quantity | string): number => {
   const [first, second] = [nanosOf(one), nanosOf(other)];
   return Number(first > second) - Number(first < second);
@@ -76,21 +74,21 @@ export const compareQuantities = (one: Quantity | string, other: Quantity | stri
 
 const nanosOf = (given: Quantity | string) => (typeof given === "string" ? quantity(given) : given).nanos;
 
-/** Both together, in the notation of the first unless that is zero. */
+/** Adds quantities, in the notation of the first unless that is zero. */
 export const add = (one: Quantity, other: Quantity): Quantity => {
   return { nanos: one.nanos + other.nanos, notation: (one.nanos === 0n ? other : one).notation };
 };
 
-/** In whole units, rounded away from zero: `Value()` in Go, but for what overflows there. */
+/** Returns whole units, rounded away from zero: Go's `Value()` without its overflow. */
 export const wholeOf = ({ nanos }: Quantity): bigint => dividedUp(nanos, unit);
 
-/** In thousandths, rounded away from zero: `MilliValue()` in Go, but for what overflows there. */
+/** Returns thousandths, rounded away from zero: Go's `MilliValue()` without its overflow. */
 export const milliOf = ({ nanos }: Quantity): bigint => dividedUp(nanos, unit / 1000n);
 
-/** As Kubernetes shows it: what was written as it was, what was computed in canonical form. */
+/** Returns what Kubernetes shows: a parsed quantity as written, a computed one in canonical form. */
 export const printed = (quantity: Quantity): string => quantity.text ?? canonical(quantity);
 
-/** The shortest without a point, and with the largest suffix of its notation. */
+/** Returns the shortest form without a point, with the largest suffix of its notation. */
 export const canonical = ({ nanos, notation }: Quantity): string => {
   if (nanos === 0n) return "0";
   const isSmall = -1024n * unit < nanos && nanos < 1024n * unit;
@@ -104,7 +102,6 @@ export const canonical = ({ nanos, notation }: Quantity): string => {
   return power === 3 ? `${mantissa}` : `${mantissa}e${3 * (power - 3)}`;
 };
 
-/** A number as mantissa and power of a factor, as large as it can be up to the most. */
 const withoutFactors = (number: bigint, factor: bigint, most: number): [bigint, number] => {
   let [mantissa, power] = [number, 0];
   for (; power < most && mantissa % factor === 0n; power++) mantissa /= factor;

@@ -3,7 +3,7 @@ import { forbidden } from "../refusals.ts";
 import type { Request, Status } from "../review.ts";
 import { containersOf } from "./pod.ts";
 
-/** What a container may have that reaches beyond its pod, in the words of those who let nobody in. */
+/** What gives a container access beyond its pod, in the words of the upstream plugins. */
 const escalations = {
   hostNetwork: "a container using host network",
   hostPID: "a container using host pid",
@@ -18,7 +18,7 @@ interface Around {
   pods(name: string, namespace?: string): Promise<Pod | undefined>;
 }
 
-/** Refuses to exec into or attach to a pod that has one of these; the first one is named. */
+/** Refuses to exec into or attach to a pod that has one of these; names the first one. */
 export const refuseExec = async (
   of: readonly Escalation[],
   { request, settings, pods }: Around,

@@ -1,22 +1,19 @@
 import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
 import { add, compareQuantities, type Quantity, quantity } from "./quantity.ts";
 
-/** Quantities by resource, as an object states them. */
 export interface Stated {
   requests?: Record<string, string>;
   limits?: Record<string, string>;
 }
 
-/** With what a pod sets for all its containers together; younger than kubernetes-types. */
+/** A pod with resources for all its containers together; newer than kubernetes-types. */
 export type SharingPod = Pod & { spec?: { resources?: Stated } };
 
-/** Quantities by resource. */
 export type Amounts = ReadonlyMap<string, Quantity>;
 
 export const amountsOf = (stated: Record<string, string> = {}): Amounts =>
   new Map(Object.entries(stated).map(([resource, written]) => [resource, quantity(written)]));
 
-/** Of each resource both amounts together. */
 export const together = (one: Amounts, other: Amounts): Amounts => combined(one, other, add);
 
 const larger = (one: Amounts, other: Amounts): Amounts =>
@@ -32,8 +29,8 @@ const combined = (one: Amounts, other: Amounts, combine: typeof add): Amounts =>
 };
 
 /**
- * What a pod's containers take at most at one time, as the scheduler counts. Init containers run one after another
- * before the regular ones; those that are always restarted stay beside all that come after them.
+ * Returns the most that a pod's containers use at one time, as the scheduler counts. Init containers run one after
+ * another before the regular ones; those that are always restarted keep running beside all later ones.
  */
 export const takenAtOnce = ({ spec }: Pod, by: (container: Container) => Amounts): Amounts => {
   let staying: Amounts = new Map();
@@ -47,7 +44,7 @@ export const takenAtOnce = ({ spec }: Pod, by: (container: Container) => Amounts
   return larger(together(running, staying), starting);
 };
 
-/** What the spec of a pod says that it takes, without overhead. What it sets for all its containers replaces their sum. */
+/** Returns a pod's requests or limits, without overhead. Amounts set for the whole pod replace its containers' sum. */
 export const amountsInSpec = (
   pod: SharingPod,
   kind: keyof Stated,

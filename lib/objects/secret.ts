@@ -1,7 +1,7 @@
 import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { containersOf } from "./pod.ts";
 
-/** Every secret that a pod names, wherever. */
+/** Returns the names of all secrets that a pod refers to. */
 export const secretsIn = (pod: Pod): string[] => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   return [
@@ -22,7 +22,7 @@ const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
   ];
 };
 
-/** The secrets that a container takes into its environment, and by what. */
+/** Returns the secrets in a container's environment, and the field that names each. */
 export const secretsOf = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
   ...env.flatMap(({ name = "", valueFrom }) =>
     valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],

@@ -7,7 +7,7 @@ export interface LabelSelector {
 
 type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** What a key and a value may be made of; whatever else is in one, no object has it. */
+/** The characters of a key or value; no object has a label with others. */
 const part = /^[-A-Za-z0-9_./]{0,317}$/;
 
 const requirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [
@@ -15,7 +15,7 @@ const requirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector
   ...matchExpressions,
 ];
 
-/** A label selector as a request's query has it; undefined where no object can have such labels. */
+/** Returns a label selector as a query parameter; undefined if no object can have such labels. */
 export const selectionOf = (selector: LabelSelector): string | undefined => {
   const terms = requirements(selector).map(({ key, operator, values = [] }) => {
     if (!part.test(key)) return operator === "DoesNotExist" || operator === "NotIn" ? "" : undefined;
@@ -28,7 +28,7 @@ export const selectionOf = (selector: LabelSelector): string | undefined => {
   return terms.includes(undefined) ? undefined : terms.filter(Boolean).join();
 };
 
-/** Whether a label selector takes an object with these labels. */
+/** Reports whether a label selector selects an object with these labels. */
 export const isSelected = (selector: LabelSelector, labels: Labels = {}): boolean =>
   requirements(selector).every(({ key, operator, values = [] }) => {
     const value = Object.hasOwn(labels, key) ? labels[key] : undefined;

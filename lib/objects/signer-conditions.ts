@@ -1,4 +1,4 @@
-/** In CEL: that the user may do this neither for a signer, such as `example.com/one`, nor for all of its domain. */
+/** Returns CEL conditions: the user has the verb neither for a signer nor for all signers of its domain. */
 export const mayNot = (verb: string, signer: string): Record<string, string> => {
   const allows = (name: string) =>
     `authorizer.group("certificates.k8s.io").resource("signers").name(${name}).check("${verb}").allowed()`;
@@ -8,5 +8,5 @@ export const mayNot = (verb: string, signer: string): Record<string, string> => 
   };
 };
 
-/** The signer that an object names, in CEL. */
+/** Returns a CEL expression for the signer that an object names. */
 export const signerOf = (object: "object" | "oldObject") => `${object}.?spec.?signerName.orValue("")`;

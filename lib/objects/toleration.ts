@@ -1,6 +1,6 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 
-/** Both lists as one, without what another toleration of it covers; of equal ones the first stays. */
+/** Merges two lists, without tolerations that another one covers; of equal ones the first stays. */
 export const mergeTolerations = (first: readonly Toleration[], second: readonly Toleration[]): Toleration[] => {
   const all = [...first, ...second].map((toleration) => ({ toleration, reach: reachOf(toleration) }));
   const merged: typeof all = [];
@@ -13,20 +13,20 @@ export const mergeTolerations = (first: readonly Toleration[], second: readonly 
   return merged.map(({ toleration }) => toleration);
 };
 
-/** Whether each toleration is covered by one that is allowed. */
+/** Reports whether an allowed toleration covers each of these. */
 export const allTolerationsAmong = (allowed: readonly Toleration[], tolerations: readonly Toleration[]): boolean => {
   const reaches = allowed.map(reachOf);
   return tolerations.map(reachOf).every((reach) => reaches.some((wider) => covers(wider, reach)));
 };
 
-/** What is left out is empty; seconds that are left out never end. */
+/** Absent fields are empty; absent seconds never end. */
 const reachOf = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) => {
   return { key, operator, value, effect, seconds: tolerationSeconds ?? Number.POSITIVE_INFINITY };
 };
 
 type Reach = ReturnType<typeof reachOf>;
 
-/** As kube-apiserver has it. */
+/** Compares as kube-apiserver does. */
 const covers = (wide: Reach, narrow: Reach): boolean => {
   if (isSame(wide, narrow)) return true;
 
@@ -36,7 +36,7 @@ const covers = (wide: Reach, narrow: Reach): boolean => {
   if (effect === "NoExecute" && seconds < narrow.seconds) return false;
 
   if (operator === "Exists") return true;
-  // None means Equal; of the narrow one, upstream doesn't take it so.
+  // An empty operator means Equal, but upstream doesn't read it so in the narrow toleration.
   return (operator === "Equal" || operator === "") && narrow.operator === "Equal" && value === narrow.value;
 };
 
