@@ -7,9 +7,8 @@ import { clean } from "./cli/terminal.ts";
 
 const folder = new URL("commands/", import.meta.url);
 
-/** Runs `postern VERB …` and ends the process with its exit code. */
 export const main = async (words: string[]): Promise<void> => {
-  // With the verdict, where there is one by now.
+  // If standard output is closed, ends with the exit code that is set by then.
   process.stdout.on("error", () => process.exit());
   process.exitCode = await run(words);
 };
@@ -21,7 +20,7 @@ export const run = async (words: readonly string[]): Promise<number> => {
   } catch (error) {
     const expected = error instanceof Complaint;
     const said = expected ? error.message : (error instanceof Error && error.stack) || sentenceOf(error);
-    // Names in it may be anybody's.
+    // The message may have names from manifests or clusters.
     process.stderr.write(`${said.split("\n").map(clean).join("\n")}\n`);
     return expected ? error.exitCode : 3;
   }
@@ -54,7 +53,7 @@ const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => 
     return 0;
   }
   if (words.length > 0 && command.usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
-  // An option that takes several forms checks them itself.
+  // A verb that takes several outputs checks them itself.
   const { output } = command.options;
   const forms = output?.value?.split("|") ?? [];
   if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
@@ -103,7 +102,6 @@ const help = (verb: string, { summary, usage, options }: Command): string => {
   return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}${severalOf(options, usage)}`;
 };
 
-/** Says how an option that takes several values is given them. */
 const severalOf = (options: Command["options"], usage = ""): string => {
   const [name] = Object.keys(options).filter((one) => options[one]?.multiple);
   if (name === undefined) return "";
@@ -113,7 +111,7 @@ const severalOf = (options: Command["options"], usage = ""): string => {
   return `\nOptions with … take several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
 };
 
-// Run by itself where postern.js had to find the Node for it. Not awaited: verbs import this module, and would wait too.
+// postern.js starts this file if it needs another Node. Not awaited: verbs import this module and would wait, too.
 if (import.meta.main) {
   // postern.js holds a channel to this process. It closes even when postern.js is killed; this process then ends as by
   // SIGTERM.

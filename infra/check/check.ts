@@ -18,20 +18,19 @@ import { openWebhooks } from "./evaluation/webhooks.ts";
 import { readAll, readInput } from "./manifests/input.ts";
 import { type Fault, type Manifest, toSourceName } from "./manifests/manifests.ts";
 
-/** What is checked, against what. */
 export interface CheckOptions {
   catalogue: Listed[];
   cluster: [name: string, Cluster];
   harden: boolean;
-  /** Files, folders and globs of what is checked. */
+  /** Files, folders and globs. */
   paths: readonly string[];
-  /** Of recorded reviews. */
+  /** Paths of recorded reviews. */
   reviews: readonly string[];
-  /** Of what exists. */
+  /** Paths of the objects that exist. */
   state: readonly string[];
-  /** Of what updates are made to. */
+  /** Paths of the objects that updates change. */
   old: readonly string[];
-  /** Of somebody else's webhook configurations. */
+  /** Paths of webhook configurations other than Postern's. */
   webhooks: readonly string[];
   /** Hosts whose webhooks may be called. */
   hosts: readonly string[];
@@ -41,16 +40,14 @@ export interface CheckOptions {
   alsoPods: boolean;
 }
 
-/** A check that is about to begin: what was read, and the evaluations as they are asked for. */
+/** A check of files that were read. Reading `evaluations` evaluates them. */
 export interface Check {
-  /** What can't be read. */
   faults: Fault[];
-  /** Sentences about the whole; more may come while objects are evaluated. */
+  /** Sentences about the whole check; grows while objects are evaluated. */
   notes: ReadonlySet<string>;
   evaluations: AsyncGenerator<Evaluation>;
 }
 
-/** Reads all files, and prepares the evaluation of what is in them. */
 export const openCheck = async (options: CheckOptions): Promise<Check> => {
   const { cluster, hosts } = options;
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
@@ -62,7 +59,7 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0) note(`--state ${options.state.join(", ")} holds no manifest: nothing exists`);
   const existing = openExisting(kinds, note);
-  // What is to be deleted exists, all of it.
+  // Objects to delete must exist.
   const deleted = options.operation === "DELETE" ? manifests : [];
   for (const object of [...initialObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
@@ -78,7 +75,7 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
   };
   const rules = await openRules(options.catalogue, cluster, options.harden, existing.capabilities, coming);
   for (const sentence of rules.notes) note(sentence);
-  // Manifests are in effect together: a policy takes effect some time after it was sent.
+  // Each policy applies to all manifests, also to earlier ones: a policy takes effect some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluated(object));
   const missing = new Set<string>();
   const evaluations = evaluateAll(all, {
@@ -103,7 +100,6 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
   return { faults, notes, evaluations: runAtEnd(evaluations, end) };
 };
 
-/** Reads what is checked, and what it is checked against. */
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   if (options.user.username === "") throw new Complaint("--as must name a user");
   if (!isLabel(options.namespace))
@@ -145,14 +141,13 @@ const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(S
 
 const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text);
 
-/** Kustomizations lie among manifests, and no API server knows them. */
+/** Kustomizations are often among manifests, but no API server knows them. */
 const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
   /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
 
 const describeLeftOut = ({ source, object }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
-/** Returns objects as an API server holds them, by their keys. */
 const fillAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>
   new Map(normalizeAll(manifests, kinds, asking).map(({ key, object }) => [key, fill(object).object]));
 
@@ -161,7 +156,6 @@ const withNamespace = (object: Record<string, unknown>, otherwise: string): Kube
   return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
 };
 
-/** Returns the objects of a resource that have a name. */
 const selectNamed = ({ group, resource }: Resource, manifests: readonly Manifest[], kinds: Kinds) =>
   manifests.flatMap(({ object }): KubernetesObject[] => {
     const found = kinds.of(String(object.apiVersion), String(object.kind))?.resource;

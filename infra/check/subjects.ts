@@ -17,26 +17,24 @@ import { type Fault, formatFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { Unread } from "./reports/report.ts";
 
-/** The objects to evaluate: of files, or of a cluster. */
 export interface Source {
   unread: readonly Unread[];
   notes: ReadonlySet<string>;
-  /** Of a cluster: the reports that it serves. */
+  /** The reports that the cluster serves; undefined for files. */
   reportVersion?: ReportVersion | undefined;
-  /** Hands over one evaluation after the other; the next one begins when `take` is done. */
+  /** Passes each evaluation to `take`, and waits for it before it passes the next one. */
   each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
 interface Request {
   options: Options;
   words: readonly string[];
-  /** postern.yaml. */
+  /** The path of postern.yaml. */
   file: string;
   catalogue: Listed[];
   cluster: [name: string, Cluster];
 }
 
-/** Opens manifests in files, and recorded reviews. */
 export const openFiles = async (request: Request, signal: AbortSignal): Promise<Source> => {
   const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
@@ -57,7 +55,7 @@ export const openFiles = async (request: Request, signal: AbortSignal): Promise<
     each: async (take) => {
       let count = 0;
       for await (const evaluation of check.evaluations) {
-        // Signals are handled between two turns of the event loop.
+        // Signals are handled only between two turns of the event loop.
         if (++count % 64 === 0) await turn();
         if (signal.aborted) break;
         await take(evaluation);
@@ -66,7 +64,6 @@ export const openFiles = async (request: Request, signal: AbortSignal): Promise<
   };
 };
 
-/** Opens the objects of a cluster. */
 export const openCluster = async (request: Request, signal: AbortSignal): Promise<Source> => {
   const { options, file, cluster } = request;
   const { run, ...audit } = await openAudit(
@@ -82,7 +79,6 @@ export const openCluster = async (request: Request, signal: AbortSignal): Promis
   return { ...audit, each: (take) => run(openProgress(), take) };
 };
 
-/** Returns what both ways take. */
 const readOptions = ({ options, catalogue, cluster }: Request) => ({
   catalogue,
   cluster,
@@ -93,11 +89,11 @@ const readOptions = ({ options, catalogue, cluster }: Request) => ({
   alsoPods: !options.flag("no-pod-templates"),
 });
 
-/** Of a list in a cluster, in objects. */
+/** Objects per page of a list in a cluster. */
 export const defaultPage = 250;
 const mostInPage = 1000;
 
-/** AWS's clients are for clusters that know us by them. */
+/** Loads the AWS SDK only for a cluster that authenticates through AWS. */
 const identity = async () => (await import("../aws/stage.ts")).openStage("").identity();
 
 const readPage = (options: Options): number => {
@@ -119,7 +115,7 @@ const readOperation = (options: Options): Operation | undefined => {
   throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; others are judged as --review`);
 };
 
-/** Somebody with the groups that an API server gives them, as for `kubectl --as`. */
+/** Returns the user of `--as` with the groups that an API server adds, as for `kubectl --as`. */
 const readUser = (options: Options) => {
   const groups = among(options, "as-group");
   const username = options.text("as") ?? "";
@@ -128,7 +124,7 @@ const readUser = (options: Options) => {
 };
 
 const listUserGroups = (username: string): string[] => {
-  // As kubeadm makes its administrator.
+  // The group that kubeadm gives its administrator.
   if (username === "kubernetes-admin") return ["kubeadm:cluster-admins"];
   const [, namespace] = /^system:serviceaccount:([^:]+):[^:]+$/.exec(username) ?? [];
   return namespace === undefined ? [] : ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];

@@ -4,19 +4,18 @@ import { didYouMean } from "./did-you-mean.ts";
 
 /** An option of a verb: what parseArgs reads, and what `--help` says. */
 export type Option = ParseArgsOptionDescriptor & {
-  /** What stands for the value, for instance NAME. */
+  /** The placeholder for the value in help, for instance NAME. */
   value?: string;
   says: string;
-  /** Of an option that takes several values: reports whether a word that follows one of them is another one. */
+  /** For an option that takes several values: reports whether a word after one value is another value. */
   isValue?(word: string): boolean;
 };
 
-/** What a verb takes. */
 export interface Grammar {
   options: Record<string, Option>;
   /** The words that follow the verb, for instance `RULE` or `[RULE…]`; none if absent. */
   usage?: string;
-  /** Options with which it takes no words. */
+  /** Options with which the verb takes no words. */
   wordless?: readonly string[];
 }
 

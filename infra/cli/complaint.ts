@@ -1,5 +1,5 @@
 import { messageOf } from "#lib/failure.ts";
-/** Something the user can put right: printed as one sentence, without a stack. */
+/** An error that the user can correct: printed as one sentence, without a stack. */
 export class Complaint extends Error {
   readonly exitCode: number;
   constructor(sentence: string, exitCode = 2) {
@@ -8,7 +8,6 @@ export class Complaint extends Error {
   }
 }
 
-/** Whatever was thrown, as a sentence of one line. */
 export const sentenceOf = (thrown: unknown): string =>
   messageOf(thrown)
     .split("\n")

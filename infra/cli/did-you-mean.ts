@@ -1,7 +1,7 @@
 /** Returns the known name that a misspelt one most likely means, or undefined if none is near. */
 export const closest = (given: string, known: readonly string[]): string | undefined => {
   const wanted = spelling(given);
-  // Two letters that changed places count once; one mistake in three letters is a misspelling.
+  // Two swapped letters count once; one mistake in three letters is a misspelling.
   let nearest = Math.max(1, Math.floor(wanted.length / 3)) + 1;
   let found: string | undefined;
   for (const name of known) {
@@ -11,13 +11,11 @@ export const closest = (given: string, known: readonly string[]): string | undef
   return found;
 };
 
-/** Returns `did you mean check? ` for a misspelt name, or an empty text. */
 export const didYouMean = (given: string, known: readonly string[], prefix = ""): string => {
   const name = closest(given, known);
   return name === undefined ? "" : `did you mean ${prefix}${name}? `;
 };
 
-/** How a name is compared with another: without hyphens, in small letters. */
 export const spelling = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
 /** Counts the letters to insert, delete, replace or swap with their neighbour. */

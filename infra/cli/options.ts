@@ -3,12 +3,10 @@ import { readFile } from "node:fs/promises";
 import type { Option, Options } from "./command.ts";
 import { Complaint, sentenceOf } from "./complaint.ts";
 
-/** What every verb for AWS takes. */
 export const stageOption = {
   stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
 } satisfies Record<string, Option>;
 
-/** What verbs take that reach clusters. */
 export const clusterOptions = {
   cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml; all of them otherwise" },
   kubeconfig: { type: "string", value: "FILE", says: "whom you are to the cluster, where its connect doesn't say it" },
@@ -20,7 +18,7 @@ export const clusterOptions = {
 /** Reports whether a word is no path of something that exists, and so may be another value of an option. */
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
-/** What is given several times, or with commas between. */
+/** Returns the values of an option that may be repeated or have commas between its values. */
 export const among = (options: Options, name: string): string[] => {
   const given = options.texts(name);
   const all = given.flatMap((text) => text.split(",").filter(Boolean));
@@ -28,7 +26,7 @@ export const among = (options: Options, name: string): string[] => {
   return all;
 };
 
-/** `90s`, `30m`, `2h`, as milliseconds; less than a minute would be over before it is live. */
+/** Parses `90s`, `30m` or `2h` into milliseconds. Less than a minute would be over before it is live. */
 export const duration = (text: string | undefined, option: string): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
   const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
@@ -39,7 +37,7 @@ export const duration = (text: string | undefined, option: string): number => {
   return milliseconds;
 };
 
-/** The API server takes https alone, without user, query or fragment. */
+/** Checks a base URL. The API server accepts only https, without user, query or fragment. */
 export const address = (text: string, where: string): string => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)

@@ -1,14 +1,12 @@
-/** Tells how far a step is: so many of so many. */
 export type Tell = (done: number, total: number) => void;
 
-/** Says what happens, one line a step. */
 export interface Progress {
-  /** Does it; its line has the time it took and the sentence it answers. */
+  /** Runs a step and prints a line with its time and the sentence that `act` returns. */
   step(name: string, act: (tell: Tell) => Promise<string>): Promise<void>;
   say(line: string): void;
 }
 
-/** Onto a stream: with a bar where somebody looks on, one line a step where not. */
+/** Prints a line for each step; on a terminal outside CI, with a progress bar meanwhile. */
 export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progress => {
   const isWatched = isWatchedBy(stream);
   return {
@@ -40,7 +38,7 @@ export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progr
   };
 };
 
-/** Takes away the bar that stands in a line of its own, for who writes to the same terminal; it is drawn again. */
+/** Removes the progress bar, before a caller prints to the same terminal; the next update draws it again. */
 export const clearLine = (stream: NodeJS.WriteStream = process.stderr): void => {
   if (isWatchedBy(stream)) stream.write("\r\u001b[K");
 };
@@ -54,10 +52,9 @@ const barOf = (done: number, total: number): string => {
   return `[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`;
 };
 
-/** `1 object`, `2 objects`. */
 export const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-/** So many at once, in their order. What one throws is thrown when those under way are over. */
+/** Runs at most `atOnce` actions at a time; results are in order. Throws a failure when those under way have ended. */
 export const inParallel = async <T, R>(
   atOnce: number,
   items: readonly T[],

@@ -1,22 +1,20 @@
-// What the parts of an input file must be. It tells where something else stands and what was expected there; the reader of
-// the file makes the sentence, and adds the line.
+// Shapes of input files. A misfit tells the place and what was expected there; the reader of the file makes the
+// sentence and adds the line.
 import { isMap } from "#lib/json.ts";
 
-/** What a value must be: how an error says it, and how it is recognised. */
 export interface Shape {
   expected: string;
   isFit(value: unknown): boolean;
-  /** Of a map: what its members must be, where they are there. */
+  /** The shapes of a map's members, all of which are optional. */
   members?: Record<string, Shape>;
   /** Whether a map may have other members, too. */
   isOpen?: boolean;
 }
 
-/** A place where something else stands than was expected. */
 export interface Misfit {
   path: string[];
   expected: string;
-  /** Of a member that is unknown: the known ones. */
+  /** For an unknown member: the known ones. */
   known?: string[];
 }
 
@@ -35,22 +33,19 @@ export const mapOfTexts: Shape = {
   isFit: (value) => isMap(value) && Object.values(value).every(isText),
 };
 
-/** A list of maps, each of which is so. */
 export const listOfMaps = (expected: string, isFit: (one: Record<string, unknown>) => boolean): Shape => ({
   expected,
   isFit: (value) => Array.isArray(value) && value.every((one) => isMap(one) && isFit(one)),
 });
 
-/** One of a few words, said as in a sentence. */
 export const oneOf = (expected: string, ...words: unknown[]): Shape => ({
   expected,
   isFit: (value) => words.includes(value),
 });
 
-/** A map with these members and, where it is open, whatever others. */
 export const shape = (members: Record<string, Shape>, isOpen = false): Shape => ({ ...map, members, isOpen });
 
-/** Finds what isn't as a shape has it, in the order in which it stands. */
+/** Returns the misfits in the order of the file. */
 export const findMisfits = (value: unknown, wanted: Shape, path: string[] = []): Misfit[] => {
   const { expected, isFit, members, isOpen } = wanted;
   if (!isFit(value)) return [{ path, expected }];

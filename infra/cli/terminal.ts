@@ -1,6 +1,6 @@
 /**
- * Text of anybody's as a terminal or a pipeline's log may show it: no control characters, nothing that turns its direction,
- * and nothing that GitHub (`::error`, `##[error]`) or Azure (`##vso[…]`) would take for a command.
+ * Makes text of any origin safe for a terminal or a pipeline's log: removes control characters, characters that turn
+ * the text direction, and what GitHub (`::error`, `##[error]`) or Azure (`##vso[…]`) would take for a command.
  */
 export const clean = (text: string): string =>
   text
@@ -9,9 +9,7 @@ export const clean = (text: string): string =>
     .replace(/##(?=\w*\[)/g, "#?")
     .replace(/^(\s*):(?=:)/, "$1?");
 
-/** The same, on one line. */
 export const oneLine = (text: string): string => clean(text.replace(/\s*\n\s*/g, " ").trim());
 
-/** Its beginning, where it is longer. */
 export const shortened = (text: string, longest: number): string =>
   text.length > longest ? `${text.slice(0, longest - 1).toWellFormed()}…` : text;

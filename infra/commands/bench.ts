@@ -7,7 +7,7 @@ import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openSigner } from "../keys/keys.ts";
 
-/** How many rounds there are by default. */
+/** The default number of rounds. */
 const usual = { handler: 100, cold: 15, policies: 20, check: 5, reads: 100, added: 1500, chains: 300 };
 type Section = keyof typeof usual;
 const sections = Object.keys(usual) as Section[];
@@ -34,7 +34,7 @@ export default {
     if (only !== undefined && !sections.some((name) => name === only))
       throw new Complaint(`--only takes ${sections.join(", ")}, not "${only}"`);
 
-    // Loaded here: the overview of verbs does without the modules that tests are made of.
+    // Loaded here, as the overview of verbs loads this file and needs none of these test modules.
     const { requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { findGoWebhook } = await import("../bench/controller-runtime.ts");
     const { findKinitiras } = await import("../bench/kinitiras.ts");

@@ -134,7 +134,7 @@ export default {
   },
 } satisfies Command;
 
-/** Adds that these rules can't be loaded: what they say of an object is unknown, so it is undecided unless denied. */
+/** Adds the rules that can't be loaded: their answer is unknown, so the object is undecided unless denied. */
 const withoutRules = (evaluation: Evaluation, broken: readonly Broken[]): Evaluation => {
   if (broken.length === 0) return evaluation;
   const { verdict, undecided } = evaluation.checked;
@@ -148,7 +148,6 @@ const withoutRules = (evaluation: Evaluation, broken: readonly Broken[]): Evalua
   };
 };
 
-/** What only one of the two ways takes is a mistake with the other one. */
 const checkOptions = (options: Options, words: readonly string[]): void => {
   const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;
   if (options.flag("live")) {
@@ -166,7 +165,7 @@ const checkOptions = (options: Options, words: readonly string[]): void => {
     throw new Complaint("postern check takes files or folders of manifests, or - for standard input, or --live");
 };
 
-/** Whoever ends it once gets what there is; who does so twice ends the program. */
+/** Lets the first signal end the check with a report; a second signal ends the program. */
 const catchSignals = (stop: AbortController): (() => void) => {
   const signals = ["SIGINT", "SIGTERM"] as const;
   const end = () => stop.abort();

@@ -44,7 +44,7 @@ export default {
 
 const differences = "docs/behaviour/kinitiras-differences.md lists where kinitiras does something else.";
 
-/** Loaded when it is asked for, with all that evaluates scripts. */
+/** Loads the CUE engine only when it is needed. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
   const [{ explainAll, readPolicies, written }, { evaluate }] = await Promise.all([
     import("../policies/explanation.ts"),
@@ -87,7 +87,6 @@ const explain = ({ phases, rule, ...listed }: Listed) => {
   };
 };
 
-/** By their names, under the rule's own settings; of many, the first few. */
 const entriesIn = (listed: Listed): string[] => {
   const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
   const names = new Set(

@@ -75,7 +75,7 @@ export default {
       ca: ca === undefined ? undefined : await certificate(ca),
       harden: options.flag("harden"),
     });
-    // What is read is allowed before anybody is asked who reads it.
+    // Roles come first, so that rules may read the cluster before it calls them.
     const documents = [...roles(catalogue, cluster, name), ...webhooks];
     const eks = options.text("eks");
     if (eks !== undefined) {
@@ -94,7 +94,7 @@ export default {
   },
 } satisfies Command;
 
-/** Warns before anything is applied: kubectl would stop at such an object, with those before it applied. */
+/** Warns, because kubectl apply would stop at such an object, with those before it applied already. */
 const warnOfSize = (document: object): void => {
   const bytes = countAnnotations(document);
   if (bytes <= mostAnnotations) return;
@@ -104,7 +104,7 @@ const warnOfSize = (document: object): void => {
   );
 };
 
-/** The cluster with what is found in it that entries follow from. */
+/** Returns the cluster's config with what the cluster inspection found. */
 const asFound = async (
   catalogue: Listed[],
   [name, plain]: [string, Cluster],
@@ -122,7 +122,7 @@ const asFound = async (
   return cluster;
 };
 
-/** AWS's clients are for clusters that know us by them. */
+/** Loads the AWS SDK only for a cluster that authenticates through AWS. */
 const identity = async () => (await import("../aws/stage.ts")).openStage("").identity();
 
 const baseOf = async (options: Options): Promise<(rule: string) => string> => {
@@ -143,7 +143,6 @@ const baseOf = async (options: Options): Promise<(rule: string) => string> => {
   };
 };
 
-/** As the stage's stack says. */
 const servedBy = async (options: Options): Promise<(rule: string) => string> => {
   const [{ inStage }, { toEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),

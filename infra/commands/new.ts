@@ -36,7 +36,6 @@ export default {
   },
 } satisfies Command;
 
-/** Makes a rule's folder as it stands in `from`, where its README calls it NAME. */
 const make = async (folder: string, name: string, from: URL) => {
   await mkdir(folder).catch((error) => {
     throw new Complaint(
@@ -49,14 +48,14 @@ const make = async (folder: string, name: string, from: URL) => {
     const text = await readFile(new URL(file, from), "utf8");
     await writeFile(join(folder, file), file === "README.md" ? text.replace("NAME", name) : text);
   }
-  // What the registry refuses doesn't stay.
+  // Removes a folder that the registry refuses.
   await readRule(folder, name).catch(async (error) => {
     await rm(folder, { recursive: true });
     throw error;
   });
 };
 
-/** Adds the rule to postern.yaml as its author would, by a line: all else stays as it was written. */
+/** Adds a line for the rule to postern.yaml; all other text stays as it is. */
 const turnOn = async (file: string, name: string) => {
   const text = await readFile(file, "utf8");
   const rules = parseDocument(text).get("rules");

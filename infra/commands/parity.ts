@@ -29,7 +29,7 @@ export default {
       throw new Complaint("--write is of all rules; leave out their names");
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
-    // Only this verb needs the modules that tests are made of.
+    // Loaded here, as the overview of verbs loads this file and needs none of these test modules.
     const { pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { parityOf } = await import("../parity/parity.ts");

@@ -45,7 +45,7 @@ export default {
 
 type Given = Parameters<Command["run"]>[0]["options"];
 
-/** AWS's client is for those alone who fetch. */
+/** Loads the AWS SDK only when recordings are fetched. */
 const fetched = async (from: string, folder: string, most: number, options: Given, say: (sentence: string) => void) => {
   const [{ openBucket, openS3 }, { passingOn }] = await Promise.all([
     import("../aws/bucket.ts"),

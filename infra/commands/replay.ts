@@ -47,7 +47,7 @@ export default {
       scratch.remove();
       process.exit(code);
     };
-    // Whoever stops reading before there is a verdict is not told that all is alike.
+    // Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0.
     const [interrupted, unheard] = [ending(130), ending(3)];
     for (const signal of signals) process.once(signal, interrupted);
     process.stdout.prependListener("error", unheard);
@@ -71,7 +71,7 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
   if (settings !== undefined && settings !== "recorded")
     throw new Complaint(`--settings takes recorded, not "${settings}"; a version's own are used otherwise`);
   const known = await readNames();
-  // A rule that only the other version has keeps its name as it is written.
+  // An unknown name is kept as it is: the other version may have the rule.
   const rules = among(options, "rules").map((given) => findRule(given, known) ?? given);
   const wrong = rules.find((name) => !isName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules, and "${wrong}" is none`);
@@ -83,7 +83,7 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))
     throw new Complaint("--config is for the working tree, and that is neither of the two versions");
-  // One after the other: each build has both processors.
+  // One after the other, as each build uses both processors.
   const sides = [await openSide(against, means), await openSide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
   const results = replayed(recordingsAt(words), terms);
@@ -100,10 +100,7 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
   return counts.unplayed + counts.unreadable > 0 ? 3 : 0;
 };
 
-/**
- * Rule by rule, and of each only so many, and why it isn't asked or can't be replayed only once: nobody reads a million
- * differences.
- */
+/** Prints the results of each rule: at most `most`, and each reason for a missing answer only once. */
 const writeText = async (
   results: AsyncIterable<Result>,
   names: readonly [string, string],
@@ -143,7 +140,7 @@ const writeText = async (
 const reasonOf = ({ answers }: Exclude<Result, { state: "unreadable" }>): string =>
   answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
 
-/** One document, a line for each review that isn't alike. */
+/** Prints one JSON document, with a line for each review whose answers differ or that can't be replayed. */
 const writeJson = async (results: AsyncIterable<Result>, names: readonly [string, string]): Promise<Counts> => {
   const counts = noCounts();
   await put(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
@@ -162,11 +159,11 @@ const writeJson = async (results: AsyncIterable<Result>, names: readonly [string
   return counts;
 };
 
-/** How objects differ is said line by line; what Secrets hold isn't. */
+/** Leaves out whole objects: hunks show how they differ, and hide what Secrets hold. */
 const withoutObjects = ({ answers }: Exclude<Result, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 
-/** No faster than somebody reads it. */
+/** Waits for the reader of standard output. */
 const put = async (text: string): Promise<void> => {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
 };

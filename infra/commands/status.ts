@@ -25,7 +25,7 @@ export default {
 
   async run({ options }) {
     const file = options.text("config") ?? configFile;
-    // Where postern.yaml can't be read, there is still much to say.
+    // If postern.yaml can't be read, most of the status can still be shown.
     const read = await readCatalogue()
       .then(async (catalogue) => ({ catalogue, config: await readConfig(file, catalogue) }))
       .catch((error) => {
@@ -57,7 +57,7 @@ export default {
   },
 } satisfies Command;
 
-/** One that is broken hides no other. */
+/** Collects the error of a rule in `faults`, so that it doesn't hide the other rules. */
 const standingsOf = async ({ functions }: Stage, all: Release[]) => {
   const faults: string[] = [];
   const found = await inParallel(5, await functions.rules(), (rule) =>

@@ -47,7 +47,6 @@ export default {
   },
 } satisfies Command;
 
-/** Prints results as they come, or all of them in the end where a program reads them. */
 const report = async (results: AsyncIterable<TestResult>, options: Options, what: string): Promise<number> => {
   const output = options.text("output");
   const all: TestResult[] = [];
@@ -65,12 +64,12 @@ const report = async (results: AsyncIterable<TestResult>, options: Options, what
   return codeOf(all);
 };
 
-/** A policy with faults, as a result: none of its cases can be tried. */
+/** A policy with faults is one failed result: none of its cases can be run. */
 const asResult = ({ policy, faults }: { policy: string; faults: string[] }): TestResult => {
   return { file: policy, name: "has no faults", result: "failed", because: faults };
 };
 
-/** Nobody is asked: what a case says is all there is. */
+/** Sends no requests: a case states all that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: Options): Promise<number> => {
   const [{ explainAll, readPolicies, written }, tried, { evaluate }] = await Promise.all([
     import("../policies/explanation.ts"),

@@ -10,28 +10,27 @@ import type { Manifest, Path } from "../manifests/manifests.ts";
 import { parseDocuments } from "../manifests/yaml.ts";
 import { editText, type YamlEdit } from "./yaml-edits.ts";
 
-/** What the chain changed of one object. */
 export interface Fix {
   manifest: Manifest;
   patch: Patch;
   after: unknown;
 }
 
-/** Returns what is to be written back of an object: only of one that was changed, and that nothing speaks against. */
+/** Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. */
 export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | undefined => {
   const { manifest, made } = subject;
-  // A review stays as somebody recorded it.
+  // A recorded review is never edited.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
   const patch = between(before, after, "");
   return patch.length > 0 ? { manifest, patch, after } : undefined;
 };
 
-/** A longer document is written anew as a whole: to edit its text step by step takes reading it step by step. */
+/** In characters. A longer document is printed anew as a whole, since each edit of its text parses the text again. */
 const longest = 256 * 1024;
 
-/** Returns a file's text with fixes in it, comments and order kept; or why it has to stay as it is. */
+/** Returns a file's text with the fixes, its comments and order kept; or the reason why the file stays as it is. */
 export const applyFixes = (text: string, fixes: readonly Fix[]): { text: string } | { kept: string } => {
-  // As on Windows; what is added then ends its lines alike.
+  // Edits with LF and restores CRLF afterwards, so that new lines end like the others.
   if (text.includes("\r\n") && !/(^|[^\r])\n/.test(text)) {
     const fixed = applyFixes(text.replaceAll("\r\n", "\n"), fixes);
     return "kept" in fixed ? fixed : { text: fixed.text.replaceAll("\n", "\r\n") };
@@ -101,8 +100,8 @@ const hasAliases = (document: Document.Parsed): boolean => {
 };
 
 /**
- * A change of the object as the API server sees it, as one of what is written: what it fills in isn't there, so some of
- * what leads to the change may have to be made, and some of what is taken away never was.
+ * Translates a change of the defaulted object into an edit of the manifest, which has no defaults: an addition may have
+ * to create its parents, and a removed field may never have been written.
  */
 const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): YamlEdit | undefined => {
   const all = parsePointer(change.path);
@@ -125,14 +124,13 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
   return undefined;
 };
 
-/** A value inside the maps that lead to it; a list is as the chain left it. */
+/** Wraps a value in the maps that lead to it; a list on the way is taken whole from the changed object. */
 const nestValue = ([step, ...rest]: readonly string[], value: unknown, whole: unknown): unknown => {
   if (step === undefined) return value;
   if (Array.isArray(whole)) return whole;
   return Object.fromEntries([[step, nestValue(rest, value, own(whole, step))]]);
 };
 
-/** Edits the document, which is then laid out anew. */
 const applyToDocument = (document: Document.Parsed, place: Path, { steps, op, value }: YamlEdit): void => {
   let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, true);
   for (const step of steps.slice(0, -1))
@@ -142,7 +140,7 @@ const applyToDocument = (document: Document.Parsed, place: Path, { steps, op, va
   const made = document.createNode(value) as ParsedNode;
   visit(made, {
     Scalar: (_, node) => {
-      // Block style would need a hint at how deep it stands.
+      // In block style, a text with leading white space would need an indentation indicator.
       if (typeof node.value === "string" && /^\s/.test(node.value)) node.type = "QUOTE_DOUBLE";
     },
   });
@@ -155,7 +153,6 @@ const keyIn = (holder: unknown, step: string): string | number => (isSeq(holder)
 
 const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
 
-/** As whoever wrote it did, as far as that can be told. */
 const layoutOf = (text: string): Layout => {
   const [, indent = ""] =
     /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
@@ -167,7 +164,6 @@ const layoutOf = (text: string): Layout => {
   };
 };
 
-/** The whole of it again, between what stands before and behind it. */
 const printJson = (value: unknown, text: string): string => {
   const [start = "", end = ""] = text.split(text.trim());
   const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);

@@ -5,7 +5,7 @@ import { counted } from "../../cli/progress.ts";
 import { oneLine } from "../../cli/terminal.ts";
 import { applyFixes, type Fix } from "./fix.ts";
 
-/** Writes changes back, file by file; what others wrote meanwhile isn't lost, for a file is written at once. */
+/** Writes the fixes into the text that was checked: a change made to a file since then is overwritten. */
 export const writeFixes = async (fixes: readonly Fix[]): Promise<void> => {
   const byFile = Map.groupBy(fixes, ({ manifest }) => manifest.source);
   for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {

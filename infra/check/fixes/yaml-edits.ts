@@ -2,24 +2,23 @@ import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YA
 import { flowOf, type Layout, linesOf } from "../../diff/yaml-lines.ts";
 import type { Path } from "../manifests/manifests.ts";
 
-/** A text that is edited, as it was read. */
 export interface EditedText {
   text: string;
   document: Document.Parsed;
-  /** Of what is edited. */
+  /** The path of the edited object in the document. */
   place: Path;
   isJson: boolean;
   layout: Layout;
 }
 
-/** What is done in one place: a value put at the end of these steps, added to a list before what is there, or taken away. */
+/** A change at the end of `steps`; `add` to a list inserts the value before the item at that index. */
 export interface YamlEdit {
   steps: readonly string[];
   op: "add" | "replace" | "remove";
   value?: unknown;
 }
 
-/** The text with a change in it and nothing else touched; undefined where that takes writing more of it anew. */
+/** Returns the text with only this edit; undefined if more of the text would have to be written anew. */
 export const editText = (target: EditedText, { steps, op, value }: YamlEdit): string | undefined => {
   const { document, place, text } = target;
   const [last = "", ...before] = steps.toReversed();
@@ -31,7 +30,7 @@ export const editText = (target: EditedText, { steps, op, value }: YamlEdit): st
   return pair === undefined ? withPair(target, holder, last, value) : withValue(target, holder, pair, value);
 };
 
-/** Lists are asked by numbers; a map's keys are texts. */
+/** Returns a function that turns the steps of a path, in order, into keys for `getIn`: numbers for lists. */
 const stepFor = (document: Document.Parsed, place: Path) => {
   const trail = [...place];
   return (step: string): string | number => {
@@ -41,7 +40,7 @@ const stepFor = (document: Document.Parsed, place: Path) => {
   };
 };
 
-/** Where what is written of a node ends, without what comments and empty lines follow it. */
+/** Returns where the text of a node ends, without the comments and empty lines that follow it. */
 const endOf = (node: unknown, text: string): number | undefined => {
   if (isCollection(node) && node.flow !== true) {
     const last: unknown = node.items.at(-1);
@@ -67,14 +66,14 @@ const spliced = (text: string, from: number, to: number, inserted: string) =>
 const indented = (lines: readonly string[], column: number) =>
   lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
 
-/** In JSON as long as what stands there, or on one line. */
+/** Prints a value in flow style; JSON goes on several lines if `indent` is given. */
 const inFlow = ({ isJson, layout }: EditedText, value: unknown, indent: string | undefined): string => {
   if (!isJson) return flowOf(value);
   if (indent === undefined) return JSON.stringify(value);
   return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
 };
 
-/** Appends a member to a collection in flow style, on a line of its own where the last one has one. */
+/** Appends a member to a collection in flow style; on a line of its own if the last member has one. */
 const appendInFlow = (target: EditedText, start: number, end: number, name: string, value: unknown): string => {
   const { text } = target;
   const before = text.slice(lineStart(text, start), start);
@@ -83,7 +82,7 @@ const appendInFlow = (target: EditedText, start: number, end: number, name: stri
   return spliced(text, end, end, `,${space}${name}${inFlow(target, value, indent)}`);
 };
 
-/** Writes a value on the lines below its key, which stands at a column; a comment stays beside the key. */
+/** Writes a value on the lines below its key, which is at `column`; a comment stays beside the key. */
 const writeBelow = ({ text, layout }: EditedText, from: number, to: number, column: number, value: unknown): string => {
   const isLevel = Array.isArray(value) && layout.isFlat;
   const lines = indented(linesOf(value, layout), column + (isLevel ? 0 : layout.step));
@@ -124,7 +123,7 @@ const withValue = (target: EditedText, map: YAMLMap, { key, value: old }: Pair, 
   return writeBelow(target, from, to, columnOf(text, start), value);
 };
 
-/** Whole lines, where it has them for itself. */
+/** Removes whole lines; returns undefined if other text precedes `start` on its line. */
 const withoutLines = (text: string, start: number, end: number): string | undefined => {
   const from = lineStart(text, start);
   const isAlone = text.slice(from, start).trim() === "";
@@ -137,7 +136,6 @@ const withoutPair = ({ text }: EditedText, map: YAMLMap, { key, value }: Pair): 
   return withoutLines(text, start, end);
 };
 
-/** Where an item's dash is. */
 const dashOf = (text: string, item: unknown): number | undefined => {
   const start = startOf(item);
   const found = start === undefined ? -1 : text.lastIndexOf("-", start - 1);
@@ -176,7 +174,7 @@ const inList = (
   return spliced(text, lineEnd(text, end), lineEnd(text, end), `\n${lines}`);
 };
 
-/** `[]` in a block becomes a block of its own. */
+/** Fills an empty list; `[]` after a key becomes a list in block style. */
 const emptyList = (target: EditedText, list: YAMLSeq, value: unknown[]): string | undefined => {
   const { text, isJson } = target;
   const [from, to] = rangeOf(list) ?? [];

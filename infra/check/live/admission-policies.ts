@@ -7,7 +7,6 @@ import { toResourceName } from "./selected-kinds.ts";
 
 const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
-/** Reads the admission policies and quotas of a cluster. `note` hears why something can't be read. */
 export const readUnevaluated = async (
   { resources, unknown }: Discovered,
   list: (resource: Resource) => AsyncIterable<Page | Broken>,

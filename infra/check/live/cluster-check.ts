@@ -28,30 +28,29 @@ export interface AuditOptions {
   cluster: [name: string, Cluster];
   deployer: Deployer;
   harden: boolean;
-  /** Files with webhook configurations of others. */
+  /** Files with webhook configurations other than Postern's. */
   webhooks: readonly string[];
-  /** Hosts that may be called: others' webhooks, and what rules ask outside. */
+  /** Hosts that may be called, by other webhooks and by rules. */
   hosts: readonly string[];
   operation: Operation;
   user: UserInfo;
-  /** The namespaces to look at; all, if none is named. */
+  /** All namespaces if empty. */
   namespaces: readonly string[];
   alsoPods: boolean;
-  /** How many objects are read at once. */
+  /** Objects per page. */
   page: number;
 }
 
-/** An audit that is about to begin. */
 export interface Audit {
-  /** What can't be read, as it comes to light. */
+  /** What can't be read; grows while the audit runs. */
   unread: Unread[];
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
-  /** Evaluates all objects, one kind after the other, and hands each over before it goes on. */
+  /** Evaluates all objects, kind by kind, and waits for `take` after each evaluation. */
   run(progress: Progress, take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
-/** Finds out what a cluster has that its rules are about. It ends at `signal`, with what it has until then. */
+/** Prepares an audit of the resources that hooks match. At `signal`, it ends with what was evaluated by then. */
 export const openAudit = async (options: AuditOptions, signal: AbortSignal): Promise<Audit> => {
   const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
   const [name, { connect }] = cluster;
@@ -112,10 +111,10 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
   };
 };
 
-/** Lists a resource, page by page, in some namespaces or in all. */
+/** Lists a resource page by page; in all namespaces if `namespaces` is empty. */
 type List = (resource: Resource, namespaces: readonly string[]) => ReturnType<typeof pagesOf>;
 
-/** Lists the groups and versions that a hook may be about, and whose kinds can't be told. */
+/** Returns the groups and versions that a hook may match but whose kinds can't be read. */
 const listUnknown = ({ unknown }: Discovered, hooks: readonly Hook[], alsoPods: boolean): Unread[] =>
   unknown.flatMap(({ group, version, why }) => {
     const apiVersion = joinApiVersion({ group, version });
@@ -123,10 +122,9 @@ const listUnknown = ({ unknown }: Discovered, hooks: readonly Hook[], alsoPods: 
     return [toUnread({ apiVersion, kind: "" }, `which kinds there are in ${apiVersion} can't be told: ${why}`)];
   });
 
-/** So many objects are evaluated at once: rules may wait for the cluster. */
+/** Objects that are evaluated at once, since rules may wait for the cluster. */
 const atOnce = 8;
 
-/** Evaluates all objects of a resource, and returns a sentence about them. */
 const openWalk =
   (
     list: (resource: Resource) => ReturnType<typeof pagesOf>,
@@ -144,7 +142,7 @@ const openWalk =
         tell(seen, total);
         const some = items.splice(0, atOnce);
         const evaluations = await Promise.all(some.map((item) => evaluator({ ...item, apiVersion, kind }, resource)));
-        // What was evaluated is reported, even if the audit was ended meanwhile.
+        // What was evaluated is reported, even if the audit was stopped meanwhile.
         for (const evaluation of evaluations.flat()) {
           if (evaluation.checked.verdict === "denied") denied++;
           await take(evaluation);
@@ -169,7 +167,6 @@ const openWalk =
     return [counted(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
   };
 
-/** Throws for a namespace that doesn't exist: there would be nothing to audit. */
 const checkNamespace = async (name: string, read: Read, why: Why): Promise<void> => {
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
   // A user who may not read the namespace may be allowed to read what is in it.
@@ -177,7 +174,7 @@ const checkNamespace = async (name: string, read: Read, why: Why): Promise<void>
   throw new Complaint(`--namespace ${name}: ${why(answer)}`, "status" in answer ? 2 : 3);
 };
 
-/** Where a resource is listed; of some namespaces, there and, of themselves, by name. */
+/** Returns the requests that list a resource; namespaces themselves are selected by name. */
 const listPaths = ({ kind, resource, namespaced }: Resource, namespaces: readonly string[]) => {
   const root = rootOf(joinApiVersion(kind));
   const everywhere = `${root}/${resource.resource}`;

@@ -4,15 +4,13 @@ import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
 
-/** A resource as discovery has it. */
 export interface Resource extends Kind {
   verbs: readonly string[];
 }
 
-/** All that a cluster serves: groups in its order, of each the preferred version first. */
+/** What a cluster serves: groups in its order, the preferred version of each group first. */
 export interface Discovered {
   resources: Resource[];
-  /** Of which nothing is known, and why. */
   unknown: { group: string; version: string; why: string }[];
 }
 
@@ -21,7 +19,7 @@ const aggregated = ["v2", "v2beta1"]
   .concat("application/json")
   .join(",");
 
-/** What there is in a cluster, by one answer for all groups or, from an API server that has none, by one for each. */
+/** Reads what a cluster serves, in one answer or, without aggregated discovery, in one for each version. */
 export const discover = async (read: Read, why: Why): Promise<Discovered> => {
   const all: Discovered = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
@@ -30,7 +28,7 @@ export const discover = async (read: Read, why: Why): Promise<Discovered> => {
       throw new Complaint(`what the cluster has can't be told: ${why(answer)}`, 3);
     const content = contentOf(answer);
     const kind = String(Object(content).kind);
-    // Who signs people in before they get there answers 200, too.
+    // A proxy with a login page answers 200, too.
     if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
       throw new Complaint(
         `what the cluster has can't be told: ${root} answers something else than an API server would`,
@@ -42,7 +40,6 @@ export const discover = async (read: Read, why: Why): Promise<Discovered> => {
   return all;
 };
 
-/** A list in an answer; whatever stands there that is none is empty. */
 const listIn = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
 const together = (content: unknown, all: Discovered): void => {
@@ -62,7 +59,7 @@ const together = (content: unknown, all: Discovered): void => {
   }
 };
 
-/** Of `/api`, the versions of the core; of `/apis`, those of each group, the preferred one first. */
+/** Returns the versions of the core group (`/api`) or of all groups (`/apis`), preferred versions first. */
 const versionsIn = (content: unknown): string[] => {
   const { versions, groups } = Object(content);
   return [
@@ -113,7 +110,7 @@ const add = (
   all: Discovered,
 ): void => {
   if (typeof resource !== "string" || typeof kind !== "string") return;
-  // It becomes part of a path.
+  // These words become parts of a path.
   if (![version, resource].every((word) => /^[a-z0-9.-]+$/.test(word)) || !/^[a-z0-9.-]*$/.test(group)) return;
   all.resources.push({
     kind: { group, version, kind },

@@ -4,16 +4,15 @@ import type { KubernetesObject } from "#lib/review.ts";
 import type { Existing } from "../evaluation/existing-objects.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
 
-/** A cluster's namespaces, as those are asked for that objects are in. */
 export interface Namespaces extends Pick<Existing, "find" | "put" | "remove"> {
-  /** Has it at hand; answers why it can't be read, of the first of which that is so. */
+  /** Reads a namespace unless it is known. Returns why it can't be read, but only for the first such namespace. */
   fetch(name: string): Promise<string | undefined>;
 }
 
-/** So many are kept: objects come ordered by namespace. */
+/** The number of namespaces that are kept. A list is ordered by namespace, so few are in use at a time. */
 const most = 500;
 
-/** What is known of each is what hooks choose by. What is evaluated doesn't come to exist by it. */
+/** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */
 export const openNamespaces = (read: Read, why: Why): Namespaces => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
@@ -28,7 +27,7 @@ export const openNamespaces = (read: Read, why: Why): Namespaces => {
     if (kind !== "Namespace") return "the API server answers no Namespace";
     const { labels, annotations } = Object(metadata);
     const said = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
-    // The API server's own answer has texts there.
+    // In an answer of the API server, labels and annotations are strings.
     keep(name, { apiVersion: "v1", kind: "Namespace", metadata: said, status } as KubernetesObject);
     return undefined;
   };
@@ -47,7 +46,7 @@ export const openNamespaces = (read: Read, why: Why): Namespaces => {
     find: ({ group, resource }, name) => (group === "" && resource === "namespaces" ? known.get(name) : undefined),
     put: ({ group, resource }, object) => {
       const name = object.metadata?.name;
-      // Of one that can't be read, what is assumed stands in its place.
+      // A namespace that was read is not replaced. An assumed one takes the place of one that can't be read.
       if (group === "" && resource === "namespaces" && name && !known.has(name)) keep(name, object);
     },
     remove: () => {},

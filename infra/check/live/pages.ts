@@ -4,24 +4,22 @@ import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { contentOf, isTooLarge, type Read, type Why } from "./reader.ts";
 
-/** Some of a list's objects, and how many more there are, where the API server says so. */
 export interface Page {
   items: KubernetesObject[];
   remaining?: number;
 }
 
-/** Why a list ended before its end. */
 export interface Broken {
   broken: string;
 }
 
-/** How often in a row a list may be of no use. */
+/** The number of answers in a row that may bring no objects: expired lists and empty pages. */
 const mostInVain = 5;
 
 /**
- * All objects of a list, page by page, each of at most so many; the next one is asked for when the last one is done with.
- * Where the API server forgot meanwhile what the list was, it goes on with what is there now, and tells nothing twice.
- * `why` says what a refusal is.
+ * Yields all objects of a list in pages of at most `most` objects. The next page is requested when the caller asks for
+ * it. If the list expires on the API server meanwhile, it continues with the current objects and yields none twice.
+ * `why` describes a failed request.
  */
 export const pagesOf = async function* (
   read: Read,
@@ -32,10 +30,10 @@ export const pagesOf = async function* (
 ): AsyncGenerator<Page | Broken> {
   let limit = most;
   let next = "";
-  /** The last one that was told, and the last one before the list was begun anew. */
+  /** The key of the last object yielded, and that key at the time when the list was begun again. */
   let [last, skipped] = ["", ""];
   let isInOrder = true;
-  /** With what each page began: where one begins so again, its list never ends. */
+  /** The first key of each page: if one comes again, the list would never end. */
   const beginnings = new Set<string>();
   for (let inVain = 0; inVain <= mostInVain; ) {
     const answer = await read(`${path}?${pageQuery(limit, next, selection)}`);
@@ -48,7 +46,8 @@ export const pagesOf = async function* (
     const remaining = Object(Object(content).metadata).remainingItemCount;
     if (!(answer instanceof Unanswered) && answer.status === 410) {
       inVain++;
-      // Of what follows it still knows how it is now; or else all begins again, of which the beginning is known.
+      // A 410 may carry a token that continues the list with the current objects. Without one, the list begins again,
+      // and objects up to `skipped` are left out; this requires an ordered list.
       if (further === "" && !isInOrder) return yield { broken: "its list changed while it was read" };
       if (further === "") skipped = last;
       next = further;
@@ -75,7 +74,7 @@ export const pagesOf = async function* (
   yield { broken: "its list goes in circles" };
 };
 
-/** As the API server's store orders them. */
+/** Returns the key by which the API server's store orders objects. */
 const keyOf = ({ metadata }: KubernetesObject): string =>
   metadata?.namespace ? `${metadata.namespace}/${metadata.name}` : String(metadata?.name);
 

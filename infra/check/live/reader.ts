@@ -5,29 +5,27 @@ import { parseJson } from "#lib/json.ts";
 import { clean } from "../../cli/terminal.ts";
 import type { Way } from "../../clusters/api.ts";
 
-/** Asks the API server for what is under a path, again where that may help; what it says in the end, or why it says nothing. */
+/** Sends a GET request to the API server, with retries, and returns the last answer or failure. */
 export type Read = (path: string, accept?: string) => Promise<Answer | Unanswered>;
 
-/** Why what it says is no use, in words. */
 export type Why = (answer: Answer | Unanswered) => string;
 
 export interface Reader {
   read: Read;
-  /** Ends what is under way. */
   close(): void;
 }
 
-/** Of one answer, in milliseconds. */
+/** Per answer, in milliseconds. */
 const patience = 30_000;
-/** Of one answer, in bytes; a page that has more is asked for in parts. */
+/** Per answer, in bytes. A larger page is requested again with fewer objects. */
 const largest = 8 * 1024 * 1024;
 const tries = 5;
-/** Where it never said a word, it may be nobody. */
+/** Before the first answer, the address may be wrong. */
 const firstTries = 2;
-/** However long the API server wants to be left alone, in seconds. */
+/** In seconds: the longest wait that a Retry-After header may ask for. */
 const longestBreak = 30;
 
-/** Reads one page after the other, until `signal`. `breath` is how long it waits before a second try, in milliseconds. */
+/** Opens a reader that stops at `signal`. `breath` is the wait before the second try, in milliseconds. */
 export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader => {
   const { server, ca, cert, key } = way;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
@@ -39,7 +37,7 @@ export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader 
       ...{ accept, "accept-encoding": "gzip", "user-agent": "postern" },
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
-    // Where one connection was dead, the others that were kept may be.
+    // A retry opens a new connection: if one kept connection was dead, the others may be, too.
     const options = { headers, ...(isFresh ? { agent: false as const, signal, ...trust } : { agent }) };
     return exchange(`${server}${path}`, options, undefined, Date.now() + patience, largest).catch(unanswered);
   };
@@ -49,7 +47,7 @@ export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader 
         const answer = await ask(path, accept, attempt > 1);
         if (!(answer instanceof Unanswered)) most = tries;
         if (attempt >= most || signal.aborted || !mayHelpAgain(answer, attempt)) {
-          // Who is gone now may be gone for the next question as well.
+          // A server that can't be reached now may stay so: the next request gets fewer tries.
           if (answer instanceof Unanswered && !isTooLarge(answer)) most = firstTries;
           return answer;
         }
@@ -64,19 +62,17 @@ export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader 
 
 const mayHelpAgain = (answer: Answer | Unanswered, attempt: number): boolean => {
   if (answer instanceof Unanswered) return !isTooLarge(answer);
-  // A token may have ended just now.
+  // The token may have expired; the second try asks for a new one.
   if (answer.status === 401) return attempt === 1;
   return [429, 500, 502, 503, 504].includes(answer.status);
 };
 
-/** Whether an answer was more than is taken at once. */
 export const isTooLarge = (answer: Answer | Unanswered): boolean =>
   answer instanceof Unanswered && answer.message.startsWith("its answer has more than ");
 
-/** An answer as JSON; undefined where it is none. */
+/** Returns an answer parsed as JSON; undefined if it isn't JSON. */
 export const contentOf = ({ body }: Answer): unknown => parseJson(body);
 
-/** Why something could not be read, in a sentence. */
 export const refusalIn = (
   answer: Answer | Unanswered,
   { server, unknown }: Pick<Way, "server" | "unknown">,

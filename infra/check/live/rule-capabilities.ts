@@ -8,8 +8,8 @@ import type { HttpsRequest, World } from "#lib/needs.ts";
 import type { Way } from "../../clusters/api.ts";
 
 /**
- * What rules may ask while a cluster is audited: that very cluster, in which nothing is written, and the hosts that may be
- * called. What they keep from review to review begins anew with each, for objects don't all come at once elsewhere.
+ * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
+ * `hosts` only. An audit brings all objects at once, so each call of the returned function begins with an empty ledger.
  */
 export const openCapabilities = async (
   cluster: string,
@@ -29,7 +29,7 @@ export const openCapabilities = async (
       URL.canParse(url) ? new URL(url).hostname : giveUp(`it asks ${url}, which is no address`);
     const harmless = (world: World): World => ({
       ...world,
-      // Nobody is just about to make what isn't there.
+      // Doesn't wait: an audited object is stored already, and what it refers to won't appear shortly.
       get: (kind, name, namespace, freshness) => world.get(kind, name, namespace, { ...freshness, patience: 0 }),
       create: async ({ resource }, { metadata }) => {
         const { name, namespace } = metadata ?? {};
@@ -49,7 +49,7 @@ export const openCapabilities = async (
   };
 };
 
-/** Tokens may change while an audit lasts: the one of the moment is sent in place of this one. */
+/** The token may change during an audit: `sending` replaces it in each request by the current one. */
 const connectionOf = async ({ server, ca, cert, key, token }: Way): Promise<Connection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };
@@ -57,7 +57,7 @@ const connectionOf = async ({ server, ca, cert, key, token }: Way): Promise<Conn
 
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/** Reads, and asks who may do what; that is kept nowhere. */
+/** Sends only reads and SubjectAccessReviews, which are not stored. */
 const sending =
   ({ server, token }: Way): typeof exchange =>
   async (url, options, body, deadline, most) => {

@@ -10,14 +10,12 @@ import type { Discovered, Resource } from "./discovery.ts";
 import { pagesOf } from "./pages.ts";
 import type { Read } from "./reader.ts";
 
-/** What of a cluster is looked at. */
 export interface Chosen {
   resources: Resource[];
-  /** Of those that hooks are about, the ones that nobody can list. */
+  /** Resources that hooks match but that can't be listed. */
   unlisted: Resource[];
 }
 
-/** Returns the kinds that a cluster serves, with the conversions that webhooks may ask for. */
 export const readKinds = async (found: Discovered, hooks: readonly Hook[], read: Read): Promise<Kinds> => {
   const uniform = await findUniform(found, hooks, read);
   return kindsFrom(
@@ -35,8 +33,8 @@ const definitionsPerPage = 20;
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /**
- * The custom resources, as group and resource, whose versions differ in nothing but their names. Only who converts others
- * knows how, and hooks may ask for another version than the one that is read; where that is nobody, it isn't looked up.
+ * Returns the custom resources, as group and resource, whose versions differ only in name. Nothing is read unless a
+ * hook may ask for another version than the one listed.
  */
 const findUniform = async (
   { resources }: Discovered,
@@ -47,7 +45,7 @@ const findUniform = async (
   const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
-  // Without an answer, conversion stays unknown, and what rests on it can't be said.
+  // Without an answer, conversions stay unknown, and objects that need one are undecided.
   for await (const found of pagesOf(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {
@@ -60,8 +58,8 @@ const findUniform = async (
 };
 
 /**
- * What some hook is about, each in one version, in the order in which kubectl would apply it; with `alsoPods`, workloads
- * as well where a hook is about the Pods that they make.
+ * Returns the resources that some hook matches, each in one version, in the order in which kubectl would apply them;
+ * with `alsoPods`, also workloads if a hook matches the Pods that they make.
  */
 export const selectResources = (
   { resources }: Discovered,
@@ -75,10 +73,10 @@ export const selectResources = (
     operation !== "DELETE" &&
     hooks.some(({ rules }) => rules.some((rule) => matches(rule, madePod as Request)));
   const isAsked = ({ kind, resource, namespaced, verbs }: Resource): boolean => {
-    // What nobody can make or change, no hook hears of; nor of what says which hooks there are.
+    // Hooks aren't called for operations that the API server doesn't serve, nor for webhook configurations.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
-      // Rules look at nothing else of a request.
+      // `matches` reads no other field of a request.
       (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as Request,
     );
     if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
@@ -101,7 +99,6 @@ export const selectResources = (
 
 const madePod = { resource: { group: "", version: "v1", resource: "pods" }, operation: "CREATE", namespace: "any" };
 
-/** Whether some hook may be about a kind of a group and version. */
 export const isAbout = (hooks: readonly Hook[], { group, version }: { group: string; version: string }): boolean =>
   hooks.some(({ rules }) =>
     rules.some(
@@ -112,7 +109,7 @@ export const isAbout = (hooks: readonly Hook[], { group, version }: { group: str
 
 const isListed = ({ verbs }: Resource) => verbs.includes("list");
 
-/** Events are in one store under two names. */
+/** Events of both groups are the same stored objects. */
 const storeOf = ({ group, resource }: Kind["resource"]) =>
   group === "events.k8s.io" && resource === "events" ? "/events" : `${group}/${resource}`;
 

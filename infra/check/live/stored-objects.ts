@@ -13,7 +13,6 @@ import type { Resource } from "./discovery.ts";
 import type { Namespaces } from "./namespaces.ts";
 import { toResourceName } from "./selected-kinds.ts";
 
-/** An object as an API server lists it. */
 export type Stored = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
 
 interface Means {
@@ -26,7 +25,7 @@ interface Means {
 /** Evaluates an object of a cluster, and the Pods that it would make; never throws. */
 export type Evaluator = (object: Stored, resource: Resource) => Promise<Evaluation[]>;
 
-/** So many unknown fields are named; more are a sign of somebody playing. */
+/** The number of unknown fields that are reported. */
 const mostStrays = 50;
 
 export const openEvaluator = ({ environment, namespaces, operation, note }: Means): Evaluator => {
@@ -44,7 +43,7 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Mean
     const { namespace } = object.metadata ?? {};
     const { filled, attributes } = requestFor(object, resource, operation, user);
     noteStrays(resource, filled.strays);
-    // A namespaceSelector looks at the namespace itself, where it is deleted.
+    // When a namespace is deleted, a namespaceSelector reads the stored namespace.
     namespaces.put(resource.resource, object);
     const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
     if (failure !== undefined)
@@ -65,13 +64,13 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Mean
   };
 };
 
-/** No file holds what a cluster has. */
+/** Objects of a cluster have no file. */
 const toManifest = (object: KubernetesObject): Manifest => {
   return { source: { name: "", text: "" }, document: 0, path: [], line: 1, object: { ...object } };
 };
 
 /**
- * The request that would make an object as it is there, or change nothing of it, or delete it. A request that makes it
+ * Builds the request that creates an object as it is stored, updates it without a change, or deletes it. A create
  * leaves out what only the API server and controllers set.
  */
 const requestFor = ({ status, ...object }: Stored, kind: Kind, operation: Operation, user: UserInfo) => {
@@ -86,7 +85,7 @@ const requestFor = ({ status, ...object }: Stored, kind: Kind, operation: Operat
   };
 };
 
-/** A ReplicaSet of a Deployment has the template of that, of now or of before; the Deployment is evaluated for it. */
+/** Reports whether a workload controls the object; the Pods are then evaluated with that workload. */
 const isOfWorkload = ({ metadata }: Stored): boolean => {
   const owners: unknown = own(metadata, "ownerReferences");
   return (
@@ -94,7 +93,7 @@ const isOfWorkload = ({ metadata }: Stored): boolean => {
   );
 };
 
-/** Replaces the place in a file by the uid of the object, or of the workload that would make it. */
+/** Replaces the file and line by the uid of the object, or of the workload that would make it. */
 const withoutPlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
@@ -103,13 +102,13 @@ const withoutPlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
   return { ...evaluation, checked: { ...checked, ...identity, denials: unplaced } };
 };
 
-/** Hides what a Secret holds wherever a report shows it; the difference hides it by itself. */
+/** Hides the values of a Secret in all reports; the difference hides them itself. */
 const redactSecret = (evaluation: Evaluation): Evaluation => {
   const { checked, steps, before, after } = evaluation;
   if (checked.kind !== "Secret") return evaluation;
   const operation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);
   const redact = openRedaction();
-  // What was applied last is an annotation.
+  // kubectl apply keeps a copy of the values in an annotation.
   const veiled = (one: unknown) => (isMap(one) ? { ...one, metadata: redact(one.metadata) } : one);
   return {
     ...evaluation,

@@ -8,10 +8,8 @@ import { type Checked, type Denial, describeObject, type Verdict } from "../eval
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
 
-/** Text in a colour, or as it is where there are none. */
 export type Paint = (colour: Colour, text: string) => string;
 
-/** Whether whoever reads a stream sees colours. */
 export const isColoured = ({ isTTY }: { isTTY?: boolean }, { NO_COLOR, TERM }: NodeJS.ProcessEnv): boolean =>
   isTTY === true && !NO_COLOR && TERM !== "dumb";
 
@@ -25,7 +23,6 @@ const verdicts: Record<Verdict, [Colour, string]> = {
   undecided: ["yellow", "can't say"],
 };
 
-/** What became of one object, as somebody reads it. */
 export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string => {
   const { checked, audit, steps } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
@@ -35,7 +32,6 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
     const all = [...new Set(names)];
     return all.length === 0 ? "" : line(colour, word, clean(all.join(", ")));
   };
-  // What a cluster has stands in no file.
   const place = checked.file === undefined ? [] : [paint("dim", clean(formatPlace(checked)))];
   return [
     `${[paint("bold", clean(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
@@ -69,14 +65,13 @@ const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: 
   return `${paint("bold", clean(rule))}: ${oneLine(message)}${place}${advice}`;
 };
 
-/** What rules in mode audit would have done. */
 export const listAuditNotes = (audit: Record<string, string>): string[] =>
   Object.entries(audit).flatMap(([key, text]) => {
     const [, rule, verb] = /^(.+)\.postern\.dev\/(?:.*\.)?would-(deny|change)$/.exec(key) ?? [];
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
   });
 
-/** What the chain changed, once: each line by the one who changed it last. Several forms may tell it. */
+/** Returns what the chain changed, each line with its last rule. Computed once for all reports. */
 export const findDifference = (evaluation: Evaluation): Hunk[] => {
   const found = known.get(evaluation) ?? differenceOf(evaluation);
   known.set(evaluation, found);
@@ -92,14 +87,13 @@ const differenceOf = ({ checked, steps, before, after }: Evaluation): Hunk[] => 
     (step, index): Stage => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
   );
   const isOneVersion = stages.every((stage) => own(stage.after, "apiVersion") === own(before, "apiVersion"));
-  // What was changed in another version can't be told apart in this one.
+  // Changes to another API version can't be attributed to lines of this one.
   const all = [...new Set(stages.map(({ rule }) => rule))].join(", ");
   return difference(before, isOneVersion ? stages : [{ rule: all, after }]);
 };
 
 const signs: Record<Line["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
 
-/** Lines that differ, with what stands around them. */
 export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
@@ -111,10 +105,9 @@ export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
   return `    ${paint("cyan", head)}\n${body.join("")}`;
 };
 
-/** How many of each verdict, and what else there is to say of all of them. */
 export interface Summary extends Record<Verdict, number> {
   objects: number;
-  /** The allowed objects of unknown kinds that no entry can be about. */
+  /** Allowed objects of unknown kinds that no entry can match. */
   noRule: number;
   warnings: number;
   faults: number;
@@ -131,7 +124,6 @@ export const addToSummary = (summary: Summary, { verdict, noRule, warnings }: Ch
   summary.warnings += warnings.length;
 };
 
-/** The last line. */
 export const summaryLine = (summary: Summary, paint: Paint): string => {
   const parts = (Object.keys(verdicts) as Verdict[])
     .filter((verdict) => summary[verdict] > 0)

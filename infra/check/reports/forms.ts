@@ -9,11 +9,10 @@ import type { Report } from "./report.ts";
 import { sarif } from "./sarif.ts";
 import { text } from "./text.ts";
 
-/** What a report is made for. */
 interface Purpose {
   isLive: boolean;
   catalogue: Listed[];
-  /** The reports that the cluster serves. */
+  /** Undefined for files, and for a cluster that serves no reports. */
   reportVersion: ReportVersion | undefined;
 }
 
@@ -25,8 +24,8 @@ const reports: Record<string, (output: Output, purpose: Purpose) => Report> = {
   github,
   policyreport: (_, { isLive, reportVersion }) => policyReport({ passes: !isLive, apiVersion: reportVersion }),
 };
-/** By what `--output` calls them. */
+/** The values of `--output`. */
 export const forms = Object.keys(reports);
 
-/** A report in one of the forms; of a cluster, it leaves out what would be too much of what is fine. */
+/** Opens a report; on a cluster, some forms leave out objects without findings. */
 export const reportIn = (output: Output, purpose: Purpose): Report => (reports[output.form] ?? json)(output, purpose);

@@ -3,7 +3,7 @@ import { type Checked, describeObject } from "../evaluation/result.ts";
 import { formatDenial, lineOf, toRepositoryPath } from "./paths.ts";
 import type { Plain } from "./report.ts";
 
-/** Workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
+/** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
 export const github = (): Plain => ({
   add: ({ checked }) => commandsOf(checked),
   end: ({ unread }) => unread.map(({ checked }) => commandsOf(checked)),
@@ -27,8 +27,8 @@ const commandsOf = (one: Checked): string => {
 };
 
 /**
- * Returns the text as the runner decodes it, without control characters: the runner prints the decoded message. A command
- * ends with its line, so that no message begins another.
+ * Escapes a text and removes control characters, as the runner prints the decoded message. A workflow command ends with
+ * its line: an escaped line break can't begin another command.
  */
 const escaped = (text: string): string =>
   text.split(/\r?\n/).map(clean).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");

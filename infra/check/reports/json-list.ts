@@ -1,14 +1,13 @@
-/** A value as JSON that stands so deep in another, as `JSON.stringify` would indent it. */
+/** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
 export const jsonAt = (value: unknown, depth: number): string =>
   JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
-/** A list in JSON that is written member by member. */
 export interface List {
   add(member: unknown): string;
   end(): string;
 }
 
-/** A list whose members stand so deep in what surrounds it. */
+/** `depth` is that of the members. */
 export const openList = (depth: number): List => {
   const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
   let isBegun = false;

@@ -3,7 +3,7 @@ import { findDifference } from "./format.ts";
 import { jsonAt, openList } from "./json-list.ts";
 import type { Report } from "./report.ts";
 
-/** What became of each object, for programs; the summary comes last, for it is known last. */
+/** The summary comes last, as it is known last. */
 export const json = (): Report => {
   const objects = openList(2);
   let head = `{\n  "objects": `;

@@ -2,18 +2,17 @@ import { type Checked, describeObject, getTarget } from "../evaluation/result.ts
 import { formatDenial, lineOf } from "./paths.ts";
 import type { Plain } from "./report.ts";
 
-/** What `<testsuite>` holds. */
 export interface Suite {
   name: string;
   cases: Case[];
-  /** What was said beside verdicts. */
+  /** Warnings, written to `<system-out>`. */
   said: string[];
 }
 
 interface Case {
-  /** Its `classname`. */
+  /** The attribute `classname`. */
   object: string;
-  /** Its `name`. */
+  /** The attribute `name`. */
   rule: string;
   failure?: Wrong;
   error?: Wrong;
@@ -24,22 +23,22 @@ interface Wrong {
   /** On one line. */
   message: string;
   type: string;
-  /** In full, with its place. */
+  /** In full, with file and line. */
   text: string;
 }
 
-/** In characters, of the suites that wait for further tests. A suite says first how many it has. */
+/** In characters: the most that suites take in memory. A suite starts with its test count, so it is written whole. */
 const longest = 4 * 1024 * 1024;
 
 /**
- * A test for each rule that evaluated an object, a suite for each file, or kind where there are no files. Denials are
- * failures, what can't be said is an error, warnings are what the suite wrote. It is as the schemas of Ant and of Jenkins'
- * xUnit plugin both have it. Of very many findings, one file may have several suites.
+ * Writes a test for each rule that evaluated an object, in a suite for each file, or for each kind if there are no
+ * files. Denials are failures, undecided objects are errors, warnings are output of the suite. The XML fits the schemas
+ * of both Ant and Jenkins' xUnit plugin. With very many findings, one file may have several suites.
  */
 export const junit = (now = new Date(), most = longest): Plain => {
   const timestamp = timestampOf(now);
   const suites = new Map<string, Suite>();
-  /** Of tests that are called alike, some show only the first: an object may stand in two files. */
+  /** Some viewers show only the first of several tests with the same name, and an object may be in two files. */
   const seen = new Set<string>();
   let length = 0;
   let id = 0;
@@ -82,7 +81,6 @@ export const junit = (now = new Date(), most = longest): Plain => {
   };
 };
 
-/** A whole report of these suites. */
 export const writeSuites = (suites: readonly Suite[], now = new Date()): string => {
   const timestamp = timestampOf(now);
   return [begin, ...suites.map((suite, id) => suiteOf(suite, { id, timestamp })), end].join("");
@@ -92,7 +90,7 @@ const [begin, end] = [`<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`, 
 
 const timestampOf = (time: Date) => time.toISOString().slice(0, 19);
 
-/** What a test takes beside its texts. */
+/** The characters of a test's markup, estimated. */
 const overhead = 100;
 
 const suiteNameOf = (one: Checked): string => {
@@ -116,7 +114,7 @@ const casesOf = (one: Checked): Case[] => {
   for (const { rule } of one.denials) fine.delete(rule);
   const passed = [...fine].map((rule): Case => ({ object, rule }));
   const cases = [...failed, ...open, ...passed];
-  // An object that no rule is about was looked at all the same.
+  // An object that no rule matches still counts as a test.
   return cases.length > 0 ? cases : [{ object, rule: "postern check" }];
 };
 
@@ -147,7 +145,7 @@ const attributes = (values: Record<string, string | number>): string =>
     .map(([name, value]) => `${name}="${attribute(String(value))}"`)
     .join(" ");
 
-/** What XML can't hold at all, not even escaped, is shown as unknown. */
+/** Characters that XML doesn't allow even when escaped become U+FFFD. */
 const text = (value: string): string =>
   value
     .toWellFormed()

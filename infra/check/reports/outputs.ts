@@ -7,13 +7,13 @@ import { Complaint, sentenceOf } from "../../cli/complaint.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
 import type { Closing, Report } from "./report.ts";
 
-/** A form in which findings are told, and the file that it goes to; standard output where there is none. */
+/** A form of report and its file; standard output if there is no file. */
 export interface Output {
   form: string;
   file?: string;
 }
 
-/** What `-o text -o sarif=out.sarif` wants; text alone where nothing is said. */
+/** Parses values such as `text` and `sarif=out.sarif`. Adds text on standard output if all reports go to files. */
 export const parseOutputs = (said: readonly string[], forms: readonly string[]): Output[] => {
   const outputs = said.map((one): Output => {
     const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(one) ?? [];
@@ -37,27 +37,23 @@ export const parseOutputs = (said: readonly string[], forms: readonly string[]):
         .map(({ form }) => form)
         .join(" and ")} can't share standard output; give one a file, as in -o ${printed[0]?.form}=FILE`,
     );
-  // Files are for machines; somebody may look on.
   return outputs.some(({ file }) => file === undefined) ? outputs : [{ form: "text" }, ...outputs];
 };
 
-/** Where a report goes, piece by piece. */
 interface Sink {
   write(text: string): Promise<void>;
-  /** All is written. */
   end(): Promise<void>;
-  /** Nothing shall come of it. */
+  /** Discards the report; a file keeps its former content. */
   abandon(): Promise<void>;
 }
 
-/** Reports on their way to where they are wanted. */
 export interface Outlets {
   add(evaluation: Evaluation): Promise<void>;
   end(closing: Closing): Promise<void>;
   abandon(): Promise<void>;
 }
 
-/** What is found from now on goes to these; `before` is done each time that something is printed. */
+/** Opens the reports of these outputs; `before` is called before each write to standard output. */
 export const openOutlets = async (
   outputs: readonly Output[],
   reportOf: (output: Output) => Report,
@@ -93,7 +89,6 @@ export const openOutlets = async (
   };
 };
 
-/** Standard output, as fast as somebody reads it. */
 const printed = (before: () => void): Sink => {
   process.stdout.prependListener("error", unheard);
   const done = async () => void process.stdout.off("error", unheard);
@@ -107,27 +102,27 @@ const printed = (before: () => void): Sink => {
   };
 };
 
-/** Whoever stops reading before there is a verdict is not told that all is well. */
+/** Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0. */
 const unheard = () => process.exit(3);
 
-/** Written in one go. */
+/** In characters: what is collected for one write. */
 const chunk = 64 * 1024;
 
-/** A file that has all of it in the end, and until then what it had before: it is written under another name. */
+/** Writes under another name and renames at the end, so that the file has its former content until then. */
 const filed = async (file: string): Promise<Sink> => {
   const attempt = <T>(promise: Promise<T>): Promise<T> =>
     promise.catch((error) => {
       throw new Complaint(`${file} can't be written: ${sentenceOf(error)}`);
     });
-  // What a link leads to is written, and not the link.
+  // Writes the target of a symbolic link, not the link.
   const goal = await realpath(file).catch(() => file);
   const found = await stat(goal).catch(() => undefined);
   if (found?.isDirectory()) throw new Complaint(`${file} can't be written: it is a folder`);
-  // A pipe or a terminal can't be had under another name.
+  // A pipe or a terminal can't be replaced by a rename.
   const isFile = found === undefined || found.isFile();
   const place = isFile ? `${goal}.${randomUUID().slice(0, 8)}` : goal;
   const handle = await attempt(open(place, isFile ? "wx" : "w"));
-  // However the program ends.
+  // Removes the temporary file, however the program ends.
   const remove = () => rmSync(place, { force: true });
   if (isFile) process.once("exit", remove);
   let waiting = "";

@@ -16,37 +16,36 @@ interface Result {
 const verdicts = ["pass", "fail", "warn", "error", "skip"] as const;
 type Verdict = (typeof verdicts)[number];
 
-/** In bytes, of the results in one report: kubectl keeps all of an object in an annotation of at most 256 KiB. */
+/** In bytes per report: kubectl apply copies an object into an annotation of at most 256 KiB. */
 const most = 150_000;
-/** In characters, of what is said in one result; who needs more reads another report. */
+/** In characters per text of a result; other forms give the whole text. */
 const longest = 4096;
-/** In bytes, of all results that wait for others of their namespace. */
+/** In bytes: all results that no report has yet. */
 const mostWaiting = 8 * 1024 * 1024;
 
-/** Of a namespace, what no report has yet. */
+/** The results of a namespace that no report has yet; `namespace` is undefined for cluster-scoped objects. */
 interface Part {
   namespace: string | undefined;
   results: Result[];
   bytes: number;
   counts: Record<Verdict, number>;
-  /** So many reports there are already. */
+  /** The number of reports written before. */
   reports: number;
 }
 
-/** The group and version of reports. Their members are the same in both. */
+/** The group and version of reports. Both have the same members. */
 export type ReportVersion = "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2";
 
-/** The kinds of reports: of a namespace, and of what is in none. */
+/** The kinds for a namespace and for cluster-scoped objects. */
 const kinds: Record<ReportVersion, [string, string]> = {
   "openreports.io/v1alpha1": ["Report", "ClusterReport"],
   "wgpolicyk8s.io/v1alpha2": ["PolicyReport", "ClusterPolicyReport"],
 };
 
-/** Names the sources of the CustomResourceDefinitions, for help. */
 export const reportSources =
   "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
 
-/** Returns the version of reports that a cluster serves, of both the newer one; undefined where it serves none. */
+/** Returns the newest version of reports that a cluster serves; undefined if it serves none. */
 export const findReportVersion = (
   served: readonly { kind: { group: string; version: string; kind: string } }[],
 ): ReportVersion | undefined => {
@@ -56,17 +55,16 @@ export const findReportVersion = (
   return versions.find((apiVersion) => kinds[apiVersion].every((word) => isServed(apiVersion, word)));
 };
 
-/** How PolicyReports are made. */
 interface Wishes {
   apiVersion?: ReportVersion | undefined;
-  /** Whether what passed unchanged is told, not only counted: a cluster keeps what is applied to it. */
+  /** Whether results that passed unchanged are listed, not only counted. A cluster has to store all that is listed. */
   passes: boolean;
   waiting?: number;
 }
 
 /**
- * The findings as PolicyReport objects, those of a namespace in it, and as ClusterPolicyReports, in a List; or as Reports
- * and ClusterReports of `openreports.io`, which took over from the working group's `wgpolicyk8s.io`.
+ * Writes the findings in a List: as PolicyReports of namespaces and ClusterPolicyReports, or as Reports and
+ * ClusterReports of `openreports.io`, the successor of the working group's `wgpolicyk8s.io`.
  */
 export const policyReport = (
   { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = mostWaiting }: Wishes,
@@ -87,7 +85,7 @@ export const policyReport = (
   const put = (one: Checked): string => {
     let text = "";
     let part = parts.get(one.namespace) ?? emptyOf(one.namespace);
-    // Also where there is nothing to tell: a report of before may be there, to be taken back.
+    // A namespace without findings gets a report, too: it replaces the report of an earlier check.
     parts.set(one.namespace, part);
     for (const result of resultsOf(one, timestamp)) {
       const length = Buffer.byteLength(JSON.stringify(result));
@@ -147,7 +145,6 @@ const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
   ];
 };
 
-/** As much of a text as one result has room for. */
 const kept = (text: string): string => shortened(text.toWellFormed(), longest);
 
 const reportOf = ({ namespace, results, counts, reports }: Part, apiVersion: ReportVersion): object => ({

@@ -6,7 +6,6 @@ import { formatDenial, lineOf, toRepositoryPath, toUri } from "./paths.ts";
 import type { Plain } from "./report.ts";
 import { openSpool } from "./spool.ts";
 
-/** What is known of a rule beside its name. */
 export interface About {
   name: string;
   summary: string;
@@ -22,8 +21,8 @@ const begin = `{
       "results": `;
 
 /**
- * The findings as a SARIF 2.1.0 log. Denials are errors, warnings are warnings; what can't be said is a notification of
- * the run, for no rule has found it.
+ * Writes the findings as a SARIF 2.1.0 log. Denials are errors, warnings are warnings; an undecided object is a
+ * notification of the run, as no rule reported it.
  */
 export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Plain => {
   const summaries = new Map([...catalogue].map(({ name, summary }) => [name, summary]));
@@ -37,7 +36,7 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
       const ruleIndex = rules.get(rule) ?? rules.size;
       rules.set(rule, ruleIndex);
       const locations = [{ ...placeOf(one, lineOf(one, denial), denial?.column), ...logicalOf(one) }];
-      // A finding stays the same one when lines move.
+      // The fingerprint has no line: a finding stays the same when lines move.
       const identity = [rule, one.apiVersion, one.kind, one.namespace ?? "", one.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
       text += results.add({
@@ -84,7 +83,7 @@ const placeOf = (one: Checked, line?: number, column?: number) => {
   return { physicalLocation: { artifactLocation, ...region } };
 };
 
-/** Where no file holds an object. GitHub's code scanning refuses all of a log in which one result has no file. */
+/** Returns a path for an object without a file: GitHub code scanning rejects a whole log if one result has no file. */
 const standingFor = (one: Checked): string => {
   const { apiVersion, kind, name } = getTarget(one);
   return one.file === undefined
@@ -92,7 +91,7 @@ const standingFor = (one: Checked): string => {
     : "stdin";
 };
 
-/** Text in which nothing is a link: a message is anybody's, and viewers make links of `[…](…)`. */
+/** Escapes links: messages may have text of any user, and viewers make links of `[…](…)`. */
 const plain = (text: string): string => {
   const whole = text.toWellFormed();
   const end = whole.lastIndexOf("(") + 1;

@@ -6,11 +6,11 @@ import { StringDecoder } from "node:string_decoder";
 /** Text that has to wait for its place in a report. */
 export interface Spool {
   put(text: string): void;
-  /** All of it, in its order, once. */
+  /** Yields all text in order; may be called once. */
   take(): Iterable<string>;
 }
 
-/** In memory as long as there is little of it, beyond that in a file that nobody else sees. */
+/** Keeps up to `most` characters in memory, and more in a temporary file that no other user can read. */
 export const openSpool = (most = 1024 * 1024): Spool => {
   let kept: string[] = [];
   let length = 0;
@@ -37,7 +37,7 @@ export const openSpool = (most = 1024 * 1024): Spool => {
   };
 };
 
-/** It is gone as soon as it is closed, however that comes about. */
+/** Opens a file that is already deleted: its content is freed when it is closed or the process ends. */
 const openUnnamed = (): number => {
   const folder = mkdtempSync(join(tmpdir(), "postern-check-"));
   const file = openSync(join(folder, "spool"), "w+", 0o600);

@@ -2,7 +2,7 @@ import type { Evaluation } from "../evaluation/environment.ts";
 import { formatEvaluation, listAuditNotes, type Paint, summaryLine } from "./format.ts";
 import type { Report } from "./report.ts";
 
-/** The findings as somebody reads them; those of objects of which there is nothing to say, only where `isWhole`. */
+/** Prints all objects if `isWhole`, otherwise only those with something to report. */
 export const text = (paint: Paint, isWhole: boolean): Report => ({
   add: (evaluation) => (isWhole || isTelling(evaluation) ? formatEvaluation(evaluation, paint) : ""),
   end: ({ summary }) => [summaryLine(summary, paint)],

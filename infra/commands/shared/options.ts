@@ -9,7 +9,7 @@ import { address, content, isNoFile } from "../../cli/options.ts";
 import { type Config, chooseCluster } from "../../config/config.ts";
 import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";
 
-/** Reports whether a word is the name of a rule, or may be a misspelt one: it has its form and names no file. */
+/** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
 const isRuleName = (word: string): boolean =>
   /^[A-Za-z][A-Za-z0-9-]*$/.test(word) && (existsSync(join(catalogueFolder, word)) || isNoFile(word));
 
@@ -21,7 +21,10 @@ export const rulesOption = {
   isValue: (word) => word.split(",").every(isRuleName),
 } satisfies Omit<Option, "says">;
 
-/** Returns the rule that a word names. A stage may have functions of rules that have no folder here any more. */
+/**
+ * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
+ * have no folder here any more.
+ */
 export const ruleOfStage = async (given: string): Promise<string> => {
   const names = await readNames();
   const found = findRule(given, names);
@@ -51,10 +54,10 @@ export const doorIn = async (options: Options): Promise<{ url?: string; ca?: str
   };
 };
 
-/** What signs a cluster's URLs: a stage's key where one is named, or else the one on this machine. */
+/** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
 export const signerOf = async (options: Options, file: string): Promise<Signer> => {
   if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
-  // AWS's clients are for those alone who name a stage.
+  // Loads the AWS SDK only with `--stage`.
   const [{ inStage }, { readKeyring }] = await Promise.all([
     import("../../aws/stage.ts"),
     import("../../rollout/keyring.ts"),
