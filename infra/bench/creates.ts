@@ -52,7 +52,7 @@ export interface Latency {
 
 /** Boots an API server to create pods in. */
 export const openCreates = async (binaries: Binaries) => {
-  // What that plugin would do is left to those who are measured.
+  // The measured servers do what this plugin would do.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
   const create = async ({ namespace, labels }: Pick<Route, "namespace" | "labels">): Promise<Pod> =>

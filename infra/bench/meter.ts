@@ -8,8 +8,7 @@ export interface Used {
   memory: number;
 }
 
-// Loaded before a program, it says on a pipe of its own what that has used; where the program said something there itself,
-// nobody asks for more.
+// Loaded before a program, it reports on a pipe of its own what the program used, with what the program adds by `say`.
 const pipe = 3;
 
 process.on("exit", () => {

@@ -69,8 +69,8 @@ const rule = "default-toleration-seconds";
 const isTolerant = ({ spec }: Pod) => spec?.tolerations?.length === 2;
 
 /**
- * Postern's entry, for whoever listens at a URL. Without its conditions: they cost the API server the same whomever it
- * calls, and would make those that are compared look more alike than they are.
+ * Returns Postern's entries for the server at a URL, without their matchConditions: these cost the API server the same
+ * for every server, and would make the compared servers look more alike than they are.
  */
 const unconditional = (manifests: Manifests, url?: string): Manifests =>
   manifests.map((manifest) => ({
@@ -81,7 +81,7 @@ const unconditional = (manifests: Manifests, url?: string): Manifests =>
     })),
   }));
 
-/** Whoever was called, the same is stored; or it says nothing that one takes longer than another. */
+/** Throws if the servers make different pods: their times could not be compared then. */
 const proveAlike = async (creates: Creates, routes: Route[]) => {
   const stored = await Promise.all(
     routes.map(async ({ what, namespace }) => ({ what, pod: comparable(await creates.stored(namespace)) })),

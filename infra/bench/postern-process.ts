@@ -10,9 +10,9 @@ import { configurations } from "../webhooks/configurations.ts";
 import { chains } from "./mutators.ts";
 import { serve } from "./processes.ts";
 
-// Postern as `postern serve` runs it, but for the line that it prints for each review; nobody else here prints one. It
-// says its webhook configurations by the rule's or the group's name: each is one, for some chains are longer than one
-// configuration may have them.
+// Postern as `postern serve` runs it, without the line that it prints for each review: the other servers print none. It
+// reports a webhook configuration for each rule or group by name, since some chains are longer than one configuration
+// may be.
 
 const [folder = "", file = ""] = process.argv.slice(2);
 const catalogue = [...(await readCatalogue()), ...chains.flatMap(({ mutators }) => mutators)];

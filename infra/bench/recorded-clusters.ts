@@ -23,7 +23,7 @@ export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined>
     const review = reviewOf(listed, entry);
     let asked = false;
     const world = recorded(entry.needs ?? {});
-    // Binding a rule's needs looks at all of these; only who calls one asks, and nobody is asked who counts or evaluates.
+    // Binding a rule's needs reads all of these members; only a call asks, and counting or evaluating asks no server.
     const calls = Object.entries(world).map(([verb, ask]) => [
       verb,
       (...args: unknown[]) => {

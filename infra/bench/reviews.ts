@@ -57,7 +57,7 @@ export const eventOf = (path: string, body: string) => {
   };
 };
 
-/** Beyond it, pods don't grow by containers: nobody's has hundreds. */
+/** The most containers of a pod here: real pods don't have hundreds. */
 const longestPod = 100_000;
 
 const reviewOf = (object: object) => {

@@ -9,7 +9,11 @@ export const stageOption = {
 
 export const clusterOptions = {
   cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml; all of them otherwise" },
-  kubeconfig: { type: "string", value: "FILE", says: "whom you are to the cluster, where its connect doesn't say it" },
+  kubeconfig: {
+    type: "string",
+    value: "FILE",
+    says: "the kubeconfig with your credentials, for a cluster whose connect setting has none",
+  },
   context: { type: "string", value: "NAME", says: "the context in it; of several clusters, each has one of its name" },
   url: { type: "string", value: "BASE", says: "where the rules are served, if not by AWS's own address" },
   ca: { type: "string", value: "FILE", says: "the CA that signed that address's certificate, if it is no public one" },

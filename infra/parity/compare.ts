@@ -44,7 +44,7 @@ export const comparable = ({ answer, name }: Turn, sequence: string): Comparable
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
     // The volume of an account's token has a suffix that is drawn at random.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
-    // Go's diffs put in spaces of another width, in half of all processes, so that nobody reads them by machine.
+    // Go's diffs use another kind of space in half of all processes, so that no program parses them.
     .replaceAll("\u00a0", " ");
   const body = Object.values(inOneOrder).reduce((body, arrange) => arrange(body), JSON.parse(plain));
   return { code: answer.code, warnings: answer.warnings.map((text) => anonymous(text, name, sequence)), body };

@@ -93,7 +93,7 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
     ...{ calls: { made: 0, acted: 0, withoutConditions: 0 }, differences: [] },
   };
 
-  // A server that refuses everything lets nobody register a webhook, and would call none.
+  // A server that refuses everything accepts no webhook configuration, and would call no webhook.
   await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
   const [wanted, actual] = await Promise.all([playAndClear(numbered, upstream), playAndClear(numbered, ours)]);
   outcome.calls.made = asItIs.calls().length;
@@ -155,7 +155,7 @@ const creation = ({ sequence, name }: Numbered): Numbered => {
   return { name, sequence: { ...sequence, generateName: false, steps } };
 };
 
-/** A webhook of somebody else's, called after all rules, that makes containers run what lies on the node. */
+/** A foreign webhook, called after all rules, that sets imagePullPolicy so that containers run what lies on the node. */
 export const spoiler = listed(
   "spoiler",
   rule({
@@ -182,7 +182,7 @@ const beacon = listed(
 
 const serve = async (ports: Port[], host: Host, settings: object) => {
   const setups = ports.map(({ name, rule }) => {
-    // Whoever must be exempt is somebody who never asks; and nobody else is.
+    // Some rules require an exemption: it names a user that makes no request here.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
@@ -196,7 +196,7 @@ const serve = async (ports: Port[], host: Host, settings: object) => {
     calls: () => reports.filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
     /** Has these webhooks called by a cluster, and none but these. */
     callFrom: async ({ admin }: Cluster) => {
-      // Where nobody but the beacon would be called, the beacon may not be reached either.
+      // Where only the beacon would be called, the beacon may not be reached either.
       const manifests = patient(served.manifests()).filter(({ webhooks }) => webhooks.length > 1);
       for (const { kind } of manifests)
         await admin({ method: "DELETE", path: `${webhooks}/${kind.toLowerCase()}s/postern` });
@@ -326,7 +326,7 @@ const differenceOf = (verdict: Verdict, withoutConditions: boolean, recurs: bool
   return { withoutConditions, recurs, calls, diff: wanted && actual ? diffOf(wanted, actual) : "" };
 };
 
-/** Without what the server adds to each object and nobody looks for. */
+/** Leaves out what the server adds to each object. */
 const shownBody = (body: unknown) =>
   JSON.stringify(body, (key, value) => (unremarkable.has(key) ? undefined : value)) ?? "";
 const unremarkable = new Set(["managedFields", "uid", "resourceVersion", "creationTimestamp"]);

@@ -4,7 +4,7 @@ import type { Answer, Call, Client } from "./control-plane/client.ts";
 import { withUids } from "./generators/nodes.ts";
 import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/steps.ts";
 
-/** Somebody to be, on one API server. */
+/** The users of one API server. */
 export type Users = (user: User) => Client;
 
 /** What an API server was sent, and what it said. */
@@ -88,7 +88,7 @@ export const clear = async (path: string, as: Users): Promise<void> => {
   const metadata = { finalizers: null, annotations: { [spoil]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(away);
-  // Nobody is there who would empty it.
+  // No controller empties it here.
   if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
 };
 
@@ -161,7 +161,7 @@ const called = (body: Json, sequence: string, given: Json): Json => {
   return { ...body, metadata: { ...metadata, labels, ...given } };
 };
 
-/** A question about what somebody may do in this namespace. */
+/** An access review for a user in this namespace. */
 const inside = ({ spec, ...body }: Json, namespace: string): Json => {
   const { resourceAttributes, ...rest } = Object(spec);
   return {

@@ -15,7 +15,7 @@ export const portsAmong = (catalogue: Listed[]): Port[] =>
 
 /** What a plugin and its port need around them to be compared, on both sides alike. */
 export interface Stage {
-  /** Where the requests' objects live, beside two of them in `default`; `own` is a namespace that nobody made. */
+  /** Where the requests' objects live, beside two of them in `default`; `own` is a namespace that doesn't exist. */
   homes?: Partial<Record<Home | "own", number>>;
   scenes?: readonly Scene[];
   /**
@@ -47,7 +47,7 @@ const exists = (key: string, effect?: string) => ({ key, operator: "Exists", ...
 
 /** By plugin. The others look at nothing but the request, and are on beside all that are on by default. */
 export const stages: Record<string, Stage> = {
-  // A missing namespace is found out by each of these, and by nobody else where the others are off.
+  // Each of these finds a missing namespace, and no other plugin does where the others are off.
   NamespaceAutoProvision: { alone: true, homes: { own: 4, ending: 1 }, scenes: ["accessReviews"] },
   NamespaceLifecycle: {
     ...{ alone: true, scenes: ["namespaces", "accessReviews"] },
@@ -99,7 +99,7 @@ export const stages: Record<string, Stage> = {
   },
   ImagePolicyWebhook: {
     ...{ alone: true, scenes: ["images"], configuration: {}, needsBackend: true },
-    // Nothing is remembered, and who fails is asked again at once.
+    // No answer is remembered, and a backend that failed is asked again at once.
     settings: { imagePolicy: { allowTTL: -1, denyTTL: -1, retryBackoff: -1 } },
   },
   PodSecurity: {
@@ -125,7 +125,7 @@ export const stages: Record<string, Stage> = {
   DefaultTolerationSeconds: { scenes: ["tolerantClasses"] },
   ExtendedResourceToleration: { scenes: ["tolerantClasses"] },
 
-  // Nobody else looks at the class.
+  // No other plugin reads the class.
   DefaultStorageClass: { scenes: ["claims"] },
   PersistentVolumeClaimResize: { alone: true, scenes: ["claims", "growth", "growth"] },
 
@@ -133,7 +133,7 @@ export const stages: Record<string, Stage> = {
   PodGroupWorkloadExists: { alone: true, flags: gates, scenes: ["podGroups"] },
   JobValidation: { alone: true, flags: gates, scenes: ["jobs", "groupedJobs", "groupedJobs"] },
 
-  // Where everybody may do everything, it refuses nobody.
+  // Without RBAC every user may do everything, and the plugin refuses nothing.
   OwnerReferencesPermissionEnforcement: { alone: true, rbac: true, scenes: ["owners"] },
   CertificateApproval: { alone: true, rbac: true, scenes: ["approvals"] },
   CertificateSigning: { alone: true, rbac: true, scenes: ["signatures"] },

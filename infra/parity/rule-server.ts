@@ -61,7 +61,7 @@ export interface Host {
   before?(name: string, handler: Handler): Handler;
 }
 
-/** Who a webhook entry says it is, and what it is called. */
+/** The name of a registration, and the cluster and key of its URLs. */
 export interface Caller {
   name?: string;
   cluster?: string;
@@ -114,8 +114,8 @@ export type Manifests = ReturnType<typeof configurations>;
 const collection = "/apis/admissionregistration.k8s.io/v1";
 
 /**
- * A machine with much to do may be slow, which says nothing about rules: the API server waits longer for each. Who has
- * a single second is meant to be late.
+ * Makes the API server wait longer for each entry: a busy machine may be slow, which says nothing about rules. An entry
+ * with a single second is meant to be late.
  */
 export const patient = (manifests: Manifests): Manifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
@@ -162,7 +162,7 @@ export const remove = async (admin: Client, manifests: Manifests, herald: Herald
   });
 };
 
-/** Adds an entry to a configuration that gives it away: it answers a request that nobody else makes with a warning. */
+/** Adds an entry that shows when a configuration is in use: it answers a request of its own with a warning. */
 export interface Herald {
   announce(manifest: Manifests[number]): { body: Manifests[number]; word: string };
   /** The words of all configurations that the API server calls by now; undefined where it does not say. */

@@ -21,7 +21,7 @@ export const openScripted = async (certificate: ServerCertificate, scripts: Reco
     const said = scripts[name]?.(JSON.parse(text), rest.join("/"));
     if (said) response.writeHead(said.code ?? 200, { "content-type": said.type ?? "application/json" }).end(said.body);
   });
-  // Who reuses a connection in the moment in which it is closed gets no answer.
+  // A client that reuses a connection while it is closed gets no answer.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");
   return {

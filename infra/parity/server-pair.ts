@@ -34,7 +34,7 @@ interface Place {
 
 /** Some services keep their addresses until all is compared, and some pods are privileged. */
 const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
-/** As whom Postern reads its cluster; no request is theirs. */
+/** The user with which Postern reads its cluster; no request is made by it. */
 const reader = "postern";
 
 /** Boots both on the same surroundings; upstream's plugin is on from the start, or once a `late` fill is done. */

@@ -15,7 +15,7 @@ export interface CaseRequest {
   path: string;
   /** The case's object, or what it becomes, with no more around it than the API server insists on. */
   body(object: KubernetesObject): Json;
-  /** What is there before, without the ephemeral containers, which nobody can create a pod with. */
+  /** The object before the request, without ephemeral containers: a pod can't be created with them. */
   present?: Json;
   ephemeralContainers?: unknown;
   /** Where the object will be; nowhere where nothing is kept, or the API server makes the name. */
@@ -39,7 +39,7 @@ export const requestOf = async (listed: Listed, entry: Case, spare: string, admi
   const name = said ?? generateName?.replace(/-$/, "") ?? "a";
   const called = isMade || !isKept ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? spare) : undefined;
-  // Nobody empties a namespace that goes; and without those that the API server made itself, it is none.
+  // No controller empties a deleted namespace here, and the API server's own namespaces must stay.
   const isHome = main.kind === "Namespace";
   const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [
@@ -115,7 +115,7 @@ const served = async (admin: Client, resource: Resource, kind: string, subResour
 };
 
 type Listing = { name: string; group?: string; version?: string }[];
-/** What API servers have said that they serve: nobody takes it away again. */
+/** The kinds that an API server serves, remembered: none goes away during a run. */
 const discovered = new WeakMap<Client, Map<string, Listing>>();
 
 const teach = async (

@@ -16,7 +16,7 @@ export interface Call {
   body?: unknown;
   /** Of a PATCH; JSON otherwise. */
   contentType?: string;
-  /** Whom the API server takes the client for. */
+  /** The user to impersonate. */
   impersonate?: UserInfo;
 }
 

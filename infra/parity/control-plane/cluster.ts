@@ -28,7 +28,7 @@ export interface Wishes {
 /** An API server and its store. Nothing else runs: no controller, no scheduler, no node. */
 export interface Cluster {
   server: string;
-  /** Somebody who may do everything. */
+  /** A client with all rights. */
   admin: Client;
   /** A user by name, with these groups. */
   as(user: keyof typeof users): Client;
@@ -141,10 +141,10 @@ export const bootClusters = async (binaries: Binaries, wishes: readonly Wishes[]
   throw failed.reason;
 };
 
-/** Whoever lives for minutes collects garbage seldom, for a hundred megabytes more: booting takes a fifth less that way. */
+/** Collects garbage seldom, as servers live for minutes here: booting takes a fifth less, and a hundred megabytes more. */
 const launch = (program: string, args: string[]) => run(program, args, { GOGC: "400" });
 
-/** Nobody is there to make the account that each pod would be given, unless that is wished for. A name can't be in both. */
+/** ServiceAccount is off unless enabled: no controller makes the account that it gives to pods. No name is in both flags. */
 const admitting = (enable: string[], disable: string[] = []) => {
   const off = ["ServiceAccount", ...disable].filter((one) => !enable.includes(one));
   return [

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 /** A program that runs beside the tests, and never longer than they do. */
 export interface Running {
   stop(): Promise<void>;
-  /** What it printed last, for whoever has to find out why it failed. */
+  /** What it printed last: the reason, where it failed. */
   tail(): string;
   readonly ended: Promise<unknown>;
 }
@@ -38,8 +38,8 @@ export const run = (program: string, args: string[], env: Record<string, string>
 };
 
 /**
- * A port that nobody listens on now, below those that a system takes for connections and could take the next moment.
- * None is given twice, and each process begins elsewhere: whoever is given one may take a while to listen there.
+ * Returns a port without a listener, below the range that a system takes for outgoing connections. No port is given
+ * twice, and each process begins at another one: a server may listen on its port only a while later.
  */
 export const freePort = async (): Promise<number> => {
   for (;;) {

@@ -21,7 +21,7 @@ export const named = (...parts: Buffer[]) => der(set, ...parts);
 const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
 const ecdsaWithSha256 = der(sequence, der(0x06, [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]));
 
-/** A request in these names, signed by a key that nobody knows. */
+/** A request in these names, signed by a random key. */
 export const requestFor = (...names: Buffer[]) => {
   const key = publicKey.export({ type: "spki", format: "der" });
   const information = der(sequence, der(0x02, [0]), der(sequence, ...names), key, der(0xa0));

@@ -5,7 +5,7 @@ import { asSpec, named, part, pem, requestFor } from "./certificate-requests.ts"
 import { at, type Edit, maybe, one, type Sequence, type Step, type User } from "./steps.ts";
 import { by, creation, patch, removal, story } from "./stories.ts";
 
-// Who asks for certificates, who approves, signs and attests, and for whom.
+// Generates requests for certificates, approvals, signatures and attestations, by several users and for several signers.
 
 /** Trust bundles are served where these are open, which Kubernetes leaves to others. */
 export const certificateGates = [
@@ -13,7 +13,7 @@ export const certificateGates = [
   "--runtime-config=certificates.k8s.io/v1beta1=true",
 ];
 
-/** What somebody may do for signers who may not do it for all. */
+/** The RBAC rule of a user with rights for some signers only. */
 export const signing = {
   apiGroups: ["certificates.k8s.io"],
   resources: ["signers"],
@@ -97,7 +97,7 @@ export const certificateScenes = {
   ),
 };
 
-/** Who makes it is by chance as well. */
+/** Lets the second step's user make the object, too: the creator varies as well. */
 function byTenants(sequence: Sequence): Sequence {
   const [first, second] = sequence.steps;
   return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;

@@ -4,8 +4,8 @@ import { asked, maybe, one, type Sequence, type Step, whole } from "./steps.ts";
 // Events, more of them than there are tokens.
 
 /**
- * Nobody but the events of one sequence draws from its bucket, and what they change is always the same, so that where a
- * token more is there for one, what follows is what it would have been.
+ * Only the events of one sequence draw from its bucket, and each makes the same change. So an additional token for one
+ * event doesn't change the outcome of those after it.
  */
 const crowd: Arbitrary<Sequence> = fc
   .tuple(
@@ -33,7 +33,7 @@ export const eventScenes = { events: crowd };
 
 const usual = { qps: 10_000, burst: 100_000 };
 
-/** No token comes back before a second has gone, and nobody's limit is met but that of what an event is about. */
+/** No token comes back within a second, and an event meets only the limit of the object that it is about. */
 export const eventLimits = {
   limits: [
     { type: "SourceAndObject", qps: 1, burst: 3 },

@@ -98,7 +98,7 @@ const ofContainer = fc
   )
   .map(([one, more]): Json => {
     const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
-    // Who has every right can't be kept from getting more.
+    // The admin has every right: no plugin keeps it from getting more.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
   });

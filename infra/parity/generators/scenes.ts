@@ -268,7 +268,7 @@ const owner = fc
     ...(blockOwnerDeletion !== undefined && { blockOwnerDeletion }),
   }));
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
-/** By those who may do everything, something, and nothing of it. */
+/** Users with all, some and none of the rights. */
 const tenant = one<User>("jane", "jane", "system:node:n1", "admin");
 const byTenants = (user: Arbitrary<User>, sequence: Arbitrary<Sequence>): Arbitrary<Sequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {

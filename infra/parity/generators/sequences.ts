@@ -65,7 +65,7 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
           return { ...asked, verb: "patch", subresource, type, body: asPatch(type, [edit]) };
         }),
       },
-      // A scale is of another kind, and nobody applies one.
+      // A scale is of another kind; it is never applied.
       ...(subresource === "scale"
         ? []
         : [
@@ -94,7 +94,7 @@ const binding: Arbitrary<Step> = fc.tuple(asked, fc.boolean()).map(([asked, evic
       };
 });
 
-/** All of an object, or a part of it, as those do who manage one field together. */
+/** Applies all of an object or a part of it, as several managers of one field do. */
 const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<Json>): Arbitrary<Step> => {
   const { apiVersion, kind: name } = kinds[kind];
   const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : objectOf(kind);
@@ -153,7 +153,7 @@ export const sequencesFor = (
     : fc.tuple(sequences, one("default", "default", ...homes)).map(([sequence, home]) => moved(sequence, home));
 };
 
-/** The same elsewhere, unless that has its place. In the end somebody looks whether its namespace is there. */
+/** The same steps in another namespace, unless they name one. The last step reads whether the namespace exists. */
 const moved = (sequence: Sequence, namespace: string | undefined): Sequence => {
   const { standing, kind } = sequence;
   if (standing !== undefined || sequence.namespace !== "default" || !{ ...kinds, ...planned }[kind].namespaced)

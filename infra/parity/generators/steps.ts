@@ -2,7 +2,6 @@ import fc, { type Arbitrary } from "fast-check";
 import type { Json } from "#lib/json.ts";
 import { merge } from "#lib/settings.ts";
 
-/** Who asks. */
 export type User = "admin" | "jane" | "system:node:n1";
 
 /** Sets what is at `path`, or takes it away where there is no value; `-` is the end of a list. */
@@ -53,7 +52,7 @@ export interface Sequence {
   kind: Kind | keyof typeof planned;
   /** How its name must begin. */
   prefix?: string;
-  /** Where it lives; without one, in a namespace of its own that nobody made. */
+  /** The object's namespace; undefined for one of its own that doesn't exist. */
   namespace?: string;
   /** An object that stands there already, and is to stand there afterwards: all about it is tried out only. */
   standing?: string;

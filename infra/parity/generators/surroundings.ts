@@ -26,7 +26,7 @@ const whitelist = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 const exists = (key: string, effect?: string) => ({ key, operator: "Exists", ...(effect && { effect }) });
 const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/memory-pressure"];
 
-/** Where objects of requests live beside `default`, each with what somebody reads there. */
+/** The namespaces of requests' objects beside `default`, each with what a plugin reads there. */
 export const homes = {
   limited: {},
   "limited-twice": {},
@@ -110,7 +110,7 @@ const classes = [
   ingressClass("web", isDefault("ingressclass.kubernetes.io")),
   ingressClass("web-too", isDefault("ingressclass.kubernetes.io")),
   ingressClass("inner", isDefault("ingressclass.kubernetes.io", "false")),
-  // With the plugin on, nobody makes a second default; with it off, anybody. The lower one counts.
+  // Only with the plugin off can a second default be created. The lower one counts.
   priorityClass("usual", 100, { globalDefault: true, preemptionPolicy: "Never" }),
   priorityClass("unusual", 200, { globalDefault: true }),
   priorityClass("high", 1000),
@@ -218,7 +218,7 @@ const groups = [
 ];
 
 const rbac = "rbac.authorization.k8s.io";
-/** What somebody may do where RBAC is asked. */
+/** Builds a ClusterRole with these rules, and its binding to a user or group. */
 const role = (name: string, kind: "User" | "Group", rules: Json[]) => [
   object(`${rbac}/v1`, "ClusterRole", name, { rules }),
   object(`${rbac}/v1`, "ClusterRoleBinding", name, {
