@@ -1,9 +1,9 @@
 import { readdir, readFile } from "node:fs/promises";
 import { type Given, parseArguments, parseFault } from "./cli/arguments.ts";
 import { type Command, type Options, table } from "./cli/command.ts";
-import { Complaint, sentenceOf } from "./cli/complaint.ts";
+import { Complaint, toSentence } from "./cli/complaint.ts";
 import { didYouMean } from "./cli/did-you-mean.ts";
-import { clean } from "./cli/terminal.ts";
+import { escapeControls } from "./cli/terminal.ts";
 
 const folder = new URL("commands/", import.meta.url);
 
@@ -19,9 +19,9 @@ export const run = async (words: readonly string[]): Promise<number> => {
     return await dispatch(words);
   } catch (error) {
     const expected = error instanceof Complaint;
-    const said = expected ? error.message : (error instanceof Error && error.stack) || sentenceOf(error);
+    const said = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
     // The message may have names from manifests or clusters.
-    process.stderr.write(`${said.split("\n").map(clean).join("\n")}\n`);
+    process.stderr.write(`${said.split("\n").map(escapeControls).join("\n")}\n`);
     return expected ? error.exitCode : 3;
   }
 };

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Circumstances, type Decision, decide, type Mode } from "./decide.ts";
-import { list, unconnected, type World } from "./needs.ts";
+import { type Decision, type EvaluationContext, evaluateRule, type Mode } from "./decide.ts";
+import { type Capabilities, createUnconnectedCapabilities, list } from "./needs.ts";
 import { recorded } from "./recorded-answers.ts";
-import type { KubernetesObject, Outcome, Request } from "./review.ts";
+import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";
 
-const request = (change: Partial<Request> = {}): Request => ({
+const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   uid: "1",
   kind: { group: "", version: "v1", kind: "Pod" },
   resource: { group: "", version: "v1", resource: "pods" },
@@ -16,13 +16,13 @@ const request = (change: Partial<Request> = {}): Request => ({
   oldObject: null,
   ...change,
 });
-const circumstances = (mode: Mode = "enforce"): Circumstances => ({
+const circumstances = (mode: Mode = "enforce"): EvaluationContext => ({
   name: "judge",
   mode,
   settings: { a: 1 },
   variant: "v",
   now: new Date(0),
-  world: unconnected(""),
+  world: createUnconnectedCapabilities(""),
 });
 
 const label = (object: KubernetesObject) => {
@@ -45,11 +45,11 @@ const invalid = { code: 422, reason: "Invalid", message: "wrong", details: { kin
 const also = { warnings: ["w"], audit: { k: "v" } };
 const none = { warnings: [], audit: {} };
 
-const admitting = (outcome: Outcome): Decision => ({ outcome, refused: false, operations: 0 });
+const admitting = (outcome: ReviewOutcome): Decision => ({ outcome, refused: false, operations: 0 });
 
 describe("a decision", () => {
-  const refusing = (outcome: Outcome): Decision => ({ outcome, refused: true, operations: 0 });
-  const changing = (outcome: Outcome): Decision => ({ outcome, refused: false, operations: 1 });
+  const refusing = (outcome: ReviewOutcome): Decision => ({ outcome, refused: true, operations: 0 });
+  const changing = (outcome: ReviewOutcome): Decision => ({ outcome, refused: false, operations: 1 });
   const admitted = { allowed: true, ...none };
   const denied = { allowed: false, status, ...none };
   const invalidAlso = { refuse: invalid, ...also };
@@ -88,7 +88,9 @@ describe("a decision", () => {
     ["to refuse, off, admits", "off", "no", admitting({ allowed: true })],
   ];
   for (const [name, mode, verdict, decision] of validations)
-    it(name, () => assert.deepEqual(decide(validating(verdict), "validate", request(), circumstances(mode)), decision));
+    it(name, () =>
+      assert.deepEqual(evaluateRule(validating(verdict), "validate", request(), circumstances(mode)), decision),
+    );
 
   const mutations: [string, Mode, Verdict, Decision][] = [
     ["to change, enforced, changes", "enforce", undefined, changing({ ...admitted, patch })],
@@ -110,14 +112,19 @@ describe("a decision", () => {
     ],
   ];
   for (const [name, mode, verdict, decision] of mutations)
-    it(name, () => assert.deepEqual(decide(mutating(verdict), "mutate", request(), circumstances(mode)), decision));
+    it(name, () =>
+      assert.deepEqual(evaluateRule(mutating(verdict), "mutate", request(), circumstances(mode)), decision),
+    );
 
   it("of a phase that a rule hasn't admits", () =>
-    assert.deepEqual(decide(validating("no"), "mutate", request(), circumstances()), admitting({ allowed: true })));
+    assert.deepEqual(
+      evaluateRule(validating("no"), "mutate", request(), circumstances()),
+      admitting({ allowed: true }),
+    ));
 
   for (const mode of ["enforce", "warn", "audit"] as const)
     it(`to refuse by an empty sentence refuses, in mode ${mode}`, () => {
-      const decision = decide(validating(""), "validate", request(), circumstances(mode));
+      const decision = evaluateRule(validating(""), "validate", request(), circumstances(mode));
       assert.ok(!(decision instanceof Promise) && decision.refused);
       assert.equal(decision.outcome.allowed, mode !== "enforce");
     });
@@ -125,13 +132,13 @@ describe("a decision", () => {
   it("to change by returning the object leaves the object as it was", () => {
     const given = request();
     const before = JSON.stringify(given);
-    decide(mutating(), "mutate", given, circumstances());
+    evaluateRule(mutating(), "mutate", given, circumstances());
     assert.equal(JSON.stringify(given), before);
   });
 
   it("to write what was there already is none", () => {
     const given = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
-    assert.deepEqual(decide(mutating(), "mutate", given, circumstances()), admitting({ allowed: true, ...none }));
+    assert.deepEqual(evaluateRule(mutating(), "mutate", given, circumstances()), admitting({ allowed: true, ...none }));
   });
 });
 
@@ -145,24 +152,24 @@ describe("a deletion", () => {
       validate: ({ metadata }) => `it is ${metadata?.name}`,
     });
     for (const phase of ["mutate", "validate"] as const) {
-      const decision = decide(naming, phase, deletion, circumstances());
+      const decision = evaluateRule(naming, phase, deletion, circumstances());
       assert.ok(!(decision instanceof Promise));
       assert.equal(decision.outcome.status?.message, "it is old");
     }
   });
   for (const mode of ["enforce", "warn", "audit"] as const)
     it(`that a rule edits is the rule's fault, in mode ${mode}`, () => {
-      assert.throws(() => decide(mutating(), "mutate", deletion, circumstances(mode)), {
+      assert.throws(() => evaluateRule(mutating(), "mutate", deletion, circumstances(mode)), {
         code: 500,
         message: "the rule edited /metadata/labels/seen on DELETE",
       });
     });
   it("that a rule edits in vain, since it refuses, is refused", () => {
-    const decision = decide(mutating("no"), "mutate", deletion, circumstances());
+    const decision = evaluateRule(mutating("no"), "mutate", deletion, circumstances());
     assert.ok(!(decision instanceof Promise) && !decision.outcome.allowed);
   });
   it("that a rule would edit is admitted where the rule is off", () => {
-    const decision = decide(mutating(), "mutate", deletion, circumstances("off"));
+    const decision = evaluateRule(mutating(), "mutate", deletion, circumstances("off"));
     assert.deepEqual(decision, admitting({ allowed: true }));
   });
 });
@@ -178,7 +185,7 @@ describe("a rule", () => {
       },
     });
     const given = request({ operation: "UPDATE", oldObject: { metadata: { name: "old" } } });
-    decide(one, "validate", given, circumstances());
+    evaluateRule(one, "validate", given, circumstances());
     assert.deepEqual(told, [
       one,
       given.object,
@@ -206,8 +213,8 @@ describe("a rule", () => {
   it("that asks the world is waited for", async () => {
     const world = { ...circumstances(), world: ranges };
     const [changed, refused] = [
-      decide(asking, "mutate", request(), world),
-      decide(asking, "validate", request(), world),
+      evaluateRule(asking, "mutate", request(), world),
+      evaluateRule(asking, "validate", request(), world),
     ];
     assert.ok(changed instanceof Promise && refused instanceof Promise);
     assert.deepEqual(await changed, {
@@ -220,16 +227,16 @@ describe("a rule", () => {
   it("that refuses by what was remembered is made anew, and one that admits by it is not", async () => {
     const outdated = recorded({});
     const asked: string[] = [];
-    const remembering = (before: World, now: World): World => ({
+    const remembering = (before: Capabilities, now: Capabilities): Capabilities => ({
       ...before,
       anew: () => {
         asked.push("anew");
         return now;
       },
     });
-    const judge = async (before: World, now: World) => {
+    const judge = async (before: Capabilities, now: Capabilities) => {
       const world = remembering(before, now);
-      const { outcome } = await decide(picky, "validate", request(), { ...circumstances(), world });
+      const { outcome } = await evaluateRule(picky, "validate", request(), { ...circumstances(), world });
       return outcome.allowed;
     };
     const picky = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
@@ -243,7 +250,7 @@ describe("a rule", () => {
     assert.deepEqual([await judge(ranges, outdated), asked.splice(0)], [true, []], "admitted by what was there");
   });
   it("that asks an unconnected world fails, and that is no refusal", async () => {
-    await assert.rejects(async () => decide(asking, "mutate", request(), circumstances()), { code: 503 });
+    await assert.rejects(async () => evaluateRule(asking, "mutate", request(), circumstances()), { code: 503 });
   });
   it("that breaks is no refusal", () => {
     const broken = rule({
@@ -254,6 +261,6 @@ describe("a rule", () => {
       },
     });
     for (const mode of ["enforce", "warn", "audit"] as const)
-      assert.throws(() => decide(broken, "validate", request(), circumstances(mode)), RangeError);
+      assert.throws(() => evaluateRule(broken, "validate", request(), circumstances(mode)), RangeError);
   });
 });

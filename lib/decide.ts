@@ -1,30 +1,30 @@
 import { Failure } from "./failure.ts";
-import { answersFor, reconsidered, type World } from "./needs.ts";
-import { draft } from "./patch.ts";
-import type { KubernetesObject, Outcome, Patch, Request, Status } from "./review.ts";
+import { bindNeeds, type Capabilities, reevaluateRefusal } from "./needs.ts";
+import { createDraft } from "./patch.ts";
+import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
 
 export type Mode = "enforce" | "warn" | "audit" | "off";
 
-export interface Circumstances {
+export interface EvaluationContext {
   /** Shown in warnings, and part of the rule's keys in the ledger. */
   name: string;
   mode: Mode;
   settings: object;
   variant?: string | undefined;
   now: Date;
-  world?: World | undefined;
+  world?: Capabilities | undefined;
 }
 
 /** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
 export interface Decision {
-  outcome: Outcome;
+  outcome: ReviewOutcome;
   refused: boolean;
   operations: number;
-  members?: Finding[];
+  members?: MemberResult[];
 }
 
-export interface Finding {
+export interface MemberResult {
   rule: string;
   mode: Mode;
   refused: boolean;
@@ -33,20 +33,20 @@ export interface Finding {
 }
 
 /** Evaluates a rule for one request. Returns a promise only for rules that wait for answers. */
-export const decide = (
+export const evaluateRule = (
   rule: Rule,
   phase: Phase,
-  request: Request,
-  circumstances: Circumstances,
+  request: AdmissionRequest,
+  circumstances: EvaluationContext,
 ): Decision | Promise<Decision> => {
   const judge = rule[phase];
   if (judge === undefined || circumstances.mode === "off") return nothing;
 
   // `decode` checked that the object is present; that it has the rule's kind follows from `match`.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
-  const { value, changes } = phase === "mutate" ? draft(object) : { value: object, changes: () => [] };
+  const { value, changes } = phase === "mutate" ? createDraft(object) : { value: object, changes: () => [] };
   const said = judge.call(rule, value, {
-    ...answersFor(rule, circumstances),
+    ...bindNeeds(rule, circumstances),
     request,
     oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     settings: circumstances.settings,
@@ -54,8 +54,9 @@ export const decide = (
     now: circumstances.now,
   });
   const conclude = (verdict: Verdict) =>
-    reconsidered(verdict, circumstances, (world) => decide(rule, phase, request, { ...circumstances, world })) ??
-    conclusion(verdict, changes, request, circumstances);
+    reevaluateRefusal(verdict, circumstances, (world) =>
+      evaluateRule(rule, phase, request, { ...circumstances, world }),
+    ) ?? conclusion(verdict, changes, request, circumstances);
   return said instanceof Promise ? said.then(conclude) : conclude(said);
 };
 
@@ -64,8 +65,8 @@ const nothing: Decision = { outcome: { allowed: true }, refused: false, operatio
 const conclusion = (
   verdict: Verdict,
   changes: () => Patch,
-  request: Request,
-  { name, mode }: Circumstances,
+  request: AdmissionRequest,
+  { name, mode }: EvaluationContext,
 ): Decision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
   const status = typeof refuse === "string" ? sentence(refuse) : refuse;

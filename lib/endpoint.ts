@@ -1,43 +1,49 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
-import { decide, type Mode } from "./decide.ts";
+import { evaluateRule, type Mode } from "./decide.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
-import { frozen } from "./json.ts";
+import { freezeDeep } from "./json.ts";
 import { type Call, type Direct, isDirect, read } from "./lambda-event.ts";
-import { line, type Report } from "./log-line.ts";
-import { inTime, timeLeft, unconnected, type World, worldFor } from "./needs.ts";
+import { formatLogLine, type LogReport } from "./log-line.ts";
+import {
+  type Capabilities,
+  chooseCapabilities,
+  computeTimeLeft,
+  createUnconnectedCapabilities,
+  rejectWhenLate,
+} from "./needs.ts";
 import { print } from "./print.ts";
 import { recordedFor } from "./recorded-answers.ts";
-import { check, decode, encode, type Outcome, type Review, respond } from "./review.ts";
+import { type AdmissionReview, check, decode, encode, type ReviewOutcome, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
-import { merge } from "./settings.ts";
+import { mergeWithDefaults } from "./settings.ts";
 import { openKeyVerifier } from "./url-key.ts";
-import { type Variants, variantOf } from "./variant.ts";
+import { findVariantSettings, type Variants } from "./variant.ts";
 
-export interface Share {
+export interface EndpointConfig {
   rule: string;
   /** For clusters that have no variants of their own. */
   variants?: Variants;
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object; variants?: Variants }>;
 }
 
-export interface Host {
+export interface EndpointHost {
   /** One or two Ed25519 public keys in base64url, separated by a comma. */
   publicKeys: string;
   /** Returns capabilities that answer for this many milliseconds. */
-  world(cluster: string, milliseconds: number): World;
-  journal(report: Report): void;
+  world(cluster: string, milliseconds: number): Capabilities;
+  journal(report: LogReport): void;
 }
 
 /** The state of one review: each middleware adds what the next ones and the log line need. */
-interface Turn extends Report {
+interface Turn extends LogReport {
   readonly started: number;
   call?: Call;
-  review?: Review;
+  review?: AdmissionReview;
   settings?: unknown;
-  world?: World | undefined;
+  world?: Capabilities | undefined;
   now?: Date;
-  outcome?: Outcome;
+  outcome?: ReviewOutcome;
 }
 
 type Step = middy.Request<Turn, unknown, Error, Context>;
@@ -48,8 +54,13 @@ const longestBody = 6 * 1024 * 1024;
  * Makes a Lambda handler of a rule. Each review takes these steps once:
  * event → key → body → decode → mode → rule → patch → encode → response.
  */
-export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge = decide) => {
-  frozen([rule.settings, share.clusters]);
+export const createEndpoint = (
+  rule: Rule,
+  share: EndpointConfig,
+  host: EndpointHost = createLambdaHost(),
+  judge = evaluateRule,
+) => {
+  freezeDeep([rule.settings, share.clusters]);
   const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
   const admit = openKeyVerifier(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
 
@@ -78,10 +89,10 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
     }
     const cluster = clusterOf(turn.cluster);
     const { mode = "enforce", settings = rule.settings ?? {} } = cluster ?? {};
-    const own = variantOf(share, cluster, turn.variant);
+    const own = findVariantSettings(share, cluster, turn.variant);
     turn.mode = mode;
-    const usual = turn.settings === undefined ? settings : merge(rule.settings ?? {}, turn.settings);
-    turn.settings = own ? frozen(merge(usual, own)) : usual;
+    const usual = turn.settings === undefined ? settings : mergeWithDefaults(rule.settings ?? {}, turn.settings);
+    turn.settings = own ? freezeDeep(mergeWithDefaults(usual, own)) : usual;
     turn.now ??= new Date();
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
     // A direct invocation may bring settings under which the rule has other variants.
@@ -91,8 +102,8 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
-    const left = timeLeft(turn.call, context);
-    const world = worldFor(rule, turn, host, left);
+    const left = computeTimeLeft(turn.call, context);
+    const world = chooseCapabilities(rule, turn, host, left);
     const decision = judge(rule, phase, review.request, {
       name: share.rule,
       mode,
@@ -105,7 +116,7 @@ export const endpoint = (rule: Rule, share: Share, host: Host = lambda(), judge 
       Object.assign(turn, decision);
       return undefined;
     }
-    return inTime(decision, left).then((made) => Object.assign(turn, made));
+    return rejectWhenLate(decision, left).then((made) => Object.assign(turn, made));
   };
 
   const journal = ({ event: turn }: Step) => {
@@ -188,11 +199,11 @@ const clock = () => {
   return seconds * 1000 + nanoseconds / 1e6;
 };
 
-export const lambda = (world: Host["world"] = unconnected): Host => {
+export const createLambdaHost = (world: EndpointHost["world"] = createUnconnectedCapabilities): EndpointHost => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",
     world,
-    journal: (report) => print(`${line(report, stage, Date.now())}\n`),
+    journal: (report) => print(`${formatLogLine(report, stage, Date.now())}\n`),
   };
 };

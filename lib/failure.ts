@@ -32,7 +32,7 @@ export const toFailure = (thrown: unknown): Failure => {
   return new Failure(500, `the rule failed: ${describe(thrown)}`, { cause: thrown });
 };
 
-export const messageOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
+export const getErrorMessage = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
 const describe = (thrown: unknown): string => {
   // Node's message describes code, which doesn't help the sender of an object; the log has it.

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import type { Mode } from "./decide.ts";
 import { type GroupShare, group, type Membership } from "./group.ts";
-import { line, type Report } from "./log-line.ts";
-import { get, unconnected } from "./needs.ts";
+import { formatLogLine, type LogReport } from "./log-line.ts";
+import { createUnconnectedCapabilities, get } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
 import { type Rule, rule } from "./rule.ts";
 
@@ -48,7 +48,7 @@ const member = (change: Partial<Membership> = {}): Membership => ({
 });
 
 const asked = (members: Record<string, Rule>, memberships: Record<string, Membership>) => {
-  const reports: Report[] = [];
+  const reports: LogReport[] = [];
   const mode: Mode = "enforce";
   const share: GroupShare = {
     rule: "together",
@@ -57,8 +57,8 @@ const asked = (members: Record<string, Rule>, memberships: Record<string, Member
       Object.entries(members).map(([name, { settings }]) => [name, member({ settings: settings ?? {} })]),
     ),
   };
-  const journal = (report: Report) => void reports.push(report);
-  const handler = group(members, share, { publicKeys: "", world: unconnected, journal });
+  const journal = (report: LogReport) => void reports.push(report);
+  const handler = group(members, share, { publicKeys: "", world: createUnconnectedCapabilities, journal });
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
     const review = {
       kind: "AdmissionReview",
@@ -199,7 +199,7 @@ describe("a group", () => {
       { warns: member({ mode: "warn", settings: { why: "hm" } }), no: member({ settings: { why: "no" } }) },
     );
     await ask();
-    const lines = reports.map((report) => JSON.parse(line(report, "prod", 0)));
+    const lines = reports.map((report) => JSON.parse(formatLogLine(report, "prod", 0)));
     assert.deepEqual(
       lines.map(({ Rule, Mode, Reviews, Denials, Errors, verdict }) => [Rule, Mode, Reviews, Denials, Errors, verdict]),
       [

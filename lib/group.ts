@@ -1,19 +1,19 @@
 import type { Context } from "aws-lambda";
-import { type Circumstances, type Decision, decide, type Finding, type Mode } from "./decide.ts";
-import { endpoint, type Host, lambda, type Share } from "./endpoint.ts";
+import { type Decision, type EvaluationContext, evaluateRule, type MemberResult, type Mode } from "./decide.ts";
+import { createEndpoint, createLambdaHost, type EndpointConfig, type EndpointHost } from "./endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
 import { isDirect } from "./lambda-event.ts";
-import { applied } from "./patch.ts";
+import { applyPatch } from "./patch.ts";
 import { askInRounds } from "./reinvocation.ts";
-import { matches } from "./request-match.ts";
-import type { Outcome, Patch, Request, Status } from "./review.ts";
-import { type Match, type Phase, type Rule, rule } from "./rule.ts";
+import { matchesRequest } from "./request-match.ts";
+import type { AdmissionRequest, Patch, ReviewOutcome, Status } from "./review.ts";
+import { type Phase, type RequestMatch, type Rule, rule } from "./rule.ts";
 
 /** What a member's own webhook entry would hold and the API server would check. */
 export interface Membership {
   mode: Mode;
   settings: object;
-  match: readonly Match[];
+  match: readonly RequestMatch[];
   /** Whether a request is admitted if this member fails. */
   failsOpen: boolean;
   /** One match is enough. The group's entry selects namespaces by labels, which aren't known here. */
@@ -23,7 +23,7 @@ export interface Membership {
 type Memberships = Record<string, Membership>;
 
 /** The config of a group; `alone` holds its members' config for invocations without a cluster. */
-export interface GroupShare extends Share {
+export interface GroupShare extends EndpointConfig {
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: Memberships }>;
   alone: Memberships;
 }
@@ -32,11 +32,16 @@ export interface GroupShare extends Share {
  * Makes one Lambda handler of several mutators, asked in the given order: one call, one patch, one answer. A direct
  * invocation that names a member is answered by that member alone.
  */
-export const group = (members: Record<string, Rule>, share: GroupShare, host: Host = lambda(), judge = decide) => {
-  const together = endpoint(facade(members, share.alone), share, byMember(host), askAll(members, judge));
+export const group = (
+  members: Record<string, Rule>,
+  share: GroupShare,
+  host: EndpointHost = createLambdaHost(),
+  judge = evaluateRule,
+) => {
+  const together = createEndpoint(facade(members, share.alone), share, byMember(host), askAll(members, judge));
   return (event: unknown, context: Context): Promise<unknown> => {
     const { member } = isDirect(event) ? event : {};
-    const handler = member === undefined ? together : endpoint(...only(String(member), members, share), host);
+    const handler = member === undefined ? together : createEndpoint(...only(String(member), members, share), host);
     return handler(event, context);
   };
 };
@@ -47,7 +52,7 @@ const facade = (members: Record<string, Rule>, alone: Memberships): Rule => {
   return rule({ summary: "Several rules.", match: [], settings: alone, ...declared, mutate() {} });
 };
 
-const only = (name: string, members: Record<string, Rule>, share: GroupShare): [Rule, Share] => {
+const only = (name: string, members: Record<string, Rule>, share: GroupShare): [Rule, EndpointConfig] => {
   const nobody = () => {
     throw new Failure(400, `${share.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
@@ -69,7 +74,7 @@ const only = (name: string, members: Record<string, Rule>, share: GroupShare): [
 
 /** Asks every member that the request concerns; each sees the object as the members before it changed it. */
 const askAll =
-  (members: Record<string, Rule>, judge: typeof decide): typeof decide =>
+  (members: Record<string, Rule>, judge: typeof evaluateRule): typeof evaluateRule =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {
     const outcome = {
       allowed: true,
@@ -77,7 +82,7 @@ const askAll =
       audit: {} as Record<string, string>,
       patch: [] as Patch,
     };
-    const findings = new Map<string, Finding>();
+    const findings = new Map<string, MemberResult>();
     const asked = Object.entries(settings as Memberships).filter(([, membership]) => concerns(membership, request));
     let { object } = request;
 
@@ -96,24 +101,24 @@ const askAll =
       refusal = status && { ...status, message: `${name}: ${status.message}` };
       if (refusal) return undefined;
       for (const change of patch) outcome.patch.push(change);
-      object = applied(object, patch);
+      object = applyPatch(object, patch);
       return patch.length > 0;
     });
     return decided(refusal ? { ...outcome, allowed: false, status: refusal } : outcome, findings);
   };
 
-const decided = (outcome: Outcome, findings: Map<string, Finding>): Decision => {
+const decided = (outcome: ReviewOutcome, findings: Map<string, MemberResult>): Decision => {
   const members = [...findings].map(([, finding]) => finding);
   return { outcome, refused: !outcome.allowed, operations: outcome.patch?.length ?? 0, members };
 };
 
 /** The failure of a member that fails open doesn't fail the others; the API server would go on, too. */
 const ask = async (
-  judge: typeof decide,
+  judge: typeof evaluateRule,
   rule: Rule,
   phase: Phase,
-  request: Request,
-  circumstances: Circumstances,
+  request: AdmissionRequest,
+  circumstances: EvaluationContext,
   failsOpen: boolean,
 ): Promise<Said> => {
   try {
@@ -128,7 +133,7 @@ const ask = async (
 
 type Said = Decision & { error?: Failure };
 
-const note = (findings: Map<string, Finding>, rule: string, mode: Mode, { refused, operations, error }: Said) => {
+const note = (findings: Map<string, MemberResult>, rule: string, mode: Mode, { refused, operations, error }: Said) => {
   const before = findings.get(rule);
   if (!refused && operations === 0 && !error) return;
   findings.set(rule, {
@@ -140,12 +145,12 @@ const note = (findings: Map<string, Finding>, rule: string, mode: Mode, { refuse
   });
 };
 
-const concerns = ({ mode, match, exempt }: Membership, request: Request): boolean => {
+const concerns = ({ mode, match, exempt }: Membership, request: AdmissionRequest): boolean => {
   const { namespaces = [], users = [], groups = [] } = exempt;
   const { namespace = "", userInfo } = request;
   return (
     mode !== "off" &&
-    match.some((one) => matches(one, request)) &&
+    match.some((one) => matchesRequest(one, request)) &&
     !namespaces.includes(namespace) &&
     !users.includes(userInfo.username ?? "") &&
     !userInfo.groups?.some((one) => groups.includes(one))
@@ -153,7 +158,7 @@ const concerns = ({ mode, match, exempt }: Membership, request: Request): boolea
 };
 
 /** Logs members that refused or failed open in lines of their own: denials count under the rule that denies. */
-const byMember = (host: Host): Host => ({
+const byMember = (host: EndpointHost): EndpointHost => ({
   ...host,
   journal(report) {
     host.journal(report);

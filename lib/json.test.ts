@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { cloned, drop, isSame, lookUp, put } from "./json.ts";
-import { draft } from "./patch.ts";
+import { cloneDeep, deleteMember, isSame, lookUp, setMember } from "./json.ts";
+import { createDraft } from "./patch.ts";
 
 const root = { list: [{ a: null }], "0": "key", nothing: null, __proto__x: 1 };
 
@@ -26,24 +26,30 @@ describe("lookUp", () => {
   for (const [path, expected] of found)
     it(`finds ${JSON.stringify(expected)?.slice(0, 20)} at ${JSON.stringify(path)}, in a draft as well`, () => {
       assert.deepEqual(lookUp(root, path), expected);
-      assert.deepEqual(lookUp(draft(root).value, path), expected);
+      assert.deepEqual(lookUp(createDraft(root).value, path), expected);
     });
 });
 
 describe("cloned", () => {
   it("copies drafts, and __proto__ as a key", () => {
     const value = JSON.parse('{"__proto__":{"a":[1,{"b":2}]}}');
-    assert.equal(JSON.stringify(cloned(draft(value).value)), JSON.stringify(value));
-    assert.notEqual(cloned(value), value);
+    assert.equal(JSON.stringify(cloneDeep(createDraft(value).value)), JSON.stringify(value));
+    assert.notEqual(cloneDeep(value), value);
   });
 });
 
 describe("put and drop", () => {
   it("say whether there was something to do", () => {
-    const { value, changes } = draft({ a: { b: [1] } });
-    assert.deepEqual([put(value, "a", { b: [1] }), drop(value, "c"), drop(value, "toString")], [false, false, false]);
+    const { value, changes } = createDraft({ a: { b: [1] } });
+    assert.deepEqual(
+      [setMember(value, "a", { b: [1] }), deleteMember(value, "c"), deleteMember(value, "toString")],
+      [false, false, false],
+    );
     assert.deepEqual(changes(), []);
-    assert.deepEqual([put(value, "a", { b: [2] }), put(value, "__proto__", 1), drop(value, "a")], [true, true, true]);
+    assert.deepEqual(
+      [setMember(value, "a", { b: [2] }), setMember(value, "__proto__", 1), deleteMember(value, "a")],
+      [true, true, true],
+    );
     assert.deepEqual(
       changes().map(({ op, path }) => `${op} ${path}`),
       ["remove /a", "add /__proto__"],

@@ -1,8 +1,8 @@
 /** JSON values and paths into them. Imports nothing, so that everything in lib and infra may use it. */
 
-export type Json = Record<string, unknown>;
+export type JsonMap = Record<string, unknown>;
 
-export interface Found {
+export interface FoundValue {
   value: unknown;
 }
 
@@ -11,7 +11,7 @@ const deepest = 1000;
 
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
 
-export const isMap = (value: unknown): value is Json => isObject(value) && !Array.isArray(value);
+export const isMap = (value: unknown): value is JsonMap => isObject(value) && !Array.isArray(value);
 
 export const parseJson = (text: string): unknown => {
   try {
@@ -28,18 +28,18 @@ export const unescapeStep = (step: string): string => step.replaceAll("~1", "/")
 export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeStep);
 
 /** Returns the value if it is a map, else an empty map. */
-export const toMap = (value: unknown): Json => (isMap(value) ? value : {});
+export const toMap = (value: unknown): JsonMap => (isMap(value) ? value : {});
 
 /** Returns the value if it is a list, else an empty list. */
 export const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
 /** Returns the value at a path of keys and indexes; undefined if the path leads nowhere. */
-export const lookUp = (root: unknown, path: readonly (string | number)[]): Found | undefined => {
+export const lookUp = (root: unknown, path: readonly (string | number)[]): FoundValue | undefined => {
   let value = root;
   for (const step of path) {
     const isThere = typeof step === "number" ? Array.isArray(value) : isMap(value);
-    if (!isThere || !Object.hasOwn(value as Json, step)) return undefined;
-    value = (value as Json)[step];
+    if (!isThere || !Object.hasOwn(value as JsonMap, step)) return undefined;
+    value = (value as JsonMap)[step];
   }
   return { value };
 };
@@ -67,7 +67,7 @@ export const isSame = (one: unknown, other: unknown): boolean => {
  * Freezes a value deeply, without recursion. Settings and clusters' answers are shared between reviews: a rule that
  * puts one into an object and edits it there must not change the next review.
  */
-export const frozen = <T>(value: T): T => {
+export const freezeDeep = <T>(value: T): T => {
   const found: unknown[] = [value];
   // The loop also visits the values that it appends.
   for (const one of found)
@@ -76,7 +76,7 @@ export const frozen = <T>(value: T): T => {
 };
 
 /** Returns a deep copy of a value, which may be a draft. */
-export const cloned = <T>(value: T): T => copyOf(value, 0) as T;
+export const cloneDeep = <T>(value: T): T => copyOf(value, 0) as T;
 
 const copyOf = (value: unknown, depth: number): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
@@ -87,55 +87,55 @@ const copyOf = (value: unknown, depth: number): unknown => {
 };
 
 /** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */
-export const put = (parent: object, key: string | number, given: unknown): boolean => {
-  const value = cloned(given);
+export const setMember = (parent: object, key: string | number, given: unknown): boolean => {
+  const value = cloneDeep(given);
   if (Object.hasOwn(parent, key) && isSame(Reflect.get(parent, key), value)) return false;
   return Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 };
 
 /** Removes a member; reports whether there was one. */
-export const drop = (parent: object, key: string): boolean =>
+export const deleteMember = (parent: object, key: string): boolean =>
   Object.hasOwn(parent, key) && Reflect.deleteProperty(parent, key);
 
 /** Returns the value if it is a map, and undefined if it is absent or null; throws for anything else. */
-export const mapOf = (value: unknown, field: string): Json | undefined => {
+export const requireMap = (value: unknown, field: string): JsonMap | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!isMap(value)) throw new Error(`${field} must be a map`);
   return value;
 };
 
-export const textsOf = (value: unknown, field: string): Record<string, string> | undefined => {
-  const map = mapOf(value, field);
+export const requireTexts = (value: unknown, field: string): Record<string, string> | undefined => {
+  const map = requireMap(value, field);
   for (const [key, member] of Object.entries(map ?? {}))
     if (typeof member !== "string") throw new Error(`${field}[${JSON.stringify(key)}] must be a text`);
   return map as Record<string, string> | undefined;
 };
 
-export const listOf = (value: unknown, field: string): unknown[] | undefined => {
+export const requireList = (value: unknown, field: string): unknown[] | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value)) throw new Error(`${field} must be a list`);
   return value;
 };
 
 /** Returns an own member of a value, never one of its prototype. */
-export const own = (value: unknown, key: string | number): unknown =>
+export const getOwn = (value: unknown, key: string | number): unknown =>
   isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
-export const mapAt = (parent: object, key: string, field: string): Json => {
-  if (mapOf(own(parent, key), field) === undefined) put(parent, key, {});
-  return mapOf(own(parent, key), field) ?? {};
+export const openMap = (parent: object, key: string, field: string): JsonMap => {
+  if (requireMap(getOwn(parent, key), field) === undefined) setMember(parent, key, {});
+  return requireMap(getOwn(parent, key), field) ?? {};
 };
 
 /** Calls `act` for every item, unlike `some`, and reports whether any call returned true. */
-export const any = <T>(items: Iterable<T>, act: (item: T) => boolean): boolean => {
+export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): boolean => {
   let changed = false;
   for (const item of items) changed = act(item) || changed;
   return changed;
 };
 
 /** Sets members of the map under a key; creates the map only if there are members to set. */
-export const fill = (parent: object, key: string, members: Json, field: string): boolean =>
-  any(Object.entries(members), ([name, value]) => put(mapAt(parent, key, field), name, value));
+export const setMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
+  applyToEach(Object.entries(members), ([name, value]) => setMember(openMap(parent, key, field), name, value));
 
 /** Reports whether JSON nests deeper than this below its root. Doesn't recurse: any depth is safe. */
 export const isDeeper = (value: unknown, levels: number): boolean => {

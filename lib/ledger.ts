@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { frozen } from "./json.ts";
+import { freezeDeep } from "./json.ts";
 
 export interface Terms {
   /** Seconds from the last change until the value is dropped; undefined keeps it. */
@@ -25,7 +25,7 @@ interface Kept {
 
 const common = { name: "", most: 10_000 };
 
-export const memoryLedger = (): Ledger => {
+export const createMemoryLedger = (): Ledger => {
   const all = new Map<string, Kept>();
   /** The keys of each shelf, the least recently changed first. */
   const shelves = new Map<string, Set<string>>();
@@ -44,7 +44,7 @@ export const memoryLedger = (): Ledger => {
       if (value === undefined) return undefined;
       const shelf = shelves.get(name) ?? new Set<string>();
       shelves.set(name, shelf.add(key));
-      all.set(key, { value: frozen(value), until: now + seconds * 1000, shelf });
+      all.set(key, { value: freezeDeep(value), until: now + seconds * 1000, shelf });
       for (const oldest of shelf) {
         if (shelf.size <= most && now < (all.get(oldest)?.until ?? 0)) break;
         forget(oldest);

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { signing } from "../infra/parity/test-key.ts";
-import { endpoint } from "./endpoint.ts";
-import { line, type Report, verdictOf } from "./log-line.ts";
-import { unconnected } from "./needs.ts";
+import { createEndpoint } from "./endpoint.ts";
+import { formatLogLine, type LogReport, verdictOf } from "./log-line.ts";
+import { createUnconnectedCapabilities } from "./needs.ts";
 import { rule } from "./rule.ts";
 
-const report: Report = {
+const report: LogReport = {
   rule: "judge",
   phase: "validate",
   cluster: "prod-eu",
@@ -54,7 +54,7 @@ const metricsOf = (text: string): Record<string, unknown>[] => {
 
 describe("a line", () => {
   it("counts a review by stage, by rule, by version and by key", () => {
-    assert.deepEqual(metricsOf(line({ ...report, refused: true }, "prod", 5)), [
+    assert.deepEqual(metricsOf(formatLogLine({ ...report, refused: true }, "prod", 5)), [
       ...["prod", "judge validate prod-eu enforce", "postern-judge 7"].flatMap((by) => [
         { Reviews: 1, by },
         { Denials: 1, by },
@@ -65,7 +65,7 @@ describe("a line", () => {
     ]);
   });
   it("counts a failure as an error and not as a denial", () => {
-    const counts = metricsOf(line({ ...report, code: 504, error: new Error("late") }, "prod", 5));
+    const counts = metricsOf(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
     assert.deepEqual(
       [counts.filter(({ Errors }) => Errors === 1).length, counts.filter(({ Denials }) => Denials === 1).length],
       [3, 0],
@@ -73,10 +73,10 @@ describe("a line", () => {
   });
   it("counts nothing for who never showed a key", () => {
     const stranger = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
-    assert.deepEqual(metricsOf(line(stranger, "prod", 5)), []);
+    assert.deepEqual(metricsOf(formatLogLine(stranger, "prod", 5)), []);
   });
 
-  const verdicts: [Partial<Report>, string][] = [
+  const verdicts: [Partial<LogReport>, string][] = [
     [{}, "allowed"],
     [{ operations: 2 }, "changed"],
     [{ refused: true }, "denied"],
@@ -104,7 +104,7 @@ describe("a line", () => {
       dryRun: true,
       object: { secret: "s3cret" },
     } as const;
-    const { _aws: _, ...entry } = JSON.parse(line({ ...report, variant: "v", request }, "prod", 5));
+    const { _aws: _, ...entry } = JSON.parse(formatLogLine({ ...report, variant: "v", request }, "prod", 5));
     assert.deepEqual(entry, {
       Rule: "judge",
       Phase: "validate",
@@ -138,7 +138,7 @@ describe("a line", () => {
       cause: new TypeError("middle", { cause: new RangeError("inner", { cause: "no error" }) }),
     });
     assert.match(
-      JSON.parse(line({ ...report, code: 500, error }, "prod", 5)).error,
+      JSON.parse(formatLogLine({ ...report, code: 500, error }, "prod", 5)).error,
       /^Error: outer\n.*\ncaused by TypeError: middle\n.*\ncaused by RangeError: inner\n/s,
     );
   });
@@ -172,7 +172,7 @@ describe("a line", () => {
     );
     fc.assert(
       fc.property(change, fc.integer({ min: 0 }), (given, time) => {
-        const written = line({ ...report, ...given }, "prod", time);
+        const written = formatLogLine({ ...report, ...given }, "prod", time);
         assert.doesNotMatch(written, /[\n\r]/);
         assert.equal(metricsOf(written).length, 13);
       }),
@@ -194,7 +194,7 @@ describe("the journal of an endpoint", () => {
     validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
   });
   const lines: string[] = [];
-  const handler = endpoint(
+  const handler = createEndpoint(
     judge,
     {
       rule: "judge",
@@ -202,8 +202,8 @@ describe("the journal of an endpoint", () => {
     },
     {
       publicKeys: signer.publicKey,
-      world: unconnected,
-      journal: (given) => lines.push(line(given, "test", Date.now())),
+      world: createUnconnectedCapabilities,
+      journal: (given) => lines.push(formatLogLine(given, "test", Date.now())),
     },
   );
   const context = {

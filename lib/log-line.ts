@@ -1,21 +1,21 @@
-import type { Finding, Mode } from "./decide.ts";
-import type { Request } from "./review.ts";
+import type { MemberResult, Mode } from "./decide.ts";
+import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
 /** The facts of one answered review. They contain no part of the object but its name. */
-export interface Report {
+export interface LogReport {
   rule: string;
   phase?: Phase | undefined;
   variant?: string | undefined;
   cluster?: string | undefined;
   key?: string | undefined;
   mode?: Mode | undefined;
-  request?: Request | undefined;
+  request?: AdmissionRequest | undefined;
   code: number;
   refused: boolean;
   operations: number;
   /** For a group: the members that refused, changed the object or failed. */
-  members?: Finding[] | undefined;
+  members?: MemberResult[] | undefined;
   group?: string;
   milliseconds: number;
   error?: Error | undefined;
@@ -24,7 +24,7 @@ export interface Report {
 }
 
 /** In modes warn and audit, denials and changes are `would be denied` and `would be changed`. */
-export const verdictOf = ({ code, mode, refused, operations }: Report): string => {
+export const verdictOf = ({ code, mode, refused, operations }: LogReport): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
@@ -43,8 +43,9 @@ const directives = JSON.stringify([
  * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
  * without a valid key is logged without metrics, so that a stranger can't raise an alarm.
  */
-export const line = (report: Report, stage: string, time: number): string => {
-  const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<Request> = report.request ?? {};
+export const formatLogLine = (report: LogReport, stage: string, time: number): string => {
+  const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<AdmissionRequest> =
+    report.request ?? {};
   const entry = JSON.stringify({
     Rule: report.rule,
     Phase: report.phase,

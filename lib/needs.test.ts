@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "./failure.ts";
-import { memoryLedger } from "./ledger.ts";
+import { createMemoryLedger } from "./ledger.ts";
 import {
   accessReview,
   aws,
   bind,
+  type Capabilities,
+  computeTimeLeft,
   create,
+  createUnconnectedCapabilities,
   discovery,
   get,
   http,
   https,
   ledger,
   list,
-  timeLeft,
-  unconnected,
-  type World,
 } from "./needs.ts";
 
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
@@ -30,7 +30,7 @@ describe("needs", () => {
         asked.push([verb, ...args]);
         return answer;
       };
-    const world: World = {
+    const world: Capabilities = {
       get: note("get", objects[0]),
       list: note("list", objects),
       create: note("create", "created" as const),
@@ -42,7 +42,7 @@ describe("needs", () => {
       cue: note("cue", "{}"),
       ledger: (rule) => {
         asked.push(["ledger", rule]);
-        return memoryLedger();
+        return createMemoryLedger();
       },
       count: (counts) => void asked.push(["count", counts]),
     };
@@ -70,7 +70,7 @@ describe("needs", () => {
     plain: http(),
     volumes: aws("ec2:DescribeVolumes"),
   };
-  const bound = (world: World) => bind(needs, world, "rule") as unknown as Bound;
+  const bound = (world: Capabilities) => bind(needs, world, "rule") as unknown as Bound;
 
   it("ask the world by group, resource and name", async () => {
     const { asked, world } = counted();
@@ -129,7 +129,7 @@ describe("needs", () => {
   });
 
   it("that fail side by side fail the rule and nothing else", async () => {
-    const { account } = bound(unconnected("prod"));
+    const { account } = bound(createUnconnectedCapabilities("prod"));
     const [first, second] = [account("a"), account("b")];
     await assert.rejects(first);
     await new Promise(setImmediate);
@@ -164,7 +164,7 @@ describe("needs", () => {
   });
 
   it("fail with 503 where nobody connected the cluster", async () => {
-    const { account, ranges, provision, may, call } = bound(unconnected("prod"));
+    const { account, ranges, provision, may, call } = bound(createUnconnectedCapabilities("prod"));
     const sentence = 'nothing can be read from cluster "prod": it has no connection here';
     for (const ask of [() => account("a"), () => ranges(), () => provision({}), () => may({}), () => call({})])
       await assert.rejects(
@@ -176,7 +176,7 @@ describe("needs", () => {
 
 describe("the time that is left", () => {
   const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
-  const table: [string, Parameters<typeof timeLeft>, number][] = [
+  const table: [string, Parameters<typeof computeTimeLeft>, number][] = [
     ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],
     ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, lambda(5000)], 4700],
     ["is Lambda's where nobody says how long they wait", [undefined, lambda(5000)], 4700],
@@ -189,6 +189,6 @@ describe("the time that is left", () => {
     it(name, (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
       const since = call?.since === undefined ? undefined : 1_000_000 + call.since;
-      assert.equal(timeLeft(call && { ...call, since }, context), expected);
+      assert.equal(computeTimeLeft(call && { ...call, since }, context), expected);
     });
 });

@@ -16,14 +16,14 @@ import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
-import { own, parseJson } from "./json.ts";
+import { getOwn, parseJson } from "./json.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Count } from "./metrics.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 
 /** The kinds that a rule can read by their plural alone. */
-interface Kinds {
+interface ReadableKinds {
   ingressclasses: IngressClass;
   limitranges: LimitRange;
   namespaces: Namespace;
@@ -38,21 +38,21 @@ interface Kinds {
   storageclasses: StorageClass;
 }
 
-export interface Resource {
+export interface ResourceType {
   group: string;
   resource: string;
   /** v1 by default. */
   version?: string;
 }
 
-const groups: Partial<Record<keyof Kinds, string>> = {
+const groups: Partial<Record<keyof ReadableKinds, string>> = {
   ingressclasses: "networking.k8s.io",
   priorityclasses: "scheduling.k8s.io",
   runtimeclasses: "node.k8s.io",
   storageclasses: "storage.k8s.io",
 };
 
-export interface Access {
+export interface AccessQuestion {
   user: UserInfo;
   verb: string;
   group?: string;
@@ -101,7 +101,7 @@ export interface HttpsResponse {
 }
 
 /** Returns the JSON in a body, or undefined. Rules use it, so that a recording knows what they read. */
-export const jsonOf = ({ body, json }: HttpsResponse): unknown => (json === undefined ? parseJson(body) : json);
+export const parseAnswer = ({ body, json }: HttpsResponse): unknown => (json === undefined ? parseJson(body) : json);
 
 export interface AwsRequest {
   region: string;
@@ -110,20 +110,20 @@ export interface AwsRequest {
 
 export type AwsAction = `ec2:${string}`;
 
-export interface Permission {
+export interface AccessAnswer {
   allowed: boolean;
   reason?: string;
   /** An error during the check; the answer may still be valid. */
   evaluationError?: string;
 }
 
-export interface Served {
+export interface ServedResource {
   resource: string;
   kind: string;
   namespaced: boolean;
 }
 
-export type Creation = "created" | "exists" | { refused: Status };
+export type CreationResult = "created" | "exists" | { refused: Status };
 
 export interface Freshness {
   /** The most seconds since the answer was read; 0 reads it for this review. */
@@ -136,13 +136,18 @@ export interface Freshness {
 }
 
 /** The capabilities that answer the needs of rules. A rule has no other way out of its process. */
-export interface World {
-  get(kind: Resource, name: string, namespace?: string, freshness?: Freshness): Promise<KubernetesObject | undefined>;
-  list(kind: Resource, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
-  create(kind: Resource, object: KubernetesObject): Promise<Creation>;
-  may(access: Access): Promise<Permission>;
+export interface Capabilities {
+  get(
+    kind: ResourceType,
+    name: string,
+    namespace?: string,
+    freshness?: Freshness,
+  ): Promise<KubernetesObject | undefined>;
+  list(kind: ResourceType, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
+  create(kind: ResourceType, object: KubernetesObject): Promise<CreationResult>;
+  may(access: AccessQuestion): Promise<AccessAnswer>;
   /** Lists the resources of a group and version such as `apps/v1`; undefined if it isn't served. */
-  discover(groupVersion: string): Promise<Served[] | undefined>;
+  discover(groupVersion: string): Promise<ServedResource[] | undefined>;
   https(request: HttpsRequest): Promise<HttpsResponse>;
   /** Like `https`, for a URL that may begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
@@ -152,21 +157,21 @@ export interface World {
   ledger(rule: string): Ledger;
   count(counts: readonly Count[]): void;
   /** Returns capabilities that read everything again; undefined if everything so far was read for this review. */
-  anew?(): World | undefined;
+  anew?(): Capabilities | undefined;
 }
 
 export interface Need<Answer> {
-  readonly verb: Exclude<keyof World, "anew">;
-  readonly kind?: Resource;
+  readonly verb: Exclude<keyof Capabilities, "anew">;
+  readonly kind?: ResourceType;
   /** Further kinds that are read under these settings: by name, as lists, and by discovery. */
-  kinds?(settings: object): Resource[];
+  kinds?(settings: object): ResourceType[];
   readonly action?: AwsAction;
   secrets?(settings: object): SecretPlace[];
   /** Whether the need is used under these settings; true by default. */
   isUsed?(settings: object): boolean;
   /** Whether every review uses the need under these settings: what is slow to start is then started early. */
   isAwaited?(settings: object): boolean;
-  bind(world: World, rule: string): Answer;
+  bind(world: Capabilities, rule: string): Answer;
 }
 
 const apart: ReadonlySet<Need<unknown>["verb"]> = new Set(["https", "http", "aws", "count", "cue", "ledger"]);
@@ -182,12 +187,12 @@ export type Answers<N extends Needs> = {
   readonly [Name in keyof N]: N[Name] extends Need<infer Answer> ? Answer : never;
 };
 
-type Named<K> = K extends keyof Kinds ? Kinds[K] : KubernetesObject;
-const resource = (kind: keyof Kinds | Resource): Resource =>
+type Named<K> = K extends keyof ReadableKinds ? ReadableKinds[K] : KubernetesObject;
+const resource = (kind: keyof ReadableKinds | ResourceType): ResourceType =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
 /** Reads one object by name; undefined if it doesn't exist. */
-export const get = <K extends keyof Kinds | Resource, Object = Named<K>>(
+export const get = <K extends keyof ReadableKinds | ResourceType, Object = Named<K>>(
   kind: K,
   freshness?: Freshness,
 ): Need<(name: string, namespace?: string) => Promise<Object | undefined>> => ({
@@ -198,7 +203,7 @@ export const get = <K extends keyof Kinds | Resource, Object = Named<K>>(
 });
 
 /** Lists the objects of a namespace; without a namespace, of the whole cluster. */
-export const list = <K extends keyof Kinds | Resource>(
+export const list = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
   freshness?: Freshness,
 ): Need<(namespace?: string) => Promise<Named<K>[]>> => ({
@@ -208,33 +213,40 @@ export const list = <K extends keyof Kinds | Resource>(
 });
 
 /** Creates an object of this kind; resolves to `exists` if it exists already. */
-export const create = <K extends keyof Kinds | Resource>(kind: K): Need<(object: Named<K>) => Promise<Creation>> => ({
+export const create = <K extends keyof ReadableKinds | ResourceType>(
+  kind: K,
+): Need<(object: Named<K>) => Promise<CreationResult>> => ({
   verb: "create",
   kind: resource(kind),
   bind: (world) => (object) => world.create(resource(kind), object as KubernetesObject),
 });
 
 /** Asks the cluster's authorizer what a user may do. */
-export const accessReview = (): Need<(access: Access) => Promise<Permission>> => ({
+export const accessReview = (): Need<(access: AccessQuestion) => Promise<AccessAnswer>> => ({
   verb: "may",
   bind: (world) => (access) => world.may(access),
 });
 
 /** Lists the resources of a group and version, as the API server serves them. */
-export const discovery = (): Need<(groupVersion: string) => Promise<Served[] | undefined>> => ({
+export const discovery = (): Need<(groupVersion: string) => Promise<ServedResource[] | undefined>> => ({
   verb: "discover",
   bind: (world) => (groupVersion) => world.discover(groupVersion),
 });
 
 /** Reads objects whose kinds are known only from settings, or from other objects. */
-export interface Reader {
-  get(kind: Resource, name: string, namespace?: string, freshness?: Freshness): Promise<KubernetesObject | undefined>;
-  list(kind: Resource, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
-  discover(groupVersion: string): Promise<Served[] | undefined>;
+export interface ObjectReader {
+  get(
+    kind: ResourceType,
+    name: string,
+    namespace?: string,
+    freshness?: Freshness,
+  ): Promise<KubernetesObject | undefined>;
+  list(kind: ResourceType, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
+  discover(groupVersion: string): Promise<ServedResource[] | undefined>;
 }
 
 /** Declares a Reader; the rule's rights cover the kinds that `kinds` returns for its settings. */
-export const reader = <Settings>(kinds: (settings: Settings) => Resource[]): Need<Reader> => ({
+export const reader = <Settings>(kinds: (settings: Settings) => ResourceType[]): Need<ObjectReader> => ({
   verb: "list",
   // The cast is safe: a rule only gets its own settings.
   kinds: (settings) => kinds(settings as Settings),
@@ -270,7 +282,7 @@ export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<Ht
 export const cue = <Settings>(
   isUsed?: (settings: Settings) => boolean,
   isAwaited?: (settings: Settings) => boolean,
-): Need<World["cue"]> => ({
+): Need<Capabilities["cue"]> => ({
   verb: "cue",
   ...(isUsed && { isUsed: (settings) => isUsed(settings as Settings) }),
   ...(isAwaited && { isAwaited: (settings) => isAwaited(settings as Settings) }),
@@ -286,12 +298,12 @@ export const counter = (): Need<(counts: readonly Count[]) => void> => ({
   bind: ({ count }) => count,
 });
 
-export const bind = (needs: Needs, world: World, rule: string): Record<string, unknown> => {
+export const bind = (needs: Needs, world: Capabilities, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
   const remembering = intercept(world, (verb, args, ask) => {
-    if (!onceAsked.has(verb)) return handled(ask());
+    if (!onceAsked.has(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
-    const answer = asked.get(question) ?? handled(ask());
+    const answer = asked.get(question) ?? ignoreRejection(ask());
     asked.set(question, answer);
     return answer;
   });
@@ -305,9 +317,9 @@ type Verb = (typeof verbs)[number];
 
 /** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
 export const intercept = (
-  world: World,
+  world: Capabilities,
   answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
-): World => {
+): Capabilities => {
   const wrapped = verbs.map((verb) => {
     const ask = world[verb] as (...args: unknown[]) => Promise<unknown>;
     return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
@@ -317,34 +329,37 @@ export const intercept = (
 };
 
 /** If one of several questions fails, the rule may never await the others. */
-const handled = <T>(answer: Promise<T>): Promise<T> => {
+const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
   answer.catch(() => {});
   return answer;
 };
 
 // Bundles of rules without needs replace the functions below with empty ones (infra/build/absent.ts).
 
-export function answersFor({ needs }: { needs?: Needs }, { name, world }: { name: string; world?: World | undefined }) {
+export function bindNeeds(
+  { needs }: { needs?: Needs },
+  { name, world }: { name: string; world?: Capabilities | undefined },
+) {
   return needs && world && bind(needs, world, name);
 }
 
 /** Decides a refusal again on fresh answers: one that is a few seconds old is only good enough to admit. */
-export function reconsidered<T>(
+export function reevaluateRefusal<T>(
   verdict: unknown,
-  { world }: { world?: World | undefined },
-  decide: (world: World) => T,
+  { world }: { world?: Capabilities | undefined },
+  decide: (world: Capabilities) => T,
 ): T | undefined {
-  const refuses = typeof verdict === "string" || own(verdict, "refuse") !== undefined;
+  const refuses = typeof verdict === "string" || getOwn(verdict, "refuse") !== undefined;
   const fresh = refuses ? world?.anew?.() : undefined;
   return fresh && decide(fresh);
 }
 
-export function worldFor(
+export function chooseCapabilities(
   { needs }: { needs?: Needs },
-  { world, cluster = "" }: { world?: World | undefined; cluster?: string | undefined },
-  host: { world(cluster: string, milliseconds: number): World },
+  { world, cluster = "" }: { world?: Capabilities | undefined; cluster?: string | undefined },
+  host: { world(cluster: string, milliseconds: number): Capabilities },
   milliseconds: number,
-): World | undefined {
+): Capabilities | undefined {
   return needs && (world ?? host.world(cluster, milliseconds));
 }
 
@@ -353,7 +368,7 @@ const margin = 300;
 const longest = 30_000;
 
 /** Returns the milliseconds until the API server, which began earlier, or Lambda stops waiting. */
-export function timeLeft(
+export function computeTimeLeft(
   call: { timeout: number | undefined; since: number | undefined } | undefined,
   context: { getRemainingTimeInMillis?(): number },
 ): number {
@@ -367,7 +382,11 @@ export function timeLeft(
 const lateRule = () => new Failure(504, "the rule did not answer in time");
 
 /** Rejects when the time is up: the API server waits no longer. */
-export async function inTime<T>(answer: Promise<T>, milliseconds: number, failure: () => Error = lateRule): Promise<T> {
+export async function rejectWhenLate<T>(
+  answer: Promise<T>,
+  milliseconds: number,
+  failure: () => Error = lateRule,
+): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(failure()), Math.max(0, milliseconds));
@@ -380,15 +399,15 @@ export async function inTime<T>(answer: Promise<T>, milliseconds: number, failur
 }
 
 /** Returns the capabilities for a cluster without a connection: every read fails. */
-export const unconnected = (cluster: string): World => {
+export const createUnconnectedCapabilities = (cluster: string): Capabilities => {
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
   const asked = { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail, http: fail, aws: fail };
-  return { ...asked, ledger: () => nowhere, count: () => {}, cue: evaluate };
+  return { ...asked, ledger: () => unavailableLedger, count: () => {}, cue: evaluate };
 };
 
-export const nowhere: Ledger = {
+export const unavailableLedger: Ledger = {
   change: async () => {
     throw new Failure(503, "nothing can be kept from one review to the next: there is no ledger here");
   },

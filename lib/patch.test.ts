@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { frozen } from "./json.ts";
-import { applied, draft } from "./patch.ts";
+import { freezeDeep } from "./json.ts";
+import { applyPatch, createDraft } from "./patch.ts";
 import type { Patch } from "./review.ts";
 
 /** RFC 6902 by the letter, in the plainest way, to judge what `draft` made. */
@@ -34,7 +34,7 @@ const apply = (document: unknown, patch: Patch): unknown => {
 };
 
 const edited = <T extends object>(original: T, edit: (value: any) => void): Patch => {
-  const { value, changes } = draft(frozen(original));
+  const { value, changes } = createDraft(freezeDeep(original));
   edit(value);
   return changes();
 };
@@ -135,7 +135,7 @@ describe("a draft", () => {
   });
 
   it("reads as the object would", () => {
-    const { value } = draft<any>(pod());
+    const { value } = createDraft<any>(pod());
     assert.deepEqual(JSON.parse(JSON.stringify(value)), pod());
     assert.deepEqual(Object.keys(value.spec), ["containers", "nodeName"]);
     assert.ok(Array.isArray(value.spec.containers) && "nodeName" in value.spec && !("x" in value.spec));
@@ -235,13 +235,13 @@ describe("a draft", () => {
   it("leads from any object to any edit of it", () => {
     fc.assert(
       fc.property(json.object, fc.array(step, { maxLength: 8 }), (start, steps) => {
-        const original = frozen(structuredClone(start) as object);
+        const original = freezeDeep(structuredClone(start) as object);
         const expected = structuredClone(start) as object;
         for (const s of steps) take(expected, s);
         const patch = edited(original, (value) => {
           for (const s of steps) take(value, s);
         });
-        assert.deepEqual(applied(original, patch), apply(original, patch));
+        assert.deepEqual(applyPatch(original, patch), apply(original, patch));
         // Through JSON, since that is how it travels.
         assert.deepEqual(
           apply(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))),
@@ -254,26 +254,26 @@ describe("a draft", () => {
 
   it("is applied in no time where it takes much out of a large map", () => {
     const keys = Array.from({ length: 50_000 }, (_, index) => `k${index}`);
-    const original = frozen({ of: Object.fromEntries(keys.map((key) => [key, key])) });
+    const original = freezeDeep({ of: Object.fromEntries(keys.map((key) => [key, key])) });
     const patch = keys.slice(1).map((key) => ({ op: "remove" as const, path: `/of/${key}` }));
-    assert.deepEqual(applied(original, patch), { of: { k0: "k0" } });
+    assert.deepEqual(applyPatch(original, patch), { of: { k0: "k0" } });
     assert.equal(Object.keys(original.of).length, 50_000);
   });
   it("is applied without a change to the object, and shares what it doesn't touch", () => {
-    const original = frozen(pod());
+    const original = freezeDeep(pod());
     const patch = edited(original, (value) => {
       value.spec.containers.splice(0, 1);
       value.spec.containers[0].image = "i";
       delete value.metadata.labels["a/b"];
     });
-    const result = applied(original, patch) as typeof original;
+    const result = applyPatch(original, patch) as typeof original;
     assert.deepEqual(result, {
       metadata: { labels: { "c~d": "2" } },
       spec: { containers: [{ name: "b", image: "i" }, { name: "c" }], nodeName: "n" },
     });
     assert.equal(result.spec.containers[1], original.spec.containers[2]);
     assert.throws(
-      () => applied({}, [{ op: "remove", path: "/a/b" }]),
+      () => applyPatch({}, [{ op: "remove", path: "/a/b" }]),
       /^TypeError: there is nothing at \/a\/b to remove$/,
     );
   });

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "./failure.ts";
-import { escapeStep, isMap, isObject, own, parsePointer } from "./json.ts";
+import { escapeStep, getOwn, isMap, isObject, parsePointer } from "./json.ts";
 import type { Patch } from "./review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -26,7 +26,7 @@ export interface Draft<T> {
 }
 
 /** Returns a draft that records writes: what isn't written is neither compared, copied nor walked. */
-export const draft = <T extends object>(original: T): Draft<T> => {
+export const createDraft = <T extends object>(original: T): Draft<T> => {
   const root = open(original as Container, undefined);
   const changes = () => {
     const patch: Patch = [];
@@ -109,7 +109,7 @@ const put = (copy: Container, key: string, value: unknown): boolean => {
 };
 
 /** Applies a patch made by this module to a copy; branches that the patch doesn't touch are shared. */
-export const applied = (object: unknown, patch: Patch): unknown => {
+export const applyPatch = (object: unknown, patch: Patch): unknown => {
   const copies = new WeakSet<object>();
   /** Returns a copy that may be changed. A copy made for an earlier operation is used again. */
   const ours = <T extends object>(before: T, copied: (before: T) => T): T => {
@@ -130,7 +130,7 @@ export const applied = (object: unknown, patch: Patch): unknown => {
       return list;
     }
     if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);
-    const value = at(own(before, key), rest, change);
+    const value = at(getOwn(before, key), rest, change);
     const map = ours(before, (map) => ({ ...map }));
     if (value === undefined) delete map[key];
     else put(map, key, value);
@@ -148,7 +148,7 @@ const addDifference = (changes: Patch, node: Node, path: string): void => {
   for (const [key, child] of children)
     if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escapeStep(key)}`);
   for (const key of written ?? [])
-    addBetween(changes, own(original, key), finished(own(copy ?? {}, key)), `${path}/${escapeStep(key)}`);
+    addBetween(changes, getOwn(original, key), finished(getOwn(copy ?? {}, key)), `${path}/${escapeStep(key)}`);
 };
 
 /** Returns the patch from one value to another at a path; undefined means absent. Identical objects aren't walked. */
@@ -167,8 +167,8 @@ const addBetween = (changes: Patch, old: unknown, now: unknown, path: string): v
   else if (!isMap(old) || !isMap(now)) changes.push({ op: "replace", path, value: now });
   else
     for (const key in { ...old, ...now })
-      if (own(old, key) !== own(now, key))
-        addBetween(changes, own(old, key), own(now, key), `${path}/${escapeStep(key)}`);
+      if (getOwn(old, key) !== getOwn(now, key))
+        addBetween(changes, getOwn(old, key), getOwn(now, key), `${path}/${escapeStep(key)}`);
 };
 
 /**

@@ -1,18 +1,18 @@
 import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
-import { frozen, isObject } from "./json.ts";
-import { memoryLedger } from "./ledger.ts";
+import { freezeDeep, isObject } from "./json.ts";
+import { createMemoryLedger } from "./ledger.ts";
 import type {
-  Access,
+  AccessAnswer,
+  AccessQuestion,
   AwsAction,
   AwsRequest,
+  Capabilities,
   Freshness,
   HttpsRequest,
   HttpsResponse,
-  Permission,
-  Resource,
-  Served,
-  World,
+  ResourceType,
+  ServedResource,
 } from "./needs.ts";
 import { splitApiVersion } from "./objects/api-version.ts";
 import { isSelected } from "./objects/selection.ts";
@@ -21,32 +21,32 @@ import type { Rule } from "./rule.ts";
 
 export type Present = KubernetesObject & { metadata: { name: string } };
 
-export interface Recorded {
+export interface RecordedAnswers {
   objects?: Present[];
   refused?: { resource: string; name: string; status: Status }[];
-  may?: (Access & Permission)[];
-  discovery?: Record<string, Served[]>;
+  may?: (AccessQuestion & AccessAnswer)[];
+  discovery?: Record<string, ServedResource[]>;
   https?: (HttpsRequest & { answer: HttpsResponse })[];
   http?: (HttpsRequest & { answer: HttpsResponse })[];
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
   ledger?: Record<string, unknown>;
   /** What was read; reading any other object fails. Without it, `objects` are all objects of the cluster. */
-  reads?: Read[];
+  reads?: RecordedRead[];
   /** For kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, whose plural has none of the usual forms. */
   plurals?: Record<string, string>;
 }
 
 /** An object or a list that was read; without a namespace, in any namespace. */
-export interface Read extends Pick<Freshness, "most" | "labels"> {
+export interface RecordedRead extends Pick<Freshness, "most" | "labels"> {
   group: string;
   resource: string;
   namespace?: string;
   name?: string;
 }
 
-export const recorded = (given: Recorded): World => {
+export const recorded = (given: RecordedAnswers): Capabilities => {
   const { https = [], http = [], aws = [] } = given;
-  const ledger = memoryLedger();
+  const ledger = createMemoryLedger();
   for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
     ...recordedObjects(given),
@@ -65,15 +65,15 @@ const recordedObjects = ({
   refused = [],
   plurals = {},
   reads,
-}: Recorded): Pick<World, "get" | "list" | "create"> => {
-  const place = ({ group, resource }: Resource, namespace = "", name = "") =>
+}: RecordedAnswers): Pick<Capabilities, "get" | "list" | "create"> => {
+  const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
   const placeOf = ({ apiVersion = "", kind = "", metadata }: Present) => {
     const { group } = splitApiVersion(apiVersion);
     const resource = plurals[`${group}/${kind}`] ?? plural(kind);
     return place({ group, resource }, metadata.namespace, metadata.name);
   };
-  const present = new Map<string, KubernetesObject>(objects.map((object) => [placeOf(object), frozen(object)]));
+  const present = new Map<string, KubernetesObject>(objects.map((object) => [placeOf(object), freezeDeep(object)]));
   const expect = (question: object) => {
     if (reads && !reads.some((read) => covers(question, read))) throw unanswered(question);
   };
@@ -104,7 +104,7 @@ const recordedObjects = ({
   };
 };
 
-const recordedAccess = ({ may = [], discovery }: Recorded): Pick<World, "may" | "discover"> => ({
+const recordedAccess = ({ may = [], discovery }: RecordedAnswers): Pick<Capabilities, "may" | "discover"> => ({
   may: async (access) => {
     const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
     if (found === undefined) throw unanswered(access);
@@ -126,7 +126,7 @@ const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsRe
 const unanswered = (question: unknown) =>
   new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
 
-export function recordedFor({ needs }: Rule, given: unknown): World | undefined {
+export function recordedFor({ needs }: Rule, given: unknown): Capabilities | undefined {
   return needs && isObject(given) ? recorded(given) : undefined;
 }
 

@@ -5,16 +5,16 @@ import {
   type FieldError,
   fieldErrorBody,
   forbidden,
+  getObjectName,
   invalid,
-  nameOf,
   notFound,
   tooMany,
 } from "./refusals.ts";
-import type { Request, Status } from "./review.ts";
+import type { AdmissionRequest, Status } from "./review.ts";
 
 // The wording is upstream's.
 
-const request = (change: Partial<Request> = {}): Request => ({
+const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   uid: "1",
   kind: { group: "", version: "v1", kind: "Pod" },
   resource: { group: "", version: "v1", resource: "pods" },
@@ -24,14 +24,14 @@ const request = (change: Partial<Request> = {}): Request => ({
   object: {},
   ...change,
 });
-const deployment: Partial<Request> = {
+const deployment: Partial<AdmissionRequest> = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },
 };
 const unnamed = { name: "" };
 
 describe("the name shown", () => {
-  const table: [string, Partial<Request>, string][] = [
+  const table: [string, Partial<AdmissionRequest>, string][] = [
     ["is the request's", { name: "a", object: { metadata: { name: "b" } } }, "a"],
     ["is else the object's", { ...unnamed, object: { metadata: { name: "b", generateName: "c-" } } }, "b"],
     ["is else its prefix", { ...unnamed, object: { metadata: { generateName: "c-" } } }, "c-"],
@@ -45,7 +45,7 @@ describe("the name shown", () => {
     ["is Unknown without an object", { ...unnamed, object: null }, "Unknown"],
     ["says so where there is no metadata", { ...unnamed, object: {} }, "Unknown/errorGettingName"],
   ];
-  for (const [name, change, shown] of table) it(name, () => assert.equal(nameOf(request(change)), shown));
+  for (const [name, change, shown] of table) it(name, () => assert.equal(getObjectName(request(change)), shown));
 });
 
 describe("a refusal", () => {

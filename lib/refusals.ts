@@ -1,28 +1,29 @@
-import { isObject, own } from "./json.ts";
-import type { Request, Status } from "./review.ts";
+import { getOwn, isObject } from "./json.ts";
+import type { AdmissionRequest, Status } from "./review.ts";
 
 /** Returns `deployments.apps`, or `pods` for the core group. */
-const groupResource = ({ group, resource }: Request["resource"]) => (group === "" ? resource : `${resource}.${group}`);
+const groupResource = ({ group, resource }: AdmissionRequest["resource"]) =>
+  group === "" ? resource : `${resource}.${group}`;
 
 /** Returns the name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
-export const nameOf = ({ name, object }: Request): string => {
+export const getObjectName = ({ name, object }: AdmissionRequest): string => {
   if (name) return name;
   if (!isObject(object)) return "Unknown";
-  const metadata = own(object, "metadata");
+  const metadata = getOwn(object, "metadata");
   if (!isObject(metadata)) return "Unknown/errorGettingName";
   for (const key of ["name", "generateName"]) {
-    const value = own(metadata, key);
+    const value = getOwn(metadata, key);
     if (typeof value === "string" && value !== "") return value;
   }
   return "Unknown";
 };
 
-const details = ({ group, resource }: Request["resource"], name: string) => {
+const details = ({ group, resource }: AdmissionRequest["resource"], name: string) => {
   return { ...(name && { name }), ...(group && { group }), kind: resource };
 };
 
 /** Returns a 403: `pods "a" is forbidden: <text>`. Some plugins show the object's name, or none if it is empty. */
-export const forbidden = (request: Request, text: string, name = nameOf(request)): Status => {
+export const forbidden = (request: AdmissionRequest, text: string, name = getObjectName(request)): Status => {
   return {
     code: 403,
     reason: "Forbidden",
@@ -69,7 +70,7 @@ export const aggregate = (texts: readonly string[]): string => {
 };
 
 /** Returns a 422 as API validation does: `Pod "a" is invalid: <errors>`. */
-export const invalid = ({ kind }: Request, name: string, errors: readonly FieldError[]): Status => {
+export const invalid = ({ kind }: AdmissionRequest, name: string, errors: readonly FieldError[]): Status => {
   const groupKind = kind.group === "" ? kind.kind : `${kind.kind}.${kind.group}`;
   return {
     code: 422,

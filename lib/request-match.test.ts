@@ -1,11 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { matches } from "./request-match.ts";
-import type { Request } from "./review.ts";
-import type { Match } from "./rule.ts";
+import { matchesRequest } from "./request-match.ts";
+import type { AdmissionRequest } from "./review.ts";
+import type { RequestMatch } from "./rule.ts";
 
-const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] };
-const request = (change: Partial<Request> = {}): Request => ({
+const pods: RequestMatch = {
+  apiGroups: [""],
+  apiVersions: ["v1"],
+  resources: ["pods"],
+  operations: ["CREATE", "UPDATE"],
+};
+const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   uid: "1",
   kind: { group: "", version: "v1", kind: "Pod" },
   resource: { group: "", version: "v1", resource: "pods" },
@@ -19,7 +24,7 @@ const namespace = { resource: { group: "", version: "v1", resource: "namespaces"
 const scale = { resource: { group: "apps", version: "v1", resource: "deployments" }, subResource: "scale" };
 
 describe("a match", () => {
-  const table: [string, Partial<Match>, Partial<Request>, boolean][] = [
+  const table: [string, Partial<RequestMatch>, Partial<AdmissionRequest>, boolean][] = [
     ["takes what it names", {}, {}, true],
     ["leaves another operation", {}, { operation: "DELETE" }, false],
     ["leaves another resource", {}, node, false],
@@ -53,5 +58,5 @@ describe("a match", () => {
     ["leaves what is in a namespace where it wants what is in none", { scope: "Cluster" }, {}, false],
   ];
   for (const [name, match, change, expected] of table)
-    it(name, () => assert.equal(matches({ ...pods, ...match }, request(change)), expected));
+    it(name, () => assert.equal(matchesRequest({ ...pods, ...match }, request(change)), expected));
 });

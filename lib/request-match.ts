@@ -1,10 +1,10 @@
-import type { Request } from "./review.ts";
-import type { Match } from "./rule.ts";
+import type { AdmissionRequest } from "./review.ts";
+import type { RequestMatch } from "./rule.ts";
 
 /** Reports whether an element of a webhook entry's `rules` matches a request, as the API server decides it. */
-export const matches = (
-  { apiGroups, apiVersions, resources, operations, scope = "*" }: Match,
-  { resource: { group, version, resource }, subResource = "", namespace = "", operation }: Request,
+export const matchesRequest = (
+  { apiGroups, apiVersions, resources, operations, scope = "*" }: RequestMatch,
+  { resource: { group, version, resource }, subResource = "", namespace = "", operation }: AdmissionRequest,
 ): boolean => {
   // A Namespace is cluster-scoped, though its requests carry its name as their namespace.
   const isNamespaced = namespace !== "" && !(group === "" && resource === "namespaces");

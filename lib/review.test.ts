@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { Failure } from "./failure.ts";
-import { decode, encode, fitAudit, fitWarnings, type Outcome, type Patch, type Status } from "./review.ts";
+import { decode, encode, fitAudit, fitWarnings, type Patch, type ReviewOutcome, type Status } from "./review.ts";
 
 type Fields = Record<string, unknown>;
 const recorded = new URL("../test/fixtures/direct.json", import.meta.url);
@@ -326,7 +326,7 @@ const outcomes = fc.record(
     audit: fc.dictionary(anyText, anyText, { maxKeys: 8 }),
   },
   { requiredKeys: ["allowed"] },
-) as fc.Arbitrary<Outcome>;
+) as fc.Arbitrary<ReviewOutcome>;
 
 describe("encode", () => {
   const asked = (version: string, uid: string) =>

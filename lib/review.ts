@@ -36,7 +36,7 @@ export interface UserInfo {
   extra?: Record<string, string[]>;
 }
 
-export interface Request {
+export interface AdmissionRequest {
   uid: string;
   kind: GroupVersionKind;
   resource: GroupVersionResource;
@@ -54,13 +54,13 @@ export interface Request {
   options?: unknown;
 }
 
-export interface Review {
+export interface AdmissionReview {
   version: "v1" | "v1beta1";
-  request: Request;
+  request: AdmissionRequest;
 }
 
 /** `AdmissionReview.response` before it is encoded. */
-export interface Outcome {
+export interface ReviewOutcome {
   allowed: boolean;
   status?: Status;
   patch?: Patch;
@@ -90,12 +90,12 @@ export interface Status {
 const groupVersion = "admission.k8s.io/";
 
 /** Reads a review and checks its envelope; of the object, only that it is present. */
-export const decode = (body: string): Review => check(parse(body));
+export const decode = (body: string): AdmissionReview => check(parse(body));
 
-export const check = (value: unknown): Review => {
+export const check = (value: unknown): AdmissionReview => {
   if (!isMap(value)) throw wrong("the review", "an object");
   // `shape` checks every field that a rule can reach; the rest of the object stays unknown.
-  const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: Request };
+  const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: AdmissionRequest };
   const version = versions.find((one) => groupVersion + one === apiVersion);
   if (kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
   if (version === undefined) throw wrong("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
@@ -166,9 +166,10 @@ const shape = members({
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** Returns the response body for an outcome, in the review's version and within the limits of the API server. */
-export const encode = (review: Review, outcome: Outcome): string => JSON.stringify(respond(review, outcome));
+export const encode = (review: AdmissionReview, outcome: ReviewOutcome): string =>
+  JSON.stringify(respond(review, outcome));
 
-export const respond = ({ version, request }: Review, outcome: Outcome) => {
+export const respond = ({ version, request }: AdmissionReview, outcome: ReviewOutcome) => {
   const warnings = outcome.warnings && fitWarnings(outcome.warnings);
   const patched = outcome.allowed && outcome.patch !== undefined && outcome.patch.length > 0;
   return {

@@ -1,9 +1,9 @@
-import type { Answers, Needs, World } from "./needs.ts";
+import type { Answers, Capabilities, Needs } from "./needs.ts";
 import type { LabelSelector } from "./objects/selection.ts";
-import type { KubernetesObject, Operation, Request, Status } from "./review.ts";
+import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./review.ts";
 
 /** Which requests concern a rule, as in a webhook entry's `rules`. */
-export interface Match {
+export interface RequestMatch {
   apiGroups: readonly string[];
   apiVersions: readonly string[];
   resources: readonly string[];
@@ -14,7 +14,7 @@ export interface Match {
 export type Phase = "mutate" | "validate";
 
 /** CEL expressions by name; all must be true for a call. */
-export type Conditions = Record<string, string>;
+export type NamedConditions = Record<string, string>;
 
 /** One for both phases, or one for each. */
 export type PerPhase<T> = T | { mutate?: T; validate?: T };
@@ -28,23 +28,23 @@ export type Verdict = void | string | { refuse?: string | Status; warnings?: str
 
 /** What `suggest` returns: nothing if it edited the draft or knows nothing; a sentence if no edit would do. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
-export type Suggestion = void | string;
+export type SuggestResult = void | string;
 
 /** The second argument of a rule: all it may know besides the object. */
-export type Surroundings<Object, Settings, N extends Needs> = {
-  request: Request;
+export type RuleContext<Object, Settings, N extends Needs> = {
+  request: AdmissionRequest;
   oldObject: Object | null;
   settings: Settings;
   variant: string | undefined;
   now: Date;
 } & Answers<N>;
 
-export interface Entry<Settings> {
-  match: OfSettings<PerPhase<readonly Match[]>, Settings>;
+export interface EntryFields<Settings> {
+  match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
   /** Conditions that save calls. They never decide: the rule must be correct without them. */
-  matchConditions?: OfSettings<PerPhase<Conditions>, Settings>;
+  matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
   /** Conditions over CEL's `authorizer` that are the decision; the function is called only to deny. */
-  authorizedBy?: OfSettings<PerPhase<Conditions>, Settings>;
+  authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;
   objectSelector?: OfSettings<LabelSelector, Settings>;
   matchPolicy?: "Equivalent" | "Exact";
@@ -62,10 +62,10 @@ export interface Entry<Settings> {
  * One of several entries of a rule, each with its own URL; absent fields are the rule's. A variant that matches nothing
  * under the settings has no entry but is still served: entries of earlier settings may call it.
  */
-export interface Variant<Settings>
+export interface RuleVariant<Settings>
   extends Partial<
     Pick<
-      Entry<Settings>,
+      EntryFields<Settings>,
       "match" | "matchConditions" | "namespaceSelector" | "objectSelector" | "guards" | "everywhere" | "timeoutSeconds"
     >
   > {
@@ -74,7 +74,7 @@ export interface Variant<Settings>
 }
 
 /** The compiled-in admission plugin that a rule is a port of. */
-export interface Twin<Settings> {
+export interface UpstreamPlugin<Settings> {
   /** The plugin's name for `--enable-admission-plugins`. */
   plugin: string;
   /** The plugin is on unless the API server turns it off. */
@@ -89,52 +89,52 @@ export interface Twin<Settings> {
 }
 
 /** Objects read from manifests for a setting, and what is wrong with them, in sentences. */
-export interface Written {
+export interface ParsedManifests {
   objects: object[];
   faults: string[];
 }
 
 /** The settings that entries are made from, extended by what is in the cluster, and notes about it. */
-export interface Survey<Settings> {
+export interface InspectedSettings<Settings> {
   settings: Settings;
   notes: string[];
 }
 
 /** What a cluster inspection may ask; a manifest cluster may have no discovery. */
-export type Surveyed = Pick<World, "list"> & Partial<Pick<World, "discover">>;
+export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
-export interface Definition<Object, Settings extends object, N extends Needs> extends Entry<Settings> {
+export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends EntryFields<Settings> {
   /** One sentence, for the catalogue. */
   summary: string;
   /** The place in kube-apiserver's compiled-in chain, 1 to 41. Default: 37, where it calls webhooks, by name. */
   order?: number;
   /** The upstream plugin; `postern parity` sends both the same requests. */
-  twin?: Twin<Settings>;
+  upstreamPlugin?: UpstreamPlugin<Settings>;
   /** The defaults, which are also the shape that postern.yaml is checked against. */
   settings?: Settings;
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
-  manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => Written };
+  manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
   /** Extends settings by what a cluster has. `match` and rights of `needs` see it; `mutate` and `validate` don't. */
-  survey?(settings: Settings, cluster: Surveyed): Promise<Survey<Settings>>;
+  inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<InspectedSettings<Settings>>;
   /** Returns what is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
   /** postern.yaml must set `exempt` for this rule. */
   exemptionRequired?: boolean;
   /** Several entries. The rule must be correct under each variant that a request can reach, and under none. */
-  variants?: OfSettings<readonly Variant<Settings>[], Settings>;
+  variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
   /** What the rule may ask; its rights follow from it. */
   needs?: N;
-  mutate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
-  validate?(object: Object, surroundings: Surroundings<Object, Settings, N>): Verdict | Promise<Verdict>;
+  mutate?(object: Object, surroundings: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
+  validate?(object: Object, surroundings: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
   /**
    * Edits a draft to what the author of a refused object could write instead; or returns advice in a sentence without
    * its full stop, if no edit would do. Only `postern check` calls it, and tries an edit before it shows it.
    */
-  suggest?(object: Object, surroundings: Surroundings<Object, Settings, N>): Suggestion | Promise<Suggestion>;
+  suggest?(object: Object, surroundings: RuleContext<Object, Settings, N>): SuggestResult | Promise<SuggestResult>;
 }
 
 /** Any rule, whatever its object and settings. */
-export type Rule = Definition<KubernetesObject, object, Needs>;
+export type Rule = RuleDefinition<KubernetesObject, object, Needs>;
 
 /** Defines a rule: what it matches, needs and does. Having `mutate` or `validate` gives it that phase. */
 export const rule = <
@@ -142,16 +142,16 @@ export const rule = <
   Settings extends object = object,
   N extends Needs = Record<never, never>,
 >(
-  definition: Definition<Object, Settings, N>,
+  definition: RuleDefinition<Object, Settings, N>,
   // Methods take their arguments bivariantly; that the object has the right kind follows from `match`.
 ): Rule => definition as unknown as Rule;
 
-export const phases = ({ mutate, validate }: Rule): Phase[] => [
+export const listPhases = ({ mutate, validate }: Rule): Phase[] => [
   ...(mutate ? ["mutate" as const] : []),
   ...(validate ? ["validate" as const] : []),
 ];
 
-export const inPhase = <T extends object>(
+export const selectPhase = <T extends object>(
   value: OfSettings<PerPhase<T>, object> | undefined,
   phase: Phase,
   settings: object,
@@ -164,5 +164,5 @@ export const inPhase = <T extends object>(
 };
 
 /** Returns a rule's variants under these settings; undefined if it has none. */
-export const variantsOf = ({ variants }: Rule, settings: object): readonly Variant<object>[] | undefined =>
+export const getVariants = ({ variants }: Rule, settings: object): readonly RuleVariant<object>[] | undefined =>
   typeof variants === "function" ? variants(settings) : variants;

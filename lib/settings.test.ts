@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { frozen } from "./json.ts";
-import { merge, mistakes } from "./settings.ts";
+import { freezeDeep } from "./json.ts";
+import { mergeWithDefaults, mistakes } from "./settings.ts";
 
 const defaults = {
   seconds: 300,
@@ -31,10 +31,11 @@ describe("merge", () => {
     ["gives what has no default", { optional: { a: 1 } }, { ...defaults, optional: { a: 1 } }],
     ["gives a member named as one of every object", { constructor: { a: 1 } }, { ...defaults, constructor: { a: 1 } }],
   ];
-  for (const [name, given, merged] of table) it(name, () => assert.deepEqual(merge(defaults, given), merged));
+  for (const [name, given, merged] of table)
+    it(name, () => assert.deepEqual(mergeWithDefaults(defaults, given), merged));
 
   it("keeps __proto__ as a key, and no prototype but the usual", () => {
-    const merged = merge({ open: {} }, JSON.parse('{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}'));
+    const merged = mergeWithDefaults({ open: {} }, JSON.parse('{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}'));
     assert.equal(JSON.stringify(merged), '{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}');
     assert.deepEqual([Reflect.get(merged, "b"), Object.getPrototypeOf(merged) === Object.prototype], [undefined, true]);
   });
@@ -44,10 +45,10 @@ describe("merge", () => {
     fc.assert(
       fc.property(maps, maps, (one, other) => {
         const before = JSON.stringify([one, other]);
-        const merged = merge(one, other);
+        const merged = mergeWithDefaults(one, other);
         assert.equal(JSON.stringify([one, other]), before);
         assert.deepEqual(new Set(Object.keys(merged)), new Set([...Object.keys(one), ...Object.keys(other)]));
-        assert.deepEqual(merge(merged, other), merged);
+        assert.deepEqual(mergeWithDefaults(merged, other), merged);
       }),
     );
   });
@@ -130,8 +131,8 @@ describe("mistakes", () => {
     fc.assert(
       fc.property(anything, (given) => {
         if (mistakes(defaults, given).length > 0) return;
-        assert.deepEqual(mistakes(defaults, merge(defaults, given)), []);
-        assert.deepEqual(Object.keys(merge(defaults, given)), Object.keys(defaults));
+        assert.deepEqual(mistakes(defaults, mergeWithDefaults(defaults, given)), []);
+        assert.deepEqual(Object.keys(mergeWithDefaults(defaults, given)), Object.keys(defaults));
       }),
       { numRuns: 1000 },
     );
@@ -141,14 +142,14 @@ describe("mistakes", () => {
 describe("frozen", () => {
   it("freezes all of a value, however deep it nests", () => {
     const deep = JSON.parse(`{"a":[${"[".repeat(9900)}{"b":1}${"]".repeat(9900)}]}`);
-    assert.equal(frozen(deep), deep);
+    assert.equal(freezeDeep(deep), deep);
     let inner: unknown = deep.a;
     for (; Array.isArray(inner); [inner] = inner) assert.ok(Object.isFrozen(inner));
     assert.ok(Object.isFrozen(inner) && Object.isFrozen(deep));
   });
   it("freezes wide lists, and takes what can't be frozen as it is", () => {
     const wide = Array.from({ length: 300_000 }, () => ({}));
-    assert.ok(frozen(wide).every(Object.isFrozen));
-    for (const value of [undefined, null, 1, "a"]) assert.equal(frozen(value), value);
+    assert.ok(freezeDeep(wide).every(Object.isFrozen));
+    for (const value of [undefined, null, 1, "a"]) assert.equal(freezeDeep(value), value);
   });
 });

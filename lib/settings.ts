@@ -10,11 +10,11 @@ export interface Mistake {
 }
 
 /** Overrides defaults member by member; lists are replaced whole. */
-export const merge = (defaults: object, given: unknown): object => {
+export const mergeWithDefaults = (defaults: object, given: unknown): object => {
   if (!isMap(given)) return defaults;
   const overridden = Object.entries(given).map(([key, value]) => {
     const before: unknown = Object.hasOwn(defaults, key) ? Reflect.get(defaults, key) : undefined;
-    return [key, isMap(before) && isMap(value) ? merge(before, value) : value];
+    return [key, isMap(before) && isMap(value) ? mergeWithDefaults(before, value) : value];
   });
   // fromEntries treats __proto__ as a key like any other; an assignment would not.
   return { ...defaults, ...Object.fromEntries(overridden) };

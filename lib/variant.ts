@@ -2,7 +2,7 @@
 export type Variants = Record<string, object>;
 
 /** Returns what differs in a variant of the cluster, or of the rule if the cluster has none. */
-export function variantOf(
+export function findVariantSettings(
   { variants: usual = {} }: { variants?: Variants },
   cluster: { variants?: Variants } | undefined,
   name: string | undefined,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import { guard } from "#lib/client/client.ts";
 import { evaluate } from "#lib/cue/engine.ts";
-import type { HttpsRequest, Served, World } from "#lib/needs.ts";
+import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
@@ -19,8 +19,8 @@ const pathOf = ({ apiVersion = "v1", kind = "", metadata }: KubernetesObject, na
 };
 
 /** What a cluster serves that has these objects, and what is in every cluster. */
-const served = (objects: KubernetesObject[]): Record<string, Served[]> => {
-  const groups: Record<string, Served[]> = { v1: [], "apps/v1": [] };
+const served = (objects: KubernetesObject[]): Record<string, ServedResource[]> => {
+  const groups: Record<string, ServedResource[]> = { v1: [], "apps/v1": [] };
   const common = ["Pod", "ConfigMap", "Service"].map((kind) => ({
     apiVersion: "v1",
     kind,
@@ -46,7 +46,7 @@ const served = (objects: KubernetesObject[]): Record<string, Served[]> => {
   return groups;
 };
 
-const worldOf = ({ cluster = [], http = [] }: PolicyCase): World => {
+const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
   // All have a name: they are of a cluster.
   const objects = cluster as (KubernetesObject & { metadata: { name: string } })[];
   const answer = async ({ url }: HttpsRequest) => {

@@ -3,11 +3,11 @@ import { describe, it } from "node:test";
 import { type Guard, guard } from "#lib/client/client.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
-import { inPhase, type Rule, variantsOf } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { facetOf, operationOf, phaseOf, readCases, reviewOf } from "../infra/catalogue/cases.ts";
-import { type Listed, readCatalogue } from "../infra/catalogue/registry.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
+import { getVariants, type Rule, selectPhase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { buildReview, facetOf, getCasePhase, operationOf, readCases } from "../infra/catalogue/cases.ts";
+import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { recorder } from "./client/recorder.ts";
 
 // The catalogue's own cases, each as a write of a program that judges it before it leaves.
@@ -15,7 +15,10 @@ const server = "https://cluster.example:6443";
 
 const methods = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "" } as const;
 
-const pathOf = ({ resource: { group, version, resource }, subResource, namespace, operation }: Request, name: string) =>
+const pathOf = (
+  { resource: { group, version, resource }, subResource, namespace, operation }: AdmissionRequest,
+  name: string,
+) =>
   [
     group === "" ? `/api/${version}` : `/apis/${group}/${version}`,
     ...(namespace !== undefined && resource !== "namespaces" ? ["namespaces", namespace] : []),
@@ -27,7 +30,7 @@ const pathOf = ({ resource: { group, version, resource }, subResource, namespace
 /** With what a program always says, which cases may leave out. */
 const whole = (
   object: unknown,
-  { kind: { group, version, kind } }: Request,
+  { kind: { group, version, kind } }: AdmissionRequest,
   name: string | undefined,
 ): KubernetesObject => {
   const { metadata, ...rest }: KubernetesObject = Object(object);
@@ -37,17 +40,17 @@ const whole = (
 };
 
 /** Why a case is not a write of a program. */
-const beyond = (listed: Listed, entry: Case): string | undefined => {
+const beyond = (listed: CatalogueRule, entry: Case): string | undefined => {
   const { rule, settings } = facetOf(listed.rule, entry);
-  const phase = phaseOf(entry);
-  if (Object.keys(inPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
+  const phase = getCasePhase(entry);
+  if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
     return "only an API server can judge it";
   if (operationOf(entry) === "CONNECT") return "it connects";
   return undefined;
 };
 
 /** What is stored says where. */
-const stored = (object: KubernetesObject, { namespace, resource }: Request): KubernetesObject =>
+const stored = (object: KubernetesObject, { namespace, resource }: AdmissionRequest): KubernetesObject =>
   namespace === undefined || resource.resource === "namespaces"
     ? object
     : { ...object, metadata: { namespace, ...object.metadata } };
@@ -63,17 +66,17 @@ const unselecting = <R extends object>(rule: R) => {
 };
 type Selectors = "namespaceSelector" | "objectSelector";
 
-const played = async (listed: Listed, entry: Case) => {
-  const { request } = reviewOf(listed, entry);
+const played = async (listed: CatalogueRule, entry: Case) => {
+  const { request } = buildReview(listed, entry);
   const operation = operationOf(entry);
-  const phase = phaseOf(entry);
+  const phase = getCasePhase(entry);
   const name = request.name ?? (operation === "CREATE" && !request.subResource ? undefined : "Unknown");
   const path = pathOf(request, name ?? "");
   const object = whole(request.object, request, name);
   const old = stored(whole(request.oldObject, request, name), request);
   const { rule } = listed;
   const { mutate: _, validate: __, ...bare } = unselecting(rule);
-  const variants = variantsOf(rule, merge(rule.settings ?? {}, entry.settings))?.map(unselecting);
+  const variants = getVariants(rule, mergeWithDefaults(rule.settings ?? {}, entry.settings))?.map(unselecting);
   const options: Guard = {
     server,
     rules: {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import fc from "fast-check";
-import { type Ledger, memoryLedger, type Terms, within } from "#lib/ledger.ts";
+import { createMemoryLedger, type Ledger, type Terms, within } from "#lib/ledger.ts";
 
 /** The law of every ledger. */
 const suite = (open: () => Ledger) => {
@@ -82,4 +82,4 @@ const suite = (open: () => Ledger) => {
   });
 };
 
-describe("a ledger in memory", () => suite(memoryLedger));
+describe("a ledger in memory", () => suite(createMemoryLedger));

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { phaseOf } from "../infra/catalogue/cases.ts";
+import { getCasePhase } from "../infra/catalogue/cases.ts";
 
 type Path = (string | number)[];
 
@@ -13,7 +13,7 @@ export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
   const seen = new Map<string, unknown[]>();
   const parents = new Map<string, Set<string>[]>();
   for (const entry of cases)
-    for (const object of [entry[phaseOf(entry)], entry.oldObject])
+    for (const object of [entry[getCasePhase(entry)], entry.oldObject])
       walk(object, [], (path, value) => {
         const place = placeOf(path);
         seen.set(place, [...(seen.get(place) ?? []), value]);
@@ -32,7 +32,7 @@ export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
     .map(([entry, changes]) => {
       const copy = structuredClone(entry);
       for (const { which, other, drop, old } of changes) {
-        const root: unknown = old && copy.oldObject ? copy.oldObject : copy[phaseOf(copy)];
+        const root: unknown = old && copy.oldObject ? copy.oldObject : copy[getCasePhase(copy)];
         const paths: Path[] = [];
         walk(root, [], (path) => path.length > 0 && !namesType(path) && paths.push(path));
         const path = paths[which % paths.length];
@@ -55,7 +55,7 @@ export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
  * empty element. The name says where.
  */
 export function* buildOddCases(entry: Case): Generator<Case> {
-  for (const part of [phaseOf(entry), "oldObject"] as const) {
+  for (const part of [getCasePhase(entry), "oldObject"] as const) {
     const places: [Path, unknown][] = [];
     walk(entry[part], [], (path, value) => path.length > 0 && !namesType(path) && places.push([path, value]));
     for (const [path, value] of places)

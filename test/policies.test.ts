@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type Decision, decide } from "#lib/decide.ts";
-import { frozen } from "#lib/json.ts";
-import type { HttpsRequest, Served, World } from "#lib/needs.ts";
+import { type Decision, evaluateRule } from "#lib/decide.ts";
+import { freezeDeep } from "#lib/json.ts";
+import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Policy } from "#lib/policy/kinds.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
 import { patched } from "../infra/catalogue/case-differences.ts";
 import { catalogueFolder, readRule } from "../infra/catalogue/registry.ts";
@@ -19,8 +19,10 @@ const [override, validate, admission] = await Promise.all(
 );
 
 /** What a case has written down: objects, and what the host `mock` answers. */
-const worldOf = ({ cluster = [], http = [] }: PolicyCase): World => {
-  const served = new Map<string, Served[]>([["v1", [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }]]]);
+const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
+  const served = new Map<string, ServedResource[]>([
+    ["v1", [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }]],
+  ]);
   for (const { apiVersion = "", kind = "" } of cluster)
     served.set(apiVersion, [...(served.get(apiVersion) ?? []), { resource: plural(kind), kind, namespaced: true }]);
   const objects = cluster.map((object) => ({ ...object, metadata: { name: "", ...object.metadata } }));
@@ -39,15 +41,19 @@ const settings = { inCluster: false, http: { hosts: ["mock"] } };
 const ask = async (
   listed: typeof override,
   phase: Phase,
-  request: Partial<Request>,
-  world: World,
+  request: Partial<AdmissionRequest>,
+  world: Capabilities,
   policies?: readonly Policy[],
 ): Promise<Decision> => {
   assert.ok(listed);
   const { name, rule } = listed;
   const given = policies ? { ...settings, policies } : {};
-  const around = { name, mode: "enforce" as const, settings: frozen(merge(rule.settings ?? {}, given)) };
-  return decide(rule, phase, frozen(request) as Request, { ...around, now: new Date(0), world });
+  const around = {
+    name,
+    mode: "enforce" as const,
+    settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given)),
+  };
+  return evaluateRule(rule, phase, freezeDeep(request) as AdmissionRequest, { ...around, now: new Date(0), world });
 };
 
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => {
@@ -55,7 +61,7 @@ const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => {
   return { group, version, kind };
 };
 
-const requestOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): Partial<Request> => {
+const requestOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): Partial<AdmissionRequest> => {
   const judged = (operation === "DELETE" ? oldObject : object) ?? {};
   const namespace = requestNamespace ?? judged.metadata?.namespace;
   return {
@@ -65,7 +71,10 @@ const requestOf = ({ operation, object, oldObject, requestNamespace }: PolicyCas
 };
 
 /** A policy as it is after its own admission, and why it was not let in. */
-const admitted = async (policy: Policy, world: World): Promise<{ policy: Policy; refusal: string | undefined }> => {
+const admitted = async (
+  policy: Policy,
+  world: Capabilities,
+): Promise<{ policy: Policy; refusal: string | undefined }> => {
   const request = { operation: "CREATE", kind: kindOf(policy), userInfo: {}, object: policy } as const;
   const { outcome } = await ask(admission, "mutate", request, world);
   const completed = patched(policy, outcome) as Policy;

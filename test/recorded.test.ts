@@ -3,16 +3,16 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Decision, Mode } from "#lib/decide.ts";
-import { endpoint, type Host } from "#lib/endpoint.ts";
+import { createEndpoint, type EndpointHost } from "#lib/endpoint.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import { type Heard, recorder } from "#lib/recording/recorder.ts";
-import type { Case, Origin } from "#lib/recording/recording.ts";
-import type { Request } from "#lib/review.ts";
-import { inPhase, variantsOf } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
+import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { getVariants, selectPhase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { decisionIn, differences } from "../infra/catalogue/case-differences.ts";
-import { casesIn, decideCase, facetOf, phaseOf, readCases, reviewOf } from "../infra/catalogue/cases.ts";
-import { type Listed, readCatalogue } from "../infra/catalogue/registry.ts";
+import { buildReview, casesIn, evaluateCase, facetOf, getCasePhase, readCases } from "../infra/catalogue/cases.ts";
+import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { signing } from "../infra/parity/test-key.ts";
 import { perturbed } from "./perturbed.ts";
 import { readSecrets, requestWith, secretsIn } from "./secret-corpus.ts";
@@ -43,17 +43,17 @@ const envelope = fc
   )
   .map(
     (changes) =>
-      (request: Request): Request =>
+      (request: AdmissionRequest): AdmissionRequest =>
         JSON.parse(JSON.stringify({ ...request, ...changes })),
   );
 
 /** What a rule's endpoint answers, and what is heard of it. */
-const answered = async (listed: Listed, entry: Case, request: Request, mode: Mode) => {
+const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode) => {
   const { name, rule } = listed;
-  const settings = merge(rule.settings ?? {}, entry.settings);
-  const variants = variantsOf(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
+  const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
+  const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
   const heard: Heard[] = [];
-  const host: Host = {
+  const host: EndpointHost = {
     publicKeys: signer.publicKey,
     world: () => recorded(entry.needs ?? {}),
     journal: () => {},
@@ -64,7 +64,7 @@ const answered = async (listed: Listed, entry: Case, request: Request, mode: Mod
     ...(variants && { variants: Object.fromEntries(variants) }),
     clusters: { local: { keyVersions: [1], mode, settings } },
   };
-  const phase = phaseOf(entry);
+  const phase = getCasePhase(entry);
   const ways = [signer.segment("local"), name, phase, ...(variants && entry.variant ? [entry.variant] : [])];
   const path = `/${ways.join("/")}`;
   const event = {
@@ -74,13 +74,13 @@ const answered = async (listed: Listed, entry: Case, request: Request, mode: Mod
     requestContext: { http: { method: "POST", path } },
     body: JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }),
   };
-  const handler = endpoint(rule, share, ear.host, ear.judge);
+  const handler = createEndpoint(rule, share, ear.host, ear.judge);
   const { statusCode, body } = Object(await handler(event, {} as Context));
   return { statusCode, answer: JSON.parse(body), heard };
 };
 
 /** What is recorded of a request, judged anew, says what was recorded; and, unless it says otherwise, what was answered. */
-const law = async (listed: Listed, entry: Case, request: Request, mode: Mode = "enforce") => {
+const law = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode = "enforce") => {
   const { statusCode, answer, heard } = await answered(listed, entry, request, mode);
   const what = `${entry.name}: ${JSON.stringify(request)}`;
   const [first, ...others] = heard;
@@ -91,22 +91,23 @@ const law = async (listed: Listed, entry: Case, request: Request, mode: Mode = "
   assert.ok(first && others.length === 0, what);
   const line = await first.line();
   assert.match(line, /^- \{.*\}\n$/, what);
-  const [made] = casesIn(line, "a recording", [phaseOf(entry)]);
+  const [made] = casesIn(line, "a recording", [getCasePhase(entry)]);
   assert.ok(made, what);
-  const review = reviewOf(listed, made);
-  const { redacted, ...origin } = made.recorded as Origin;
+  const review = buildReview(listed, made);
+  const { redacted, ...origin } = made.recorded as RecordingOrigin;
   assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "$LATEST", at: made.now }, what);
   assert.deepEqual(Object.keys(review.request).sort(), Object.keys(request).sort(), what);
-  const decision = await decideCase(listed, made, review);
+  const decision = await evaluateCase(listed, made, review);
   assert.deepEqual(differences(made, decision), [], what);
   if (mode === "enforce" && !redacted)
     assert.deepEqual(gistOf(decision), gistOf(decisionIn(answer, request.uid) ?? assert.fail(what)), what);
   return { line, redacted };
 };
 
-const isMatched = ({ rule }: Listed, example: Case, { resource }: Request): boolean => {
+const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: AdmissionRequest): boolean => {
   const { rule: facet, settings } = facetOf(rule, example);
-  const resources = inPhase(facet.match, phaseOf(example), settings)?.flatMap(({ resources }) => resources) ?? [];
+  const resources =
+    selectPhase(facet.match, getCasePhase(example), settings)?.flatMap(({ resources }) => resources) ?? [];
   return resources.some((one) => one === "*" || one === "*/*" || one === resource.resource);
 };
 
@@ -121,23 +122,23 @@ for (const listed of catalogue) {
   describe(`what is recorded of ${listed.name}`, () => {
     it("is a case with the same verdict, for each of its cases", async () => {
       for (const entry of cases) {
-        const found = await law(listed, entry, reviewOf(listed, entry).request);
+        const found = await law(listed, entry, buildReview(listed, entry).request);
         assert.equal(found?.redacted, undefined, `${entry.name} is judged otherwise without its free text`);
       }
     });
     it("is one in the other modes, and says what the rule says", async () => {
       for (const [index, entry] of cases.entries())
-        await law(listed, entry, reviewOf(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
+        await law(listed, entry, buildReview(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
     });
     it("is one for any requests like those", () =>
       fc.assert(
         fc.asyncProperty(perturbed(cases), envelope, async (entry, changes) => {
-          await law(listed, entry, changes(reviewOf(listed, entry).request));
+          await law(listed, entry, changes(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },
       ));
     it("has none of the secrets in objects of its kinds", async () => {
-      const examples = listed.phases.flatMap((phase) => cases.find((entry) => phaseOf(entry) === phase) ?? []);
+      const examples = listed.phases.flatMap((phase) => cases.find((entry) => getCasePhase(entry) === phase) ?? []);
       for (const planted of readSecrets())
         for (const example of examples) {
           const request = requestWith(planted);

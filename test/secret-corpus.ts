@@ -2,21 +2,21 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { plural } from "#lib/recorded-answers.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
 /** An object with secrets in it, and what else its request says. */
-export interface Planted extends Partial<Pick<Request, "oldObject" | "options">> {
+export interface Planted extends Partial<Pick<AdmissionRequest, "oldObject" | "options">> {
   what: string;
   /** As they are in the object, or in base64 there. */
   secrets: string[];
   object: KubernetesObject;
-  user?: Request["userInfo"];
+  user?: AdmissionRequest["userInfo"];
 }
 
 export const readSecrets = (): Planted[] =>
   parse(readFileSync(new URL("fixtures/secrets.yaml", import.meta.url), "utf8"));
 
-export const requestWith = ({ object, oldObject, options = null, user }: Planted): Request => {
+export const requestWith = ({ object, oldObject, options = null, user }: Planted): AdmissionRequest => {
   const { apiVersion = "v1", kind = "", metadata = {} } = object;
   const { group, version } = splitApiVersion(apiVersion);
   return {

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { type Circumstances, decide } from "#lib/decide.ts";
+import { type EvaluationContext, evaluateRule } from "#lib/decide.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import { check, type KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
@@ -155,7 +155,10 @@ describe("what pod-security suggests", () => {
           const world = recorded({ objects: [namespaceAt(level, version)] });
           const circumstances = { ...around, settings, world };
           const request = requestOf(pod);
-          const { refused } = await decide(podSecurity, "validate", request, { ...circumstances, mode: "enforce" });
+          const { refused } = await evaluateRule(podSecurity, "validate", request, {
+            ...circumstances,
+            mode: "enforce",
+          });
           const found = await suggestFix(podSecurity, "validate", request, circumstances);
           if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
           else assert.equal(found, undefined);
@@ -179,7 +182,7 @@ describe("what rules suggest", () => {
       oldObject = null,
       subResource,
       ...more
-    }: Partial<Circumstances> & {
+    }: Partial<EvaluationContext> & {
       object: KubernetesObject;
       resource?: string;
       oldObject?: KubernetesObject | null;
@@ -189,7 +192,7 @@ describe("what rules suggest", () => {
     const request = requestOf(object, oldObject);
     const asked = { ...request, resource: { ...request.resource, resource }, ...(subResource && { subResource }) };
     const circumstances = { ...around, settings: rule.settings ?? {}, ...more };
-    const { refused } = await decide(rule, "validate", asked, { ...circumstances, mode: "enforce" });
+    const { refused } = await evaluateRule(rule, "validate", asked, { ...circumstances, mode: "enforce" });
     assert.ok(refused);
     return (await suggestFix(rule, "validate", asked, circumstances))?.text;
   };

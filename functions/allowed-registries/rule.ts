@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { fullName, parseImage } from "postern/objects/image";
-import { containersIn, containersOf, imageVolumesOf } from "postern/objects/pod";
+import { containersIn, imageVolumesOf, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
 import { allows, isEntry, plainly } from "./registries.ts";
 
@@ -54,7 +54,7 @@ export default rule({
 });
 
 const usesOf = (pod: Pod) => [
-  ...containersOf(pod).map(({ container: { name, image }, path }) => ({
+  ...listContainers(pod).map(({ container: { name, image }, path }) => ({
     place: name ? `container ${JSON.stringify(name)}` : path,
     reference: image ?? "",
   })),

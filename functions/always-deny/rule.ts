@@ -4,7 +4,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Refuses every change, except those without which the cluster would die.",
   order: 41,
-  twin: { plugin: "AlwaysDeny", settings: { spare: { resources: [], namespaces: [] } } },
+  upstreamPlugin: { plugin: "AlwaysDeny", settings: { spare: { resources: [], namespaces: [] } } },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
   matchConditions: ({ spare }) => ({
     "is-not-in-a-spared-namespace": `!(request.?namespace.orValue("") in ${JSON.stringify(spare.namespaces)})`,

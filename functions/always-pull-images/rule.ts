@@ -1,13 +1,13 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf, imageVolumesOf } from "postern/objects/pod";
+import { containersIn, imageVolumesOf, listContainers } from "postern/objects/pod";
 import { aggregate, fieldErrorBody, forbidden } from "postern/refusals";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
   summary: "Has every image pulled anew, so that only those who may pull an image can run it.",
   order: 10,
-  twin: { plugin: "AlwaysPullImages" },
+  upstreamPlugin: { plugin: "AlwaysPullImages" },
   match: ({ ephemeralContainers }) => [
     {
       apiGroups: [""],
@@ -55,11 +55,16 @@ export default rule({
 
 const nothing = { containers: [], images: [] };
 
-const concerned = (pod: Pod, old: Pod | null, { subResource }: Request, settings: { ephemeralContainers: boolean }) => {
+const concerned = (
+  pod: Pod,
+  old: Pod | null,
+  { subResource }: AdmissionRequest,
+  settings: { ephemeralContainers: boolean },
+) => {
   if (subResource && !settings.ephemeralContainers) return nothing;
 
-  const containers = containersOf(pod);
-  const before = containersOf(old ?? {}).map(({ container }) => container);
+  const containers = listContainers(pod);
+  const before = listContainers(old ?? {}).map(({ container }) => container);
   const known = new Set(before.map(({ image }) => image));
   // Only new images are checked, not images that move to another container.
   if (old && containers.every(({ container }) => known.has(container.image))) return nothing;
@@ -69,7 +74,7 @@ const concerned = (pod: Pod, old: Pod | null, { subResource }: Request, settings
   return { ...nothing, containers: containers.filter(({ container }) => !names.has(container.name)) };
 };
 
-const refusal = (request: Request, { field, value = "" }: { field: string; value: string | undefined }) => {
+const refusal = (request: AdmissionRequest, { field, value = "" }: { field: string; value: string | undefined }) => {
   const body = fieldErrorBody({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
   return forbidden(request, `${field}: ${body}`).message;
 };

@@ -6,7 +6,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Lets only those approve or deny a certificate signing request who may approve for its signer.",
   order: 25,
-  twin: { plugin: "CertificateApproval", defaultOn: true },
+  upstreamPlugin: { plugin: "CertificateApproval", defaultOn: true },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

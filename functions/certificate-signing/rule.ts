@@ -10,7 +10,7 @@ const changed = (field: string, none: string) =>
 export default rule({
   summary: "Lets only those issue or fail a certificate signing request who may sign for its signer.",
   order: 26,
-  twin: { plugin: "CertificateSigning", defaultOn: true },
+  upstreamPlugin: { plugin: "CertificateSigning", defaultOn: true },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],

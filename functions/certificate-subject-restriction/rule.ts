@@ -1,5 +1,5 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { subjectOf } from "postern/objects/certificate-request";
+import { parseCertificateSubject } from "postern/objects/certificate-request";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -9,7 +9,7 @@ const masters = "system:masters";
 export default rule({
   summary: "Refuses certificate signing requests that would make their owner a master of the cluster.",
   order: 28,
-  twin: { plugin: "CertificateSubjectRestriction", defaultOn: true },
+  upstreamPlugin: { plugin: "CertificateSubjectRestriction", defaultOn: true },
   match: [
     {
       apiGroups: ["certificates.k8s.io"],
@@ -23,14 +23,14 @@ export default rule({
 
   validate({ spec }: CertificateSigningRequest, { request }) {
     if (spec?.signerName !== signer) return;
-    const read = subjectOf(spec.request);
+    const read = parseCertificateSubject(spec.request);
     if ("fault" in read) return { refuse: forbidden(request, `failed to parse CSR: ${read.fault}`) };
     if (read.subject.organizations.includes(masters))
       return { refuse: forbidden(request, `use of ${signer} signer with ${masters} group is not allowed`) };
   },
 
   suggest({ spec }: CertificateSigningRequest) {
-    const read = subjectOf(spec?.request);
+    const read = parseCertificateSubject(spec?.request);
     if ("subject" in read)
       return `make the request for another organization than ${masters}, and bind that group to the ClusterRole it needs`;
   },

@@ -12,7 +12,7 @@ interface ClusterTrustBundle extends KubernetesObject {
 export default rule({
   summary: "Lets only those write the trust bundle of a signer who may attest for that signer.",
   order: 27,
-  twin: {
+  upstreamPlugin: {
     plugin: "ClusterTrustBundleAttest",
     defaultOn: true,
     worthwhile:

@@ -9,7 +9,7 @@ const older = "kubernetes.io/ingress.class";
 export default rule({
   summary: "Gives an Ingress that names no class the default one.",
   order: 29,
-  twin: { plugin: "DefaultIngressClass", defaultOn: true },
+  upstreamPlugin: { plugin: "DefaultIngressClass", defaultOn: true },
   match: [{ apiGroups: ["networking.k8s.io"], apiVersions: ["v1"], resources: ["ingresses"], operations: ["CREATE"] }],
   matchConditions: {
     "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf } from "postern/objects/pod";
+import { containersIn, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
 import { lacking, type Resources, type Settings, wrongWith } from "./amounts.ts";
 
@@ -20,10 +20,10 @@ export default rule({
   checkSettings: wrongWith,
 
   mutate(pod: SharingPod, { settings }) {
-    const init = containersOf(pod, ["initContainers"]).filter(
+    const init = listContainers(pod, ["initContainers"]).filter(
       ({ container }) => settings.initContainers || container.restartPolicy === "Always",
     );
-    for (const { container } of [...init, ...containersOf(pod, ["containers"])]) {
+    for (const { container } of [...init, ...listContainers(pod, ["containers"])]) {
       const missing = lacking(container.resources ?? {}, pod.spec?.resources ?? {}, settings);
       for (const kind of ["requests", "limits"] as const)
         if (Object.keys(missing[kind]).length > 0)

@@ -9,7 +9,7 @@ const older = "volume.beta.kubernetes.io/storage-class";
 export default rule({
   summary: "Gives a claim that names no storage class the default one.",
   order: 19,
-  twin: { plugin: "DefaultStorageClass", defaultOn: true },
+  upstreamPlugin: { plugin: "DefaultStorageClass", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["CREATE"] }],
   matchConditions: {
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&

@@ -4,7 +4,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Lets a pod stay five minutes on a node that is lost, unless the pod says otherwise.",
   order: 15,
-  twin: {
+  upstreamPlugin: {
     plugin: "DefaultTolerationSeconds",
     defaultOn: true,
     worthwhile:

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 
 export interface Settings {
   /** A pod with this label or annotation is guarded, whatever the value; an empty key matches no pod. */
@@ -30,7 +30,7 @@ export const isFinished = ({ metadata, status }: Pod, { finished: { annotation, 
   (has(metadata?.annotations, annotation) && metadata?.annotations?.[annotation] === "true") ||
   (condition !== "" && status?.conditions?.some(({ type, status }) => type === condition && status === "True"));
 
-export const mayForce = ({ userInfo: { username = "", groups = [] } }: Request, { force }: Settings) =>
+export const mayForce = ({ userInfo: { username = "", groups = [] } }: AdmissionRequest, { force }: Settings) =>
   force.users.includes(username) || groups.some((group) => force.groups.includes(group));
 
 export const ways = ({ finished: { annotation, condition, check } }: Settings) => [

@@ -5,7 +5,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Lets no service take an external IP that it does not have yet.",
   order: 30,
-  twin: { plugin: "DenyServiceExternalIPs" },
+  upstreamPlugin: { plugin: "DenyServiceExternalIPs" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["services"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.

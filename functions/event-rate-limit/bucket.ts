@@ -1,5 +1,5 @@
 import type { Event, EventSource, ObjectReference } from "kubernetes-types/core/v1.d.ts";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 
 export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
 
@@ -30,7 +30,7 @@ export const take = ({ qps, burst }: Limit, kept: Bucket | undefined, now: numbe
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
-export const keyFor = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: Request): string => {
+export const keyFor = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: AdmissionRequest): string => {
   if (type === "Server") return "";
   if (type === "Namespace") return namespace;
   if (type === "User") return userInfo.username ?? "";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
-import type { World } from "postern/needs";
-import type { Request } from "postern/review";
+import type { Capabilities } from "postern/needs";
+import type { AdmissionRequest } from "postern/review";
 import { mergeSettings, openRule, recorded } from "postern/test";
 import eventRateLimit from "./rule.ts";
 
@@ -16,7 +16,7 @@ interface Limit {
 
 /** What events come to, one after another, as a table of single requests can't say. */
 describe("limits of events", () => {
-  let world: World;
+  let world: Capabilities;
   /** Seconds since the first. */
   let clock: number;
   beforeEach(() => {
@@ -26,8 +26,8 @@ describe("limits of events", () => {
 
   const pod = { kind: "Pod", namespace: "shop", name: "p", uid: "u", apiVersion: "v1" };
   const event = { metadata: { name: "a" }, source: { component: "kubelet", host: "n1" }, involvedObject: pod };
-  const send = async (limits: Limit[], more: Partial<Request> = {}, settings: object = {}) => {
-    const request: Request = {
+  const send = async (limits: Limit[], more: Partial<AdmissionRequest> = {}, settings: object = {}) => {
+    const request: AdmissionRequest = {
       uid: "u",
       kind: { group: "", version: "v1", kind: "Event" },
       resource: { group: "", version: "v1", resource: "events" },
@@ -40,7 +40,7 @@ describe("limits of events", () => {
     const now = new Date(1_800_000_000_000 + clock * 1000);
     return (await decide("validate", request, { settings: { limits, ...settings }, now, world })).outcome.status;
   };
-  const sayings = async (limits: Limit[], ...requests: Partial<Request>[]) => {
+  const sayings = async (limits: Limit[], ...requests: Partial<AdmissionRequest>[]) => {
     const said = [];
     for (const request of requests) said.push((await send(limits, request))?.message ?? "");
     return said;
@@ -49,7 +49,7 @@ describe("limits of events", () => {
     return { type, qps: 1, burst, ...(cacheSize !== undefined && { cacheSize }) };
   };
   const reached = (type: string, key: string) => `limit reached on type ${type} for key ${key}`;
-  const about = (involvedObject: object, source = {}): Partial<Request> => ({
+  const about = (involvedObject: object, source = {}): Partial<AdmissionRequest> => ({
     object: { ...event, involvedObject, source },
   });
 
@@ -61,13 +61,17 @@ describe("limits of events", () => {
       message: "Too many requests: limit reached on type Namespace for key shop",
     });
   });
-  const kinds: [string, string, Partial<Request>][] = [
+  const kinds: [string, string, Partial<AdmissionRequest>][] = [
     ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...about({}) }],
     ["Namespace", "shop", { userInfo: { username: "john" }, ...about({}) }],
     ["User", "jane", { namespace: "bank", ...about({}) }],
     ["SourceAndObject", "kubeletn1Podshoppuv1", { namespace: "bank", userInfo: { username: "john" } }],
   ];
-  const others: Partial<Request> = { namespace: "mall", userInfo: { username: "jim" }, ...about({ name: "q" }) };
+  const others: Partial<AdmissionRequest> = {
+    namespace: "mall",
+    userInfo: { username: "jim" },
+    ...about({ name: "q" }),
+  };
   for (const [type, key, alike] of kinds)
     it(`count by ${type}`, async () => {
       const [first, other, second] = await sayings([limit(type, 1)], {}, others, alike);

@@ -14,7 +14,7 @@ const core = { apiGroups: [""], apiVersions: ["v1"], resources: ["events"], oper
 export default rule({
   summary: "Lets only so many events be written: in all, to a namespace, by a user, or about the same object.",
   order: 17,
-  twin: { plugin: "EventRateLimit", settings: { eventsApi: false } },
+  upstreamPlugin: { plugin: "EventRateLimit", settings: { eventsApi: false } },
   match: ({ eventsApi }) => [core, ...(eventsApi ? [{ ...core, apiGroups: ["events.k8s.io"] }] : [])],
   matchPolicy: "Exact",
   matchConditions: { "is-not-a-dry-run": "request.?dryRun.orValue(false) != true" },

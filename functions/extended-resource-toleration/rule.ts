@@ -1,5 +1,5 @@
 import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf } from "postern/objects/pod";
+import { containersIn, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
 
 const requesting = containersIn("object", ["initContainers", "containers"]);
@@ -7,7 +7,7 @@ const requesting = containersIn("object", ["initContainers", "containers"]);
 export default rule({
   summary: "Lets a pod onto the nodes that are kept for the extended resources it requests.",
   order: 18,
-  twin: { plugin: "ExtendedResourceToleration" },
+  upstreamPlugin: { plugin: "ExtendedResourceToleration" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
@@ -21,7 +21,7 @@ export default rule({
   },
 
   mutate(pod: Pod) {
-    const requests = containersOf(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
+    const requests = listContainers(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
       Object.keys(container.resources?.requests ?? {}),
     );
     const resources = new Set(requests.filter(isExtended).sort());

@@ -1,15 +1,15 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
 import { isMap } from "postern/json";
-import { type HttpsResponse, jsonOf } from "postern/needs";
-import { containersOf } from "postern/objects/pod";
-import type { Request } from "postern/review";
+import { type HttpsResponse, parseAnswer } from "postern/needs";
+import { listContainers } from "postern/objects/pod";
+import type { AdmissionRequest } from "postern/review";
 
 const apiVersion = "imagepolicy.k8s.io/v1alpha1";
 const kind = "ImageReview";
 
-export const writeReview = (pod: Pod, { namespace, subResource }: Request): string => {
-  const containers = containersOf(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
+export const writeReview = (pod: Pod, { namespace, subResource }: AdmissionRequest): string => {
+  const containers = listContainers(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
   const annotations = Object.entries(pod.metadata?.annotations ?? {})
     .filter(([key]) => key.includes(".image-policy.k8s.io/"))
     .sort(([one], [other]) => (one < other ? -1 : 1));
@@ -32,7 +32,7 @@ export const readAnswer = (answer: HttpsResponse): Answer => {
   const { status } = answer;
   if (status < 200 || status > 299) return silent(`the image policy webhook backend answers ${status}`);
 
-  const review = jsonOf(answer);
+  const review = parseAnswer(answer);
   if (!isMap(review) || (review.kind ?? kind) !== kind || (review.apiVersion ?? apiVersion) !== apiVersion)
     return silent(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
   const { allowed, reason, auditAnnotations } = Object(review.status);

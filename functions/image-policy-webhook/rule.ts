@@ -17,7 +17,7 @@ const timeoutSeconds = 10;
 export default rule({
   summary: "Asks a service of your own whether the images of a pod may run.",
   order: 11,
-  twin: { plugin: "ImagePolicyWebhook" },
+  upstreamPlugin: { plugin: "ImagePolicyWebhook" },
   match: [
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] },
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/ephemeralcontainers"], operations: ["UPDATE"] },

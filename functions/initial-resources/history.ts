@@ -1,5 +1,5 @@
 import { Failure } from "postern/failure";
-import { type HttpsRequest, type HttpsResponse, jsonOf } from "postern/needs";
+import { type HttpsRequest, type HttpsResponse, parseAnswer } from "postern/needs";
 import { fullName, parseImage } from "postern/objects/image";
 import { canonical } from "postern/objects/quantity";
 import { tokenOf, tokenSettings } from "postern/service-settings";
@@ -116,7 +116,7 @@ interface Found {
 
 export const readAnswer = (answer: HttpsResponse): Found => {
   const { status } = answer;
-  const { status: said, data, error } = Object(jsonOf(answer));
+  const { status: said, data, error } = Object(parseAnswer(answer));
   const series: unknown = Object(data).result;
   if (status !== 200 || said !== "success" || !Array.isArray(series))
     throw new Failure(

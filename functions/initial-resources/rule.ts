@@ -1,7 +1,7 @@
 import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
 import { https } from "postern/needs";
-import { containersIn, containersOf } from "postern/objects/pod";
+import { containersIn, listContainers } from "postern/objects/pod";
 import type { SharingPod } from "postern/objects/resources";
 import { rule } from "postern/rule";
 import { tokenOf, unfitService } from "postern/service-settings";
@@ -66,7 +66,7 @@ export default rule({
 const resources = ["cpu", "memory"] as const;
 
 const silentIn = (pod: SharingPod) =>
-  containersOf(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
+  listContainers(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
     const missing = missingIn(container, pod);
     const kind = path.startsWith("spec.initContainers") ? "init container" : "container";
     return missing.length > 0 && container.image ? [{ container, missing, kind, image: container.image }] : [];

@@ -1,6 +1,6 @@
 import type { Job } from "kubernetes-types/batch/v1.d.ts";
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
-import { discovery, get, list, type Resource } from "postern/needs";
+import { discovery, get, list, type ResourceType } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
@@ -12,12 +12,12 @@ interface PodGroup extends KubernetesObject {
 }
 type GroupedJob = Job & { spec?: { template?: { spec?: { schedulingGroup?: { podGroupName?: string } } } } };
 
-const podGroups: Resource = { group: "scheduling.k8s.io", version: "v1alpha2", resource: "podgroups" };
+const podGroups: ResourceType = { group: "scheduling.k8s.io", version: "v1alpha2", resource: "podgroups" };
 
 export default rule({
   summary: "Keeps the parallelism of a Job whose pods are scheduled all together or not at all.",
   order: 34,
-  twin: {
+  upstreamPlugin: {
     plugin: "JobValidation",
     defaultOn: true,
     worthwhile:
@@ -29,7 +29,7 @@ export default rule({
   },
   needs: {
     served: discovery(),
-    group: get<Resource, PodGroup>(podGroups),
+    group: get<ResourceType, PodGroup>(podGroups),
     groups: list(podGroups),
   },
 

@@ -8,7 +8,7 @@ const terms = "object.?spec.?affinity.?podAntiAffinity.?requiredDuringScheduling
 export default rule({
   summary: "Lets a pod insist on being kept apart from others by node, and by nothing larger.",
   order: 5,
-  twin: { plugin: "LimitPodHardAntiAffinityTopology" },
+  upstreamPlugin: { plugin: "LimitPodHardAntiAffinityTopology" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.

@@ -1,5 +1,5 @@
 import type { LimitRangeItem, PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import { milliOf, printed, type Quantity, wholeOf, zero } from "postern/objects/quantity";
 import { type Amounts, amountsInSpec, amountsOf } from "postern/objects/resources";
 
@@ -10,7 +10,7 @@ export const offencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
       limits: amountsInSpec(pod, "limits", isShared),
     });
   if (bounds.type !== "Container") return [];
-  return containersOf(pod, ["containers", "initContainers"]).flatMap(({ container: { resources } }) =>
+  return listContainers(pod, ["containers", "initContainers"]).flatMap(({ container: { resources } }) =>
     offences(bounds, { requests: amountsOf(resources?.requests), limits: amountsOf(resources?.limits) }),
   );
 };

@@ -1,19 +1,19 @@
 import type { PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
 import { list } from "postern/needs";
 import { aggregate, forbidden } from "postern/refusals";
-import type { Request } from "postern/review";
-import { type Match, rule } from "postern/rule";
+import type { AdmissionRequest } from "postern/review";
+import { type RequestMatch, rule } from "postern/rule";
 import { offencesOfClaim, offencesOfPod } from "./bounds.ts";
 import { fillIn } from "./defaults.ts";
 import { bringClaim, bringPod } from "./suggestion.ts";
 
 type Judged = Pod | PersistentVolumeClaim;
 
-const pods: Match[] = [
+const pods: RequestMatch[] = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] },
   { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/resize"], operations: ["UPDATE"] },
 ];
-const claims: Match = {
+const claims: RequestMatch = {
   apiGroups: [""],
   apiVersions: ["v1"],
   resources: ["persistentvolumeclaims"],
@@ -24,7 +24,7 @@ export default rule({
   summary:
     "Gives containers the requests and limits of their namespace's LimitRanges, and holds pods and claims to them.",
   order: 6,
-  twin: { plugin: "LimitRanger", defaultOn: true },
+  upstreamPlugin: { plugin: "LimitRanger", defaultOn: true },
   match: { mutate: pods, validate: [...pods, claims] },
   matchConditions: {
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
@@ -57,4 +57,4 @@ export default rule({
   },
 });
 
-const isPod = (_: Judged, { resource }: Request): _ is Pod => resource.resource === "pods";
+const isPod = (_: Judged, { resource }: AdmissionRequest): _ is Pod => resource.resource === "pods";

@@ -1,12 +1,12 @@
 import type { LimitRangeItem, PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import { canonical, compareQuantities, printed, type Quantity, quantity } from "postern/objects/quantity";
 import type { SharingPod, Stated } from "postern/objects/resources";
 import { offencesOfPod } from "./bounds.ts";
 
 /** Brings a pod within the bounds, or returns advice if no single edit does that. */
 export const bringPod = (pod: SharingPod, all: readonly LimitRangeItem[]): string | undefined => {
-  const containers = containersOf(pod, ["containers", "initContainers"]).map(({ container }) => container);
+  const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of all.filter(({ type }) => type === "Container"))
     for (const container of containers) bring(container, bounds);
 

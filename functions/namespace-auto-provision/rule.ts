@@ -6,7 +6,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Creates the namespace of what is created, where there is none yet.",
   order: 2,
-  twin: { plugin: "NamespaceAutoProvision" },
+  upstreamPlugin: { plugin: "NamespaceAutoProvision" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE"], scope: "Namespaced" }],
   matchConditions: { "lives-in-a-namespace": livesInANamespace, "is-meant": "!request.?dryRun.orValue(false)" },
   needs: { namespaces: get("namespaces"), provision: create("namespaces") },

@@ -6,7 +6,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Lets nothing be created, changed or deleted in a namespace that does not exist.",
   order: 4,
-  twin: { plugin: "NamespaceExists" },
+  upstreamPlugin: { plugin: "NamespaceExists" },
   match: [
     {
       apiGroups: ["*"],

@@ -1,7 +1,7 @@
 import { get } from "postern/needs";
 import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
 import { forbidden, notFound } from "postern/refusals";
-import type { Request, Status } from "postern/review";
+import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 
 const lasting = ["default", "kube-system", "kube-public"];
@@ -10,7 +10,7 @@ export default rule({
   summary:
     "Lets nothing into a namespace that is missing or being deleted, and nobody delete the three that must last.",
   order: 3,
-  twin: { plugin: "NamespaceLifecycle", defaultOn: true },
+  upstreamPlugin: { plugin: "NamespaceLifecycle", defaultOn: true },
   match: [
     {
       apiGroups: ["*"],
@@ -53,15 +53,15 @@ export default rule({
   },
 });
 
-const mustLast = ({ kind, name = "" }: Request) =>
+const mustLast = ({ kind, name = "" }: AdmissionRequest) =>
   kind.group === "" && kind.kind === "Namespace" && lasting.includes(name);
 
 /** A user's question about their own permissions must not reveal whether a namespace exists. */
-const isAccessReview = ({ resource: { group, resource } }: Request) =>
+const isAccessReview = ({ resource: { group, resource } }: AdmissionRequest) =>
   group === "authorization.k8s.io" && resource === "localsubjectaccessreviews";
 
 /** Controllers look for this cause and stop retrying. */
-const tooLate = (request: Request, home: string): Status => {
+const tooLate = (request: AdmissionRequest, home: string): Status => {
   const text = `unable to create new content in namespace ${home} because it is being terminated`;
   const { details, ...refusal } = forbidden(request, text);
   const message = `namespace ${home} is being terminated`;

@@ -10,7 +10,7 @@ const differ = (what: (pod: "object" | "oldObject") => string) => `${what("objec
 export default rule({
   summary: "Refuses to resize of a running pod what its node does not know how to resize.",
   order: 33,
-  twin: {
+  upstreamPlugin: {
     plugin: "NodeDeclaredFeatureValidator",
     defaultOn: true,
     worthwhile:

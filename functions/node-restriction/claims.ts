@@ -1,5 +1,5 @@
 import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
-import { isSame, own } from "postern/json";
+import { getOwn, isSame } from "postern/json";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
 
 /** A kubelet may only report in a claim's status that it has enlarged the volume. */
@@ -21,7 +21,7 @@ const changes = (before: unknown, after: unknown, path: string, free: readonly s
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];
   const [one, other] = [Object(before ?? {}), Object(after ?? {})];
   const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
-  return [...keys].flatMap((key) => changes(own(one, key), own(other, key), path ? `${path}.${key}` : key, free));
+  return [...keys].flatMap((key) => changes(getOwn(one, key), getOwn(other, key), path ? `${path}.${key}` : key, free));
 };
 
 const isMap = (value: unknown) => typeof value === "object" && !Array.isArray(value);

@@ -1,23 +1,23 @@
-import type { Conditions, Match } from "postern/rule";
+import type { NamedConditions, RequestMatch } from "postern/rule";
 
 const core = { apiGroups: [""], apiVersions: ["v1"] };
 const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };
 const certificates = { apiGroups: ["certificates.k8s.io"], apiVersions: ["*"] };
 
 /** Without these a node counts as dead. Only unusual ones call the rule, so that an outage doesn't delay the others. */
-export const heartbeats: Match[] = [
+export const heartbeats: RequestMatch[] = [
   { apiGroups: ["coordination.k8s.io"], apiVersions: ["*"], resources: ["leases"], ...writes },
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
 /** By these a kubelet could gain privileges, above all in kube-system. Static pods run without a mirror pod, too. */
-export const pods: Match[] = [
+export const pods: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
 /** A node needs these requests to restart the components that repair the cluster. */
-export const others: Match[] = [
+export const others: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
@@ -30,18 +30,18 @@ export const others: Match[] = [
   { ...certificates, resources: ["podcertificaterequests", "podcertificaterequests/*"], ...writes },
 ];
 
-export const isKubelet: Conditions = {
+export const isKubelet: NamedConditions = {
   "is-a-kubelet": `request.userInfo.?username.orValue("").startsWith("system:node:") &&
     "system:nodes" in request.userInfo.?groups.orValue([])`,
 };
 
 // `pods/*` matches all subresources, also future ones; only a condition can exclude those that other entries handle.
 
-export const isNoEviction: Conditions = {
+export const isNoEviction: NamedConditions = {
   "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
 };
 
-export const isNoHeartbeat: Conditions = {
+export const isNoHeartbeat: NamedConditions = {
   "is-no-heartbeat": `!(request.operation == "UPDATE" && request.?subResource.orValue("") == "status" &&
     request.resource.resource in ["nodes", "pods"])`,
 };
@@ -56,7 +56,7 @@ const ofNodes = keeps("metadata.?labels", "metadata.?ownerReferences", "spec.?ta
 const ofPods = keeps("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
 
 /** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
-export const isUnusual: Conditions = {
+export const isUnusual: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||
     (request.resource.resource == "leases" && request.?namespace.orValue("") != "kube-node-lease") ||

@@ -1,7 +1,7 @@
 import type { CSIDriver } from "kubernetes-types/storage/v1.d.ts";
 import { type Answers, accessReview, get } from "postern/needs";
 import { goQuoted } from "postern/objects/go-quoted";
-import type { Request, Status, UserInfo } from "postern/review";
+import type { AdmissionRequest, Status, UserInfo } from "postern/review";
 
 export const needs = {
   pods: get("pods"),
@@ -21,7 +21,7 @@ export const gates = {
   recoverVolumeExpansionFailure: true,
 };
 
-export type Around = { node: string; request: Request; oldObject: unknown; settings: typeof gates } & Answers<
+export type Around = { node: string; request: AdmissionRequest; oldObject: unknown; settings: typeof gates } & Answers<
   typeof needs
 >;
 

@@ -1,5 +1,5 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { subjectOf } from "postern/objects/certificate-request";
+import { parseCertificateSubject } from "postern/objects/certificate-request";
 import type { KubernetesObject } from "postern/review";
 import { type Around, type Offence, userPrefix } from "./kubelet.ts";
 
@@ -35,7 +35,7 @@ export const admitSigningRequest = (
   if (settings.allowInsecureKubeletCertificateSigningRequests || request.operation !== "CREATE" || request.subResource)
     return;
   if (!signers.includes(spec?.signerName ?? "")) return;
-  const read = subjectOf(spec?.request);
+  const read = parseCertificateSubject(spec?.request);
   if ("fault" in read) return `unable to parse csr: ${read.fault}`;
   if (read.subject.commonName !== userPrefix + node) return `can only create a node CSR with CN=${userPrefix}${node}`;
 };

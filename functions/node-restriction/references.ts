@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf, isSourceless } from "postern/objects/pod";
+import { isSourceless, listContainers } from "postern/objects/pod";
 import { secretsIn } from "postern/objects/secret";
 import { quoted } from "./kubelet.ts";
 
@@ -17,7 +17,7 @@ export const referenceIn = (pod: Pod): { what?: string; unknown?: string } | und
 };
 
 const configMapsIn = (pod: Pod) => [
-  ...containersOf(pod).flatMap(({ container: { env, envFrom } }) => [
+  ...listContainers(pod).flatMap(({ container: { env, envFrom } }) => [
     ...(envFrom ?? []).map(({ configMapRef }) => configMapRef?.name),
     ...(env ?? []).map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
   ]),

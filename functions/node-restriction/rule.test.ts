@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Operation, Request } from "postern/review";
+import type { AdmissionRequest, Operation } from "postern/review";
 import { condition, openRule } from "postern/test";
 import { isKubelet, isUnusual } from "./entries.ts";
 
@@ -10,11 +10,11 @@ const { decide, entries } = await openRule(import.meta.dirname);
 // name, and for no eviction without a name.
 
 const pods = { group: "", version: "v1", resource: "pods" };
-const request = (operation: Operation, more: Partial<Request>): Request => ({
+const request = (operation: Operation, more: Partial<AdmissionRequest>): AdmissionRequest => ({
   ...{ uid: "1", operation, namespace: "default", resource: pods, kind: { group: "", version: "v1", kind: "Pod" } },
   ...{ userInfo: { username: "system:node:n1", groups: ["system:nodes"] }, ...more },
 });
-const saidTo = async (request: Request) => (await decide("mutate", request)).outcome.status;
+const saidTo = async (request: AdmissionRequest) => (await decide("mutate", request)).outcome.status;
 
 describe("node-restriction", () => {
   it("answers a deletion without a name as if the pod was gone, which deletes none of many", async () => {
@@ -29,7 +29,7 @@ describe("node-restriction", () => {
   });
 
   it("isn't called for what kubelets write all the time", () => {
-    const calls = (request: Request) =>
+    const calls = (request: AdmissionRequest) =>
       Object.values({ ...isKubelet, ...isUnusual }).every((expression) => condition(expression)(request));
     const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };
     const lease = { metadata: { name: "n1" }, spec: { holderIdentity: "n1" } };

@@ -13,7 +13,7 @@ import { admitToken } from "./tokens.ts";
 export default rule({
   summary: "Lets a kubelet write only what belongs to its own node.",
   order: 8,
-  twin: { plugin: "NodeRestriction" },
+  upstreamPlugin: { plugin: "NodeRestriction" },
   match: [...pods, ...others, ...heartbeats],
   matchConditions: isKubelet,
   variants: [

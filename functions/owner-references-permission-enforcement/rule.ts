@@ -1,8 +1,8 @@
 import type { OwnerReference } from "kubernetes-types/meta/v1.d.ts";
-import { type Access, accessReview, discovery, type Permission, type Served } from "postern/needs";
+import { type AccessAnswer, type AccessQuestion, accessReview, discovery, type ServedResource } from "postern/needs";
 import { splitApiVersion } from "postern/objects/api-version";
 import { forbidden } from "postern/refusals";
-import type { KubernetesObject, Request } from "postern/review";
+import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 interface Owned extends KubernetesObject {
@@ -15,7 +15,7 @@ export default rule({
   summary:
     "Lets only those change an object's owners who may delete it, and only those block an owner who may finalize it.",
   order: 22,
-  twin: { plugin: "OwnerReferencesPermissionEnforcement" },
+  upstreamPlugin: { plugin: "OwnerReferencesPermissionEnforcement" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"], scope: "*" }],
   matchConditions: {
     "is-no-status-of-a-pod": `!(request.resource.group == "" && request.resource.resource == "pods" &&
@@ -69,7 +69,13 @@ export default rule({
   },
 });
 
-const deletionOf = ({ userInfo: user, resource, subResource = "", namespace = "", name = "" }: Request): Access => {
+const deletionOf = ({
+  userInfo: user,
+  resource,
+  subResource = "",
+  namespace = "",
+  name = "",
+}: AdmissionRequest): AccessQuestion => {
   return { user, verb: "delete", ...resource, subresource: subResource, namespace, name };
 };
 
@@ -80,7 +86,7 @@ const isThatOf =
   (other: OwnerReference) =>
     other.uid === uid;
 
-const isPodStatus = ({ resource: { group, resource }, subResource }: Request) =>
+const isPodStatus = ({ resource: { group, resource }, subResource }: AdmissionRequest) =>
   group === "" && resource === "pods" && subResource === "status";
 
 const fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"] as const;
@@ -88,12 +94,12 @@ const isSame = (one: OwnerReference, other: OwnerReference | undefined) =>
   fields.every((field) => one[field] === other?.[field]);
 
 /** Prints the authorizer's answer as upstream does: the reason, then the error. */
-const because = ({ reason = "", evaluationError = "<nil>" }: Permission) => `${reason}, ${evaluationError}`;
+const because = ({ reason = "", evaluationError = "<nil>" }: AccessAnswer) => `${reason}, ${evaluationError}`;
 
 /** Returns the resources that an owner's kind can mean. Upstream accepts the kind in lower case, too. */
 const resourcesOf = async (
   { apiVersion = "", kind }: OwnerReference,
-  discover: (groupVersion: string) => Promise<Served[] | undefined>,
+  discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
 ) => {
   const { group, version } = splitApiVersion(apiVersion);
   const served = (await discover(apiVersion)) ?? [];

@@ -9,7 +9,7 @@ const size = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requ
 export default rule({
   summary: "Lets a claim grow only where its storage class says that its volumes can.",
   order: 23,
-  twin: { plugin: "PersistentVolumeClaimResize", defaultOn: true },
+  upstreamPlugin: { plugin: "PersistentVolumeClaimResize", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["UPDATE"] }],
   matchConditions: { "changes-its-size": `${size("object")} != ${size("oldObject")}` },
   needs: { storageClass: get("storageclasses") },

@@ -6,7 +6,7 @@ const protection = "scheduling.k8s.io/podgroup-protection";
 export default rule({
   summary: "Keeps a pod group from vanishing while pods belong to it.",
   order: 21,
-  twin: {
+  upstreamPlugin: {
     plugin: "PodGroupProtection",
     defaultOn: true,
     worthwhile:

@@ -1,4 +1,4 @@
-import { get, type Resource } from "postern/needs";
+import { get, type ResourceType } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
@@ -16,7 +16,7 @@ interface Workload extends KubernetesObject {
 export default rule({
   summary: "Lets no pod group be made of a template that its workload does not have.",
   order: 32,
-  twin: {
+  upstreamPlugin: {
     plugin: "PodGroupWorkloadExists",
     defaultOn: true,
     worthwhile:
@@ -32,7 +32,7 @@ export default rule({
   ],
   matchConditions: { "is-made-of-a-template": "object.?spec.?podGroupTemplateRef.?workload.hasValue()" },
   needs: {
-    workloads: get<Resource, Workload>({ group: "scheduling.k8s.io", version: "v1alpha2", resource: "workloads" }),
+    workloads: get<ResourceType, Workload>({ group: "scheduling.k8s.io", version: "v1alpha2", resource: "workloads" }),
   },
 
   async validate(group: PodGroup, { request, workloads }) {

@@ -3,7 +3,7 @@ import { get } from "postern/needs";
 import { conflictOf, type Labels } from "postern/objects/label";
 import { creationOf } from "postern/objects/namespace";
 import { forbidden, notFound } from "postern/refusals";
-import type { Request, Status } from "postern/review";
+import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 import { parseSelector } from "./selector.ts";
 
@@ -16,7 +16,7 @@ const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPlugi
 export default rule({
   summary: "Keeps the pods of a namespace on the nodes that are chosen for it.",
   order: 13,
-  twin: { plugin: "PodNodeSelector" },
+  upstreamPlugin: { plugin: "PodNodeSelector" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   guards: true,
   settings,
@@ -71,7 +71,7 @@ interface Chosen {
 }
 
 const chosenFor = (
-  { namespace: name = "" }: Request,
+  { namespace: name = "" }: AdmissionRequest,
   namespace: Namespace | undefined,
   config: Config,
 ): Chosen | { refuse: string | Status } => {
@@ -87,7 +87,7 @@ const chosenFor = (
   return typeof allowed === "string" ? { refuse: allowed } : { nodes, allowed };
 };
 
-const refusalOf = (request: Request, pod: Pod, selector: Labels, { nodes, allowed }: Chosen) => {
+const refusalOf = (request: AdmissionRequest, pod: Pod, selector: Labels, { nodes, allowed }: Chosen) => {
   const refused = (text: string) => ({ refuse: forbidden(request, text, pod.metadata?.name ?? "") });
   if (conflictOf(nodes, selector) !== undefined)
     return refused("pod node label selector conflicts with its namespace node label selector");

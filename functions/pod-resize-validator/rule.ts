@@ -8,7 +8,7 @@ import { rule } from "postern/rule";
 export default rule({
   summary: "Refuses to resize a running pod beyond what its node can ever give.",
   order: 35,
-  twin: {
+  upstreamPlugin: {
     plugin: "PodResizeValidator",
     defaultOn: true,
     worthwhile:

@@ -1,16 +1,16 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Access, Permission } from "postern/needs";
-import type { Request } from "postern/review";
+import type { AccessAnswer, AccessQuestion } from "postern/needs";
+import type { AdmissionRequest } from "postern/review";
 import { filled } from "./fill.ts";
 import { grantsFor } from "./grants.ts";
 import { offences } from "./judge.ts";
 import type { Policy } from "./policy.ts";
 
 export interface Around {
-  request: Request;
+  request: AdmissionRequest;
   oldObject: Pod | null;
   settings: { policies: Policy[]; accessReviews: boolean };
-  may(access: Access): Promise<Permission>;
+  may(access: AccessQuestion): Promise<AccessAnswer>;
 }
 
 export type Choice = { policy: string; pod: Pod } | { refusal: string };

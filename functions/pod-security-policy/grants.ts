@@ -1,5 +1,5 @@
-import type { Access, Permission } from "postern/needs";
-import type { Request, UserInfo } from "postern/review";
+import type { AccessAnswer, AccessQuestion } from "postern/needs";
+import type { AdmissionRequest, UserInfo } from "postern/review";
 import type { Policy, Use } from "./policy.ts";
 
 interface Grants {
@@ -9,9 +9,9 @@ interface Grants {
 }
 
 export const grantsFor = (
-  { userInfo, namespace = "" }: Request,
+  { userInfo, namespace = "" }: AdmissionRequest,
   serviceAccountName: string | undefined,
-  may: ((access: Access) => Promise<Permission>) | undefined,
+  may: ((access: AccessQuestion) => Promise<AccessAnswer>) | undefined,
 ): Grants => {
   // The account comes first, because most grants are for accounts.
   const users = serviceAccountName ? [accountOf(namespace, serviceAccountName), userInfo] : [userInfo];

@@ -1,6 +1,6 @@
 import type { Pod, Sysctl } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import { capabilityOffences } from "./capabilities.ts";
 import { type AnyContainer, groupOffences, runsAs, seLinuxOffences, userOffences } from "./identity.ts";
 import { forbiddenAt, invalid, type Offences } from "./offence.ts";
@@ -30,7 +30,7 @@ export function* offences(policy: Policy, pod: Pod): Offences {
   if (runtimeClass && runtimeClassName !== undefined && !classes.includes("*") && !classes.includes(runtimeClassName))
     yield invalid("spec.runtimeClassName", goQuoted(runtimeClassName));
 
-  for (const { container, path } of containersOf(pod)) yield* containerOffences(policy, pod, container, path);
+  for (const { container, path } of listContainers(pod)) yield* containerOffences(policy, pod, container, path);
 }
 
 function* containerOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {

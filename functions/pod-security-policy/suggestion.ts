@@ -1,5 +1,5 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import { filled } from "./fill.ts";
 import { offences } from "./judge.ts";
 import { isWithin, type Policy } from "./policy.ts";
@@ -32,7 +32,7 @@ export const relieve = (pod: Pod, policy: Policy): void => {
         : volume,
     );
 
-  const containers = containersOf(pod);
+  const containers = listContainers(pod);
   for (const { securityContext } of [spec, ...containers.map(({ container }) => container)])
     leaveOut(securityContext, policy, (field) => words.has(field) || (field === "runAsGroup" && paths.some(isOfGroup)));
   for (const { container, path } of containers) {

@@ -1,6 +1,6 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
-import { containersOf, isSourceless } from "postern/objects/pod";
+import { isSourceless, listContainers } from "postern/objects/pod";
 import { invalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
@@ -73,7 +73,7 @@ function* hostPathOffences(
 
 const writableMountsOf = (pod: Pod) => {
   const mounts = new Map<string, string[]>();
-  for (const { container, path } of containersOf(pod))
+  for (const { container, path } of listContainers(pod))
     for (const [index, { name, readOnly }] of (container.volumeMounts ?? []).entries()) {
       if (readOnly) continue;
       const known = mounts.get(name) ?? [];

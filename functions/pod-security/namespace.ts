@@ -1,6 +1,6 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { invalid } from "postern/refusals";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 import type { Verdict } from "postern/rule";
 import { sorted } from "./checks/check.ts";
 import { isSparedByClass, subjectOf } from "./pods.ts";
@@ -20,7 +20,7 @@ import type { Settings } from "./settings.ts";
 import { offencesOf } from "./standards.ts";
 
 interface Around {
-  request: Request;
+  request: AdmissionRequest;
   oldObject: Namespace | null;
   settings: Settings;
   pods(namespace: string): Promise<Pod[]>;

@@ -1,5 +1,5 @@
 import type { EphemeralContainer, Pod, PodTemplateSpec } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import type { Subject } from "./checks/check.ts";
 import type { Settings } from "./settings.ts";
 
@@ -7,7 +7,7 @@ export const subjectOf = (pod: Pod | PodTemplateSpec): Subject => {
   return {
     spec: pod.spec ?? { containers: [] },
     annotations: pod.metadata?.annotations ?? {},
-    containers: containersOf(pod).map(({ container }) => container),
+    containers: listContainers(pod).map(({ container }) => container),
   };
 };
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import type { World } from "postern/needs";
+import type { Capabilities } from "postern/needs";
 import { isSelected, type LabelSelector } from "postern/objects/selection";
-import type { Request } from "postern/review";
-import { inPhase, type Variant, variantsOf } from "postern/rule";
+import type { AdmissionRequest } from "postern/review";
+import { getVariants, type RuleVariant, selectPhase } from "postern/rule";
 import { mergeSettings, openRule, recorded } from "postern/test";
 import { defaultPolicy, judgesNothing, keyOf, type Label, type Labels, modes, policyOf } from "./policy.ts";
 import podSecurity from "./rule.ts";
@@ -48,16 +48,16 @@ const plain = { containers: [{ name: "c", image: "app:1" }] };
 const bold = { ...plain, hostNetwork: true };
 
 const variantsUnder = (settings: Settings) => {
-  const found = known.get(settings) ?? variantsOf(podSecurity, settings) ?? [];
+  const found = known.get(settings) ?? getVariants(podSecurity, settings) ?? [];
   known.set(settings, found);
   return found;
 };
-const known = new WeakMap<Settings, readonly Variant<object>[]>();
+const known = new WeakMap<Settings, readonly RuleVariant<object>[]>();
 
 /** The entries by which a namespace's objects of a resource come here. */
 const entriesFor = (resource: string, labels: Labels, settings: Settings) =>
   variantsUnder(settings).filter((variant) => {
-    const matches = inPhase(variant.match, "validate", settings) ?? [];
+    const matches = selectPhase(variant.match, "validate", settings) ?? [];
     const selector = variant.namespaceSelector as LabelSelector | undefined;
     return matches.some(({ resources }) => resources.includes(resource)) && (!selector || isSelected(selector, labels));
   });
@@ -100,11 +100,11 @@ describe("its entries", () => {
   it("are less than a hundred, whatever the defaults", () => {
     fc.assert(
       fc.property(settingsOf, (settings) => {
-        const all = variantsOf(podSecurity, settings) ?? [];
+        const all = getVariants(podSecurity, settings) ?? [];
         const names = all.map(({ name }) => name);
         assert.deepEqual(names, [...new Set(names)]);
-        assert.ok(all.filter(({ match }) => inPhase(match, "validate", settings)?.length !== 0).length < 100);
-        const usual = (variantsOf(podSecurity, standard) ?? []).map(({ name }) => name);
+        assert.ok(all.filter(({ match }) => selectPhase(match, "validate", settings)?.length !== 0).length < 100);
+        const usual = (getVariants(podSecurity, standard) ?? []).map(({ name }) => name);
         assert.deepEqual(names.toSorted(), usual.toSorted(), "their names are the same under all settings");
       }),
       { numRuns: 30 },
@@ -147,8 +147,8 @@ describe("its entries", () => {
   it("read nothing but where a label names a version", async () => {
     const nobody = () => assert.fail("it reads");
     const world = { ...recorded({}), get: nobody, list: nobody };
-    for (const { name, match } of variantsOf(podSecurity, standard) ?? [])
-      if (inPhase(match, "validate", standard)?.length !== 0 && labelsOfEntry(name))
+    for (const { name, match } of getVariants(podSecurity, standard) ?? [])
+      if (selectPhase(match, "validate", standard)?.length !== 0 && labelsOfEntry(name))
         await judged({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
   });
 });
@@ -156,7 +156,7 @@ describe("its entries", () => {
 describe("a namespace that asks for more", () => {
   const labels = { [keyOf("enforce")]: "baseline" };
   const tightened = { metadata: { name: "a", labels } };
-  const tighten = (world: World, settings: Partial<Settings> = {}) =>
+  const tighten = (world: Capabilities, settings: Partial<Settings> = {}) =>
     judged(tightened, {
       resource: "namespaces",
       world,
@@ -229,7 +229,7 @@ describe("its settings", () => {
 
 interface Circumstances {
   resource: string;
-  world: World;
+  world: Capabilities;
   settings?: Settings;
   variant?: string;
   oldObject?: object;
@@ -238,7 +238,7 @@ interface Circumstances {
 async function judged(object: object, { resource, world, settings = standard, variant, oldObject }: Circumstances) {
   const group = resource === "deployments" ? "apps" : "";
   const kind = { group, version: "v1", kind: resource === "namespaces" ? "Namespace" : "Pod" };
-  const request: Request = {
+  const request: AdmissionRequest = {
     ...{ uid: "1", kind, resource: { group, version: "v1", resource }, name: "a", namespace: "a" },
     operation: oldObject ? "UPDATE" : "CREATE",
     ...{ userInfo: { username: "jane" }, object, oldObject: oldObject ?? null },

@@ -2,7 +2,7 @@ import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, list } from "postern/needs";
 import { creationOf } from "postern/objects/namespace";
 import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "postern/refusals";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import type { Subject } from "./checks/check.ts";
 import { judgeNamespace, most } from "./namespace.ts";
@@ -17,7 +17,7 @@ import { match, variants } from "./variants.ts";
 export default rule({
   summary: "Keeps pods to the Pod Security Standards that their namespace asks for.",
   order: 12,
-  twin: {
+  upstreamPlugin: {
     plugin: "PodSecurity",
     defaultOn: true,
     worthwhile:
@@ -75,10 +75,10 @@ export default rule({
   },
 });
 
-const isExempt = ({ namespace = "", userInfo }: Request, { exemptions }: Settings) =>
+const isExempt = ({ namespace = "", userInfo }: AdmissionRequest, { exemptions }: Settings) =>
   exemptions.namespaces.includes(namespace) || exemptions.usernames.includes(userInfo.username ?? "");
 
-const judge = (subject: Subject, policy: Policy, faults: readonly FieldError[], request: Request): Verdict => {
+const judge = (subject: Subject, policy: Policy, faults: readonly FieldError[], request: AdmissionRequest): Verdict => {
   const isPod = request.resource.resource === "pods";
   if (faults.length === 0 && judgesNothing(policy, isPod ? modes : ["audit", "warn"])) return undefined;
 

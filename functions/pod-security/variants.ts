@@ -1,4 +1,4 @@
-import type { Conditions, Match, Variant } from "postern/rule";
+import type { NamedConditions, RequestMatch, RuleVariant } from "postern/rule";
 import { defaultPolicy, judgesNothing, keyOf, levels, type Mode, modes, type Policy, policyOf } from "./policy.ts";
 import { type Expression, entryNameOf, labelsOf, nameOf, type States, selectionsBy } from "./selections.ts";
 import type { Settings } from "./settings.ts";
@@ -6,17 +6,17 @@ import type { Settings } from "./settings.ts";
 // There is one entry per policy. Versions are unlimited, so namespaces with a version label are read.
 
 const core = { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] } as const;
-const pods: readonly Match[] = [{ ...core, resources: ["pods", "pods/ephemeralcontainers"] }];
-const workloads: readonly Match[] = [
+const pods: readonly RequestMatch[] = [{ ...core, resources: ["pods", "pods/ephemeralcontainers"] }];
+const workloads: readonly RequestMatch[] = [
   { ...core, resources: ["podtemplates", "replicationcontrollers"] },
   { ...core, apiGroups: ["apps"], resources: ["daemonsets", "deployments", "replicasets", "statefulsets"] },
   { ...core, apiGroups: ["batch"], resources: ["cronjobs", "jobs"] },
 ];
-const namespaces: readonly Match[] = [{ ...core, resources: ["namespaces"] }];
+const namespaces: readonly RequestMatch[] = [{ ...core, resources: ["namespaces"] }];
 
-export const match: readonly Match[] = [...pods, ...workloads, ...namespaces];
+export const match: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
 
-export const variants = (settings: Settings): Variant<Settings>[] => [
+export const variants = (settings: Settings): RuleVariant<Settings>[] => [
   { name: "namespaces", match: namespaces, matchConditions: { "changes-what-is-asked-of-pods": changesLabels } },
   ...entries("pods", settings, { match: pods, matchConditions: ofPods(settings) }),
   ...entries("workloads", settings, { match: workloads, matchConditions: ofUsers(settings) }),
@@ -29,8 +29,8 @@ type Kind = keyof typeof judging;
 const entries = (
   kind: Kind,
   settings: Settings,
-  entry: Pick<Variant<Settings>, "match" | "matchConditions">,
-): Variant<Settings>[] => {
+  entry: Pick<RuleVariant<Settings>, "match" | "matchConditions">,
+): RuleVariant<Settings>[] => {
   const { namespaces } = settings.exemptions;
   const notExempt: Expression[] =
     namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: namespaces }] : [];
@@ -93,12 +93,12 @@ const everyDefault = demands.flatMap((enforce) =>
   demands.flatMap((audit) => demands.map((warn) => ({ enforce, audit, warn }))),
 );
 
-const ofUsers = ({ exemptions: { usernames } }: Settings): Conditions =>
+const ofUsers = ({ exemptions: { usernames } }: Settings): NamedConditions =>
   usernames.length > 0
     ? { "user-is-judged": `!(request.userInfo.?username.orValue("") in ${JSON.stringify(usernames)})` }
     : {};
 
-const ofPods = (settings: Settings): Conditions => {
+const ofPods = (settings: Settings): NamedConditions => {
   const { runtimeClasses } = settings.exemptions;
   return {
     "brings-containers-or-images": bringsImages,

@@ -1,12 +1,12 @@
 import type { Namespace, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
 import { creationOf } from "postern/objects/namespace";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import { parseQuantity } from "postern/objects/quantity";
 import type { SharingPod } from "postern/objects/resources";
 import { allTolerationsAmong, mergeTolerations } from "postern/objects/toleration";
 import { notFound } from "postern/refusals";
-import type { Request, Status } from "postern/review";
+import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 import { faultOf, parseTolerations } from "./tolerations.ts";
 
@@ -21,7 +21,7 @@ const settings: Settings = { default: [], whitelist: [] };
 export default rule({
   summary: "Gives the pods of a namespace its tolerations, and lets them have no others than it allows.",
   order: 16,
-  twin: { plugin: "PodTolerationRestriction" },
+  upstreamPlugin: { plugin: "PodTolerationRestriction" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   guards: true,
   settings,
@@ -70,7 +70,7 @@ export default rule({
 });
 
 interface Around {
-  request: Request;
+  request: AdmissionRequest;
   settings: Settings;
   namespaces(name: string): Promise<Namespace | undefined>;
 }
@@ -118,7 +118,7 @@ const isBestEffort = (pod: SharingPod) => {
   if (status?.qosClass) return status.qosClass === "BestEffort";
   const stated = spec?.resources
     ? [spec.resources]
-    : containersOf(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
+    : listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
   const amounts = stated.flatMap(({ requests, limits }) => [requests, limits]);
   return !amounts.some((some) => isMore(some?.cpu) || isMore(some?.memory));
 };

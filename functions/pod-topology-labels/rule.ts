@@ -1,6 +1,6 @@
 import type { Node } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
-import type { KubernetesObject, Request } from "postern/review";
+import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 interface Bound extends KubernetesObject {
@@ -13,7 +13,7 @@ const copied = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 export default rule({
   summary: "Labels a pod with the zone and region of its node.",
   order: 31,
-  twin: {
+  upstreamPlugin: {
     plugin: "PodTopologyLabels",
     defaultOn: true,
     worthwhile:
@@ -47,7 +47,7 @@ export default rule({
 const copiedFrom = (node: Node | undefined) =>
   Object.entries(node?.metadata?.labels ?? {}).filter(([key]) => copied.includes(key));
 
-const nodeOf = ({ target, spec }: Bound, { subResource }: Request) => {
+const nodeOf = ({ target, spec }: Bound, { subResource }: AdmissionRequest) => {
   if (subResource !== "binding") return spec?.nodeName;
   return target?.kind === "Node" ? target.name : undefined;
 };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { KubernetesObject, Request } from "postern/review";
+import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import type { Phase } from "postern/rule";
 import { openRule } from "postern/test";
 
@@ -11,7 +11,7 @@ const policy = (text: string): KubernetesObject => ({
   ...{ spec: { overrideRules: [{ overriders: { renderedCue: text } }] } },
 });
 const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObject) => {
-  const request = { operation: "UPDATE", object, oldObject } as unknown as Request;
+  const request = { operation: "UPDATE", object, oldObject } as unknown as AdmissionRequest;
   // No answer is recorded: a rule that asks fails.
   return decide(phase, request);
 };

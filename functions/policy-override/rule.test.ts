@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "postern/failure";
-import type { World } from "postern/needs";
+import type { Capabilities } from "postern/needs";
 import type { Policy } from "postern/policy/kinds";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 import { type Count, openRule, recorded } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
@@ -26,11 +26,18 @@ const refersTo = (given: object = {}) => {
 };
 const discovery = { v1: [{ resource: "secrets", kind: "Secret", namespaced: true }] };
 
-const change = async (settings: object, more: Partial<World> = {}, request = {}) => {
+const change = async (settings: object, more: Partial<Capabilities> = {}, request = {}) => {
   const kind = { group: "", version: "v1", kind: "Pod" };
   const resource = { group: "", version: "v1", resource: "pods" };
   // Of a request, what the rule looks at.
-  const asked = { operation: "CREATE", kind, resource, object: pod, oldObject: null, ...request } as unknown as Request;
+  const asked = {
+    operation: "CREATE",
+    kind,
+    resource,
+    object: pod,
+    oldObject: null,
+    ...request,
+  } as unknown as AdmissionRequest;
   const objects = [{ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "team" }, data: { x: "y" } }];
   return decide("mutate", asked, { settings, world: { ...recorded({ objects, discovery }), ...more } });
 };

@@ -27,7 +27,7 @@ export default rule({
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: writtenPolicies("OverridePolicy", "ClusterOverridePolicy") },
-  survey: surveyOf(overridePolicies, "CREATE", "UPDATE"),
+  inspectForSettings: surveyOf(overridePolicies, "CREATE", "UPDATE"),
   checkSettings: unfitSettings,
   needs: policyNeeds(overridePolicies),
 

@@ -27,7 +27,7 @@ export default rule({
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: writtenPolicies("ClusterValidatePolicy") },
-  survey: surveyOf(validatePolicies, "CREATE", "UPDATE", "DELETE"),
+  inspectForSettings: surveyOf(validatePolicies, "CREATE", "UPDATE", "DELETE"),
   checkSettings: unfitSettings,
   needs: policyNeeds(validatePolicies),
 

@@ -10,7 +10,7 @@ type Judged = Pod & PriorityClass;
 export default rule({
   summary: "Gives a pod the priority of its PriorityClass, and the cluster one default class.",
   order: 14,
-  twin: { plugin: "Priority", defaultOn: true },
+  upstreamPlugin: { plugin: "Priority", defaultOn: true },
   match: {
     mutate: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
     validate: [

@@ -4,7 +4,7 @@ import { conflictOf } from "postern/objects/label";
 import { compareQuantities, isQuantity } from "postern/objects/quantity";
 import { mergeTolerations } from "postern/objects/toleration";
 import { forbidden } from "postern/refusals";
-import type { Request } from "postern/review";
+import type { AdmissionRequest } from "postern/review";
 import { rule } from "postern/rule";
 
 const namesClass = "object.?spec.?runtimeClassName.hasValue()";
@@ -12,7 +12,7 @@ const namesClass = "object.?spec.?runtimeClassName.hasValue()";
 export default rule({
   summary: "Gives a pod the overhead and the nodes of its RuntimeClass.",
   order: 24,
-  twin: { plugin: "RuntimeClass", defaultOn: true },
+  upstreamPlugin: { plugin: "RuntimeClass", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
     mutate: { "names-a-class": namesClass },
@@ -83,13 +83,13 @@ const areEqual = (some: Quantities, others: Quantities) =>
 const isAsMuch = (one: string, other: string) =>
   one === other || (isQuantity(one) && isQuantity(other) && compareQuantities(one, other) === 0);
 
-const refused = (request: Request, text: string) => ({ refuse: forbidden(request, text) });
-const rejected = (request: Request, text: string) => refused(request, `pod rejected: ${text}`);
-const notFound = (request: Request, name: string) =>
+const refused = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
+const rejected = (request: AdmissionRequest, text: string) => refused(request, `pod rejected: ${text}`);
+const notFound = (request: AdmissionRequest, name: string) =>
   rejected(request, `RuntimeClass ${JSON.stringify(name)} not found`);
-const otherOverhead = (request: Request) =>
+const otherOverhead = (request: AdmissionRequest) =>
   rejected(request, "Pod's Overhead doesn't match RuntimeClass's defined Overhead");
-const otherNodes = (request: Request, key: string, wanted: string | undefined, own: string | undefined) =>
+const otherNodes = (request: AdmissionRequest, key: string, wanted: string | undefined, own: string | undefined) =>
   refused(
     request,
     `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${own}`,

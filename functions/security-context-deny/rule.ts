@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, containersOf } from "postern/objects/pod";
+import { containersIn, listContainers } from "postern/objects/pod";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -33,7 +33,7 @@ export default rule({
 
     const [first] = [
       ...offences(ofPods, pod.spec?.securityContext).map((offence) => `pod.Spec.${offence}`),
-      ...containersOf(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
+      ...listContainers(pod, ["initContainers", "containers"]).flatMap(({ container }) =>
         offences(ofContainers, container.securityContext),
       ),
     ];
@@ -47,7 +47,7 @@ export default rule({
       for (const field of Object.keys(fields)) Reflect.deleteProperty(context, field);
     };
     leaveOut(ofPods, pod.spec?.securityContext);
-    for (const { container } of containersOf(pod, ["initContainers", "containers"]))
+    for (const { container } of listContainers(pod, ["initContainers", "containers"]))
       leaveOut(ofContainers, container.securityContext);
   },
 });

@@ -3,17 +3,17 @@ import { get } from "postern/needs";
 import { isMirror } from "postern/objects/pod";
 import { secretsIn } from "postern/objects/secret";
 import { forbidden } from "postern/refusals";
-import type { Request, Status } from "postern/review";
-import { type Match, rule } from "postern/rule";
+import type { AdmissionRequest, Status } from "postern/review";
+import { type RequestMatch, rule } from "postern/rule";
 import { secretOfEphemeral, unlistedSecret } from "./secrets.ts";
 import { mountToken } from "./token.ts";
 
-const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 
 export default rule({
   summary: "Gives a pod its service account with its token, and lets it use the secrets of that account alone.",
   order: 7,
-  twin: {
+  upstreamPlugin: {
     plugin: "ServiceAccount",
     defaultOn: true,
     worthwhile:
@@ -73,13 +73,13 @@ export default rule({
 });
 
 interface Around {
-  request: Request;
+  request: AdmissionRequest;
   settings: { limitSecretReferences: boolean };
 }
 
 type Accounts = (name: string, namespace?: string) => Promise<ServiceAccount | undefined>;
 
-const refused = (request: Request, text: string) => ({ refuse: forbidden(request, text) });
+const refused = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
 
 const accountOf = async (
   { metadata, spec }: Pod,
@@ -99,7 +99,7 @@ const accountOf = async (
 };
 
 /** A mirror pod only represents a pod that the kubelet runs by itself; it must not gain an account or a secret. */
-const mirrorRefusal = (pod: Pod, request: Request) => {
+const mirrorRefusal = (pod: Pod, request: AdmissionRequest) => {
   if (pod.spec?.serviceAccountName) return refused(request, "a mirror pod may not reference service accounts");
   if (secretsIn(pod).length > 0) return refused(request, "a mirror pod may not reference secrets");
   const sources = (pod.spec?.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);

@@ -1,5 +1,5 @@
 import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 import { secretsOf } from "postern/objects/secret";
 
 /** Upstream doesn't check projected volumes. */
@@ -34,7 +34,7 @@ const words = {
 
 const unlistedIn = (pod: Pod, kind: keyof typeof words, account: ServiceAccount): string[] => {
   const listed = namesOf(account.secrets);
-  return containersOf(pod, [kind]).flatMap(({ container }) =>
+  return listContainers(pod, [kind]).flatMap(({ container }) =>
     secretsOf(container)
       .filter(({ name }) => !listed.has(name))
       .map(

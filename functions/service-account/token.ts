@@ -1,12 +1,12 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "postern/objects/pod";
+import { listContainers } from "postern/objects/pod";
 
 const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 const prefix = "kube-api-access-";
 
 /** Mounts the account's token in every container that has no other mount at its path, except ephemeral ones. */
 export const mountToken = (pod: Pod, uid: string): void => {
-  const containers = containersOf(pod, ["initContainers", "containers"]).map(({ container }) => container);
+  const containers = listContainers(pod, ["initContainers", "containers"]).map(({ container }) => container);
   const lacking = containers.filter(({ volumeMounts = [] }) =>
     volumeMounts.every((one) => one.mountPath !== mountPath),
   );

@@ -10,7 +10,7 @@ const protections: Record<string, string> = {
 export default rule({
   summary: "Keeps volumes, claims and volume attributes classes from vanishing while they are in use.",
   order: 20,
-  twin: { plugin: "StorageObjectInUseProtection", defaultOn: true },
+  upstreamPlugin: { plugin: "StorageObjectInUseProtection", defaultOn: true },
   match: [
     {
       apiGroups: [""],

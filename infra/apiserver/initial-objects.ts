@@ -1,6 +1,6 @@
-import type { Recorded } from "#lib/recorded-answers.ts";
+import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 
-type Objects = NonNullable<Recorded["objects"]>;
+type Objects = NonNullable<RecordedAnswers["objects"]>;
 
 const namespace = (name: string) => {
   const labels = { "kubernetes.io/metadata.name": name };

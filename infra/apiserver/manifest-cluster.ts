@@ -2,16 +2,16 @@ import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { LineCounter, parseAllDocuments } from "yaml";
 import { Failure } from "#lib/failure.ts";
-import type { World } from "#lib/needs.ts";
-import type { Recorded } from "#lib/recorded-answers.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { initialObjects, listNamespaceObjects } from "./initial-objects.ts";
 import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";
 
-type Objects = NonNullable<Recorded["objects"]>;
+type Objects = NonNullable<RecordedAnswers["objects"]>;
 
 /** The capabilities of a cluster made of manifests; `may` always throws. */
-export type Written = Pick<World, "get" | "list" | "create" | "may" | "discover">;
+export type Written = Pick<Capabilities, "get" | "list" | "create" | "may" | "discover">;
 
 /** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
 export const writtenCluster = (objects: Objects): Written => {
@@ -55,7 +55,7 @@ export const readFiles = async (
 
 const filesIn = async (folder: string, nameOf = (file: string) => relative(folder, file)): Promise<File[]> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((error) => {
-    throw new Complaint(`${folder} can't be read: ${sentenceOf(error)}`);
+    throw new Complaint(`${folder} can't be read: ${toSentence(error)}`);
   });
   const files = entries
     .filter((entry) => entry.isFile() && /\.(ya?ml|json)$/.test(entry.name))
@@ -77,7 +77,7 @@ const readOne = async (file: string, name: string): Promise<File> => {
       return document.toJS();
     } catch (error) {
       // `toJS` throws for unresolved aliases and for too many of them.
-      throw broken(document.contents?.range[0] ?? document.range[0], sentenceOf(error));
+      throw broken(document.contents?.range[0] ?? document.range[0], toSentence(error));
     }
   });
   return { name, text, documents: values };

@@ -8,7 +8,7 @@ import {
   waitUntilFunctionUpdatedV2,
   waitUntilPublishedVersionActive,
 } from "@aws-sdk/client-lambda";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { hasName } from "./errors.ts";
 
 // Each step changes a function's unpublished code or environment, and fails if another command changed it since the
@@ -92,7 +92,7 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
 
 export const downloadCode = async (location: string): Promise<Uint8Array> => {
   const response = await fetch(location).catch((error) => {
-    throw new Complaint(`Lambda doesn't hand out the code that is there: ${sentenceOf(error)}`, 3);
+    throw new Complaint(`Lambda doesn't hand out the code that is there: ${toSentence(error)}`, 3);
   });
   if (!response.ok) throw new Complaint(`Lambda doesn't hand out the code that is there: ${response.status}`, 3);
   return new Uint8Array(await response.arrayBuffer());

@@ -3,7 +3,7 @@ import { Lambda } from "@aws-sdk/client-lambda";
 import { SSM } from "@aws-sdk/client-ssm";
 import type { Identity } from "#lib/cluster/signature.ts";
 import type { Options } from "../cli/command.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { type Bucket, openBucket, openS3 } from "./bucket.ts";
 import { type Functions, openFunctions } from "./functions.ts";
 import { type Guard, guardClient } from "./guard.ts";
@@ -62,7 +62,7 @@ export const passingOn = async <T>(act: () => Promise<T>): Promise<T> => {
   } catch (error) {
     if (error instanceof Complaint || !isOfAws(error)) throw error;
     const remedy = isLost(error) ? "; AWS_REGION names one, or a profile does" : "";
-    throw new Complaint(`AWS: ${sentenceOf(error)}${remedy}`, 3);
+    throw new Complaint(`AWS: ${toSentence(error)}${remedy}`, 3);
   }
 };
 

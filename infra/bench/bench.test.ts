@@ -3,9 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { unconnected } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/needs.ts";
 import { decode } from "#lib/review.ts";
-import { decideCase, reviewOf } from "../catalogue/cases.ts";
+import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
 import { coldStarts } from "./cold-starts.ts";
@@ -46,7 +46,10 @@ describe("bench", () => {
 
   it("starts a rule with what makes it ask, not with a case that it answers by itself", async () => {
     const { listed, entry } = await firstOf("owner-references-permission-enforcement");
-    await assert.rejects(decideCase(listed, entry, reviewOf(listed, entry), unconnected("bench")), /no connection/);
+    await assert.rejects(
+      evaluateCase(listed, entry, buildReview(listed, entry), createUnconnectedCapabilities("bench")),
+      /no connection/,
+    );
   });
 
   it("does not take the evaluation of a script for asking", async () => {

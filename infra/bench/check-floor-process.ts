@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
-import { decide } from "#lib/decide.ts";
+import { evaluateRule } from "#lib/decide.ts";
 import type { Phase } from "#lib/rule.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { openCheck } from "../check/check.ts";
@@ -67,7 +67,7 @@ const inRules = async (): Promise<number> => {
       return [{ rule, phase: phase satisfies Phase, request, around: { name: hook, mode, settings, now } }];
     });
     seconds += await secondsOf(async () => {
-      for (const { rule, phase, request, around } of calls) await decide(rule, phase, request, around);
+      for (const { rule, phase, request, around } of calls) await evaluateRule(rule, phase, request, around);
     });
   }
   return seconds;

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { asksCluster } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
-import type { Review } from "#lib/review.ts";
-import { bundle } from "../build/bundle.ts";
-import { phaseOf } from "../catalogue/cases.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { AdmissionReview } from "#lib/review.ts";
+import { bundleRule } from "../build/bundle.ts";
+import { getCasePhase } from "../catalogue/cases.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { openCertificate, type Signer } from "../keys/keys.ts";
 import { cluster, shareOf } from "./handlers.ts";
 import { compareInTurn, type Result, ratioOf } from "./ratios.ts";
@@ -26,12 +26,12 @@ interface ColdStarts {
 
 /** Measures the starts of all rules but those that keep a ledger or ask only outside the cluster. */
 export const measureColdStarts = async (
-  catalogue: Listed[],
+  catalogue: CatalogueRule[],
   signer: Signer,
   folder: string,
   rounds: number,
 ): Promise<Result[]> => {
-  const verbsOf = ({ needs = {} }: Listed["rule"]) => Object.values(needs).map(({ verb }) => verb);
+  const verbsOf = ({ needs = {} }: CatalogueRule["rule"]) => Object.values(needs).map(({ verb }) => verb);
   const starting = catalogue.filter(({ rule }) => {
     const verbs = verbsOf(rule);
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
@@ -52,7 +52,7 @@ export const measureColdStarts = async (
 
 /** Spawn of Node to the first answered review, over the same with an empty handler; one pair each and round. */
 export const coldStarts = async (
-  catalogue: Listed[],
+  catalogue: CatalogueRule[],
   signer: Signer,
   folder: string,
   rounds: number,
@@ -76,8 +76,8 @@ export const coldStarts = async (
       const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
       const connections = asked && { [cluster]: connection };
       const share = shareOf(listed, asked?.entry.settings);
-      const { bytes } = await bundle(listed, share, folder, Number.POSITIVE_INFINITY, connections);
-      const path = `/${signer.segment(cluster, 1)}/${name}/${asked ? phaseOf(asked.entry) : listed.phases[0]}`;
+      const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
+      const path = `/${signer.segment(cluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
       const event = eventOf(path, asked ? bodyOf(asked.review) : reviewOfPod(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
       return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
@@ -120,7 +120,7 @@ exports.handler = () =>
   });
 `;
 
-const bodyOf = ({ request }: Review) =>
+const bodyOf = ({ request }: AdmissionReview) =>
   JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));

@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
-import { endpoint } from "#lib/endpoint.ts";
-import { unconnected } from "#lib/needs.ts";
+import { createEndpoint } from "#lib/endpoint.ts";
+import { createUnconnectedCapabilities } from "#lib/needs.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { type Assignment, shareOf } from "./handlers.ts";
 import { compareInTurn, timeOf } from "./ratios.ts";
@@ -13,8 +13,8 @@ const measure = async (assignment: Assignment): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
   // Without a host, the endpoint is Lambda's own, which writes its line to standard output.
-  const host = journal ? undefined : { publicKeys: publicKey, world: unconnected, journal: () => {} };
-  const handler = endpoint(listed.rule, shareOf(listed), host);
+  const host = journal ? undefined : { publicKeys: publicKey, world: createUnconnectedCapabilities, journal: () => {} };
+  const handler = createEndpoint(listed.rule, shareOf(listed), host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",

@@ -1,7 +1,7 @@
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
 import { runNode } from "./processes.ts";
 import { type Result, ratioOf } from "./ratios.ts";
@@ -26,8 +26,8 @@ export interface Assignment extends Case {
 export const cluster = "bench";
 
 /** Returns what a bundle has of postern.yaml, as if that named the rule with these settings alone. */
-export const shareOf = ({ name, rule }: Listed, given: object = {}): Share => {
-  const settings = merge(rule.settings ?? {}, given);
+export const shareOf = ({ name, rule }: CatalogueRule, given: object = {}): EndpointConfig => {
+  const settings = mergeWithDefaults(rule.settings ?? {}, given);
   return { rule: name, clusters: { [cluster]: { keyVersions: [1], mode: "enforce", settings } } };
 };
 

@@ -1,5 +1,5 @@
 import { rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { listed } from "../parity/rule-server.ts";
 
 /** Mutators that a pod of one namespace meets, one after the other or as a group. */
@@ -7,7 +7,7 @@ export interface Chain {
   /** Of the namespace, and of the group. */
   name: string;
   together: boolean;
-  mutators: Listed[];
+  mutators: CatalogueRule[];
 }
 
 /** A label of pods for which none is called. */
@@ -16,7 +16,7 @@ export const settled = "bench.postern.dev/settled";
 const markOf = (index: number) => `bench.postern.dev/mutator-${index}`;
 
 /** As small as a rule gets: it leaves a mark of its own, and isn't called where that is. */
-const mutator = (name: string, mark: string): Listed =>
+const mutator = (name: string, mark: string): CatalogueRule =>
   listed(
     name,
     rule({

@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline";
 import { evaluate } from "#lib/cue/engine.ts";
-import { frozen } from "#lib/json.ts";
-import { draft } from "#lib/patch.ts";
+import { freezeDeep } from "#lib/json.ts";
+import { createDraft } from "#lib/patch.ts";
 import type { Policy, Reach } from "#lib/policy/kinds.ts";
 import { override } from "#lib/policy/override.ts";
 import { bookOf } from "#lib/policy/policy-index.ts";
@@ -17,7 +17,7 @@ const reach: Reach = { get: alone, first: alone, fetch: alone, process: alone, c
 
 /** From the object's bytes to the patch's. */
 const evaluation = async (policies: readonly Policy[], text: string, operation: Question["operation"]) => {
-  const { value, changes } = draft(JSON.parse(text));
+  const { value, changes } = createDraft(JSON.parse(text));
   const [book, subject] = [bookOf(policies), { operation, object: value }];
   await override(book, subject, reach);
   const { denied } = await validate(book, subject, reach);
@@ -26,7 +26,7 @@ const evaluation = async (policies: readonly Policy[], text: string, operation: 
 
 const answer = async ({ policies, object, operation, rounds }: Question): Promise<Evaluations> => {
   const [text, nanoseconds] = [JSON.stringify(object), [] as number[]];
-  frozen(policies);
+  freezeDeep(policies);
   for (let round = 1; ; round++) {
     const begun = process.hrtime.bigint();
     const { patch, denied } = await evaluation(policies, text, operation);

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { evaluate } from "#lib/cue/engine.ts";
-import { endpoint } from "#lib/endpoint.ts";
-import { unconnected } from "#lib/needs.ts";
+import { createEndpoint } from "#lib/endpoint.ts";
+import { createUnconnectedCapabilities } from "#lib/needs.ts";
 import type { OverridePolicy, OverrideRule } from "#lib/policy/kinds.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { signing } from "../parity/test-key.ts";
@@ -40,10 +40,10 @@ const several = (count: number, overriders: (index: number) => Overriders, isEac
 export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
   const signer = signing(1);
-  const host = { publicKeys: signer.publicKey, world: unconnected, journal: () => {} };
+  const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
   const event = eventOf(`/${signer.segment(cluster, 1)}/policy-override/mutate`, reviewOfPod(5_000));
   const asked = async (policies: OverridePolicy[], operations: number) => {
-    const handler = endpoint(listed.rule, shareOf(listed, { policies, inCluster: false }), host);
+    const handler = createEndpoint(listed.rule, shareOf(listed, { policies, inCluster: false }), host);
     const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };
     const { statusCode, body } = await act();
     const patch = statusCode === 200 && JSON.parse(body).response.patch;

@@ -1,9 +1,9 @@
-import { unconnected } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/needs.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, openSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/read.ts";
-import { servedRules } from "../project/served.ts";
+import { listServedRules } from "../project/served.ts";
 import { openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/configurations.ts";
@@ -18,9 +18,9 @@ const [folder = "", file = ""] = process.argv.slice(2);
 const catalogue = [...(await readCatalogue()), ...chains.flatMap(({ mutators }) => mutators)];
 const config = await readConfig(file, catalogue);
 const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
-const host = { publicKeys: signer.publicKey, world: unconnected, journal: () => {} };
+const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
 const gateway = await openGateway(certificate, "127.0.0.1", 0);
-const served = servedRules(config, catalogue);
+const served = listServedRules(config, catalogue);
 gateway.serve(new Map(served.map((listed) => [listed.name, handlerOf(config, listed, host)])));
 
 const [clusterName, cluster] = chooseCluster(config, undefined);

@@ -1,9 +1,9 @@
 import type { Context } from "aws-lambda";
 import type { LimitRange, Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
-import { worlds } from "#lib/cluster/live.ts";
-import { endpoint, type Share } from "#lib/endpoint.ts";
-import { get, list, unconnected } from "#lib/needs.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createEndpoint, type EndpointConfig } from "#lib/endpoint.ts";
+import { createUnconnectedCapabilities, get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
@@ -62,14 +62,14 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
   const { server, ca, tokenOf, stop } = await bootCluster(binaries);
   running.defer(stop);
   const credentials = { token: tokenOf("admin") };
-  const open = () => worlds({ bench: { server, ca, credentials } });
+  const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = signing(1);
   const asked = (rule: Rule, world = open()) => {
-    const share: Share = {
+    const share: EndpointConfig = {
       rule: "bench",
       clusters: { bench: { keyVersions: [1], mode: "enforce", settings: {} } },
     };
-    const handler = endpoint(rule, share, { publicKeys: signer.publicKey, world, journal: () => {} });
+    const handler = createEndpoint(rule, share, { publicKeys: signer.publicKey, world, journal: () => {} });
     const event = eventOf(`/${signer.segment("bench", 1)}/bench/mutate`, reviewOfPod(5_000));
     return async () => {
       const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
@@ -77,7 +77,7 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
     };
   };
 
-  const [plain, warm] = [asked(without, unconnected), asked(three(3600))];
+  const [plain, warm] = [asked(without, createUnconnectedCapabilities), asked(three(3600))];
   const [single, several] = [asked(one(0)), asked(three(0))];
   for (const act of [plain, warm]) await timeOf(act, 3000);
   for (const act of [single, several]) await timeOf(act, 100);

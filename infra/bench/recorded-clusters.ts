@@ -3,24 +3,24 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
-import { type Access, asksCluster, type World } from "#lib/needs.ts";
+import { type AccessQuestion, asksCluster, type Capabilities } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Review } from "#lib/review.ts";
-import { decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
+import { buildReview, evaluateCase, readCases } from "../catalogue/cases.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 
 /** A case of a rule, as the API server sends it. */
 export interface Asking {
   entry: Case;
-  review: Review;
+  review: AdmissionReview;
 }
 
 /** The first of a rule's cases for which it has to ask the cluster. */
-export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined> => {
+export const firstThatAsks = async (listed: CatalogueRule): Promise<Asking | undefined> => {
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
-    const review = reviewOf(listed, entry);
+    const review = buildReview(listed, entry);
     let asked = false;
     const world = recorded(entry.needs ?? {});
     // Binding a rule's needs reads all of these members; only a call asks, and counting or evaluating asks no server.
@@ -31,9 +31,9 @@ export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined>
         return Reflect.apply(ask, world, args);
       },
     ]);
-    const noted: World = Object.fromEntries(calls);
+    const noted: Capabilities = Object.fromEntries(calls);
     if (
-      await decideCase(listed, entry, review, noted).then(
+      await evaluateCase(listed, entry, review, noted).then(
         () => asked,
         () => false,
       )
@@ -44,7 +44,7 @@ export const firstThatAsks = async (listed: Listed): Promise<Asking | undefined>
 };
 
 /** Serves recorded answers as API servers would, each recording under a path of its own. */
-export const serveRecorded = async ({ cert, key }: ServerCertificate, worlds: ReadonlyMap<string, World>) => {
+export const serveRecorded = async ({ cert, key }: ServerCertificate, worlds: ReadonlyMap<string, Capabilities>) => {
   const server = createServer({ cert, key }, (request, response) => {
     const [, place = "", ...path] = (request.url ?? "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
     const world = worlds.get(place);
@@ -72,7 +72,7 @@ const reply = (response: ServerResponse, code: number, body: object) =>
   response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
 
 /** `/api/v1/…` or `/apis/GROUP/VERSION/…`, and then what a collection, an object or a group's list of kinds is called. */
-const answer = async (world: World, path: string[], request: IncomingMessage): Promise<object | undefined> => {
+const answer = async (world: Capabilities, path: string[], request: IncomingMessage): Promise<object | undefined> => {
   const [group = "", version = "", ...rest] = path[0] === "api" ? ["", ...path.slice(1)] : path.slice(1);
   const isNamespaced = rest[0] === "namespaces" && rest.length > 2;
   const [namespace, [resource, name]] = isNamespaced ? [rest[1], rest.slice(2)] : [undefined, rest];
@@ -100,5 +100,5 @@ interface SubjectAccess {
   uid?: string;
   groups?: string[];
   extra?: Record<string, string[]>;
-  resourceAttributes: Omit<Access, "user">;
+  resourceAttributes: Omit<AccessQuestion, "user">;
 }

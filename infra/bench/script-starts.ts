@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ValidatePolicy } from "#lib/policy/kinds.ts";
-import { bundle } from "../build/bundle.ts";
+import { bundleRule } from "../build/bundle.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
 import { timeToAnswer, writeHandler } from "./cold-starts.ts";
@@ -23,7 +23,7 @@ export const scriptedStarts = async (signer: Signer, folder: string, rounds: num
   const name = "policy-validate";
   const listed = await readRule(join(catalogueFolder, name), name);
   const share = shareOf(listed, { policies: [policy], inCluster: false });
-  await bundle(listed, share, folder, Number.POSITIVE_INFINITY);
+  await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
   const event = eventOf(`/${signer.segment(cluster, 1)}/${name}/validate`, reviewOfPod(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);

@@ -3,7 +3,7 @@
 // file.
 
 /** For lib/patch.ts, if a rule only validates. */
-export const draft = undefined;
+export const createDraft = undefined;
 /** For lib/cue/engine.ts, if a rule runs no scripts. */
 export const evaluate = undefined;
 /** For lib/recorded-answers.ts and lib/recording/notes.ts, if a rule has no needs. */
@@ -11,18 +11,18 @@ export const recorded = undefined;
 export const noting = undefined;
 export const questionOf = undefined;
 /** For lib/needs.ts, if a rule has no needs and isn't recorded. */
-export const unconnected = undefined;
+export const createUnconnectedCapabilities = undefined;
 
-export function inTime(answer: unknown) {
+export function rejectWhenLate(answer: unknown) {
   return answer;
 }
-export function timeLeft() {}
-export function answersFor() {}
-export function reconsidered() {}
-export function worldFor() {}
+export function computeTimeLeft() {}
+export function bindNeeds() {}
+export function reevaluateRefusal() {}
+export function chooseCapabilities() {}
 
 /** For lib/recorded-answers.ts. */
 export function recordedFor() {}
 
 /** For lib/variant.ts, if a rule has no variants. */
-export function variantOf() {}
+export function findVariantSettings() {}

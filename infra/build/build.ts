@@ -4,14 +4,14 @@
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Config } from "../config/config.ts";
+import type { PosternConfig } from "../config/config.ts";
 import { askingRules, readConnections } from "../config/connections.ts";
 import { placesOf } from "../config/record-section.ts";
-import { servedRules, shareOf } from "../project/served.ts";
+import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { longestTimeoutOf } from "../webhooks/entry.ts";
-import { type Bundle, bundle } from "./bundle.ts";
+import { type Bundle, bundleRule } from "./bundle.ts";
 import { cueFiles } from "./cue.ts";
 import { writeDeployment } from "./deployment.ts";
 import { contentsOf } from "./zip.ts";
@@ -24,17 +24,17 @@ export interface Built {
 }
 
 export const buildFunctions = async (
-  config: Config,
-  catalogue: Listed[],
+  config: PosternConfig,
+  catalogue: CatalogueRule[],
   file: string,
   publicKeys: string,
 ): Promise<Built> => {
-  const served = servedRules(config, catalogue);
+  const served = listServedRules(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
-  const isOn = ({ name }: Listed) =>
+  const isOn = ({ name }: CatalogueRule) =>
     [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
   // A function may run at least as long as any cluster waits for one of its rules.
-  const waits = ({ members, ...listed }: Listed) =>
+  const waits = ({ members, ...listed }: CatalogueRule) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
       (members ?? [listed]).map(({ name, rule }) => longestTimeoutOf(rule, rules.get(name))),
     );
@@ -46,14 +46,14 @@ export const buildFunctions = async (
       `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
     );
   // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
-  const waysOf = ({ members, ...listed }: Listed) =>
+  const waysOf = ({ members, ...listed }: CatalogueRule) =>
     [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
   const bundles = await Promise.all(
     served.map(async (listed) => {
       const timeoutSeconds = Math.max(...waits(listed));
       const own = Object.fromEntries(waysOf(listed));
-      const share = shareOf(config, listed);
-      const made = await bundle(listed, share, distFolder, undefined, own, placesOf(config, listed));
+      const share = buildEndpointConfig(config, listed);
+      const made = await bundleRule(listed, share, distFolder, undefined, own, placesOf(config, listed));
       return { ...made, timeoutSeconds };
     }),
   );
@@ -67,19 +67,19 @@ export const buildFunctions = async (
  * bundles need no connection and no ledger, but may need CUE. Rules in `names` are bundled even if they are off.
  */
 export const buildBundles = async (
-  config: Config,
-  catalogue: Listed[],
+  config: PosternConfig,
+  catalogue: CatalogueRule[],
   outDir: string,
   names: readonly string[],
 ): Promise<Bundle[]> => {
-  const served = servedRules(config, catalogue);
-  const isWanted = ({ name, members }: Listed) =>
+  const served = listServedRules(config, catalogue);
+  const isWanted = ({ name, members }: CatalogueRule) =>
     names.includes(name) || members?.some((one) => names.includes(one.name));
   const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));
   const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
   return Promise.all(
     wanted.map(async (listed) => {
-      const built = await bundle(listed, shareOf(config, listed), outDir, Number.POSITIVE_INFINITY);
+      const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
       if (has(listed, "cue"))
         for (const [file, one] of Object.entries(await cueFiles()))
           await writeFile(join(outDir, listed.name, file), contentsOf(one));
@@ -88,8 +88,9 @@ export const buildBundles = async (
   );
 };
 
-const has = ({ rule }: Listed, wanted: string) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
-const keepsLedger = (listed: Listed) => has(listed, "ledger");
+const has = ({ rule }: CatalogueRule, wanted: string) =>
+  Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
+const keepsLedger = (listed: CatalogueRule) => has(listed, "ledger");
 
 /** Deletes what an earlier build made for rules that are no longer named. */
 const sweep = async (names: string[]) => {

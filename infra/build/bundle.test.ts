@@ -7,19 +7,19 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { GroupShare } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { type Listed, readRule } from "../catalogue/registry.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
 import { asRule } from "../project/served.ts";
-import { bundle } from "./bundle.ts";
+import { bundleRule } from "./bundle.ts";
 import { contentsOf, unzip } from "./zip.ts";
 
 const folders: string[] = [];
 
 /** A rule that warns of its own settings, in a folder of its own. */
-const telltale = async (name = "telltale", phase = "validate", more = ""): Promise<Listed> => {
+const telltale = async (name = "telltale", phase = "validate", more = ""): Promise<CatalogueRule> => {
   const root = await mkdtemp(join(tmpdir(), "postern-bundle-"));
   folders.push(root);
   const folder = join(root, "functions", name);
@@ -31,7 +31,7 @@ const telltale = async (name = "telltale", phase = "validate", more = ""): Promi
   );
   const rule = `import { cue, list } from "postern/needs";
     import { rule } from "postern/rule";
-import { merge } from "postern/settings";
+import { mergeWithDefaults } from "postern/settings";
     export default rule({
       summary: "Tells its settings.",
       match: [],
@@ -45,7 +45,7 @@ import { merge } from "postern/settings";
   return readRule(folder, name);
 };
 
-const shareWith = (settings: object): Share => {
+const shareWith = (settings: object): EndpointConfig => {
   return { rule: "telltale", clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
@@ -73,7 +73,7 @@ describe("bundle", () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundle(await listed, shareWith(settings), out("odd"), roomy);
+    await bundleRule(await listed, shareWith(settings), out("odd"), roomy);
     const { handler } = createRequire(import.meta.url)(out("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
@@ -81,8 +81,8 @@ describe("bundle", () => {
   });
 
   it("is the same, byte by byte, wherever it is made", async () => {
-    const one = await bundle(await listed, shareWith({}), out("one"), roomy);
-    const other = await bundle(await telltale(), shareWith({}), out("other"), roomy);
+    const one = await bundleRule(await listed, shareWith({}), out("one"), roomy);
+    const other = await bundleRule(await telltale(), shareWith({}), out("other"), roomy);
     const [first, second] = await Promise.all(
       ["one", "other"].map((name) => readFile(out(`${name}/telltale/index.cjs`), "utf8")),
     );
@@ -95,7 +95,7 @@ describe("bundle", () => {
   it("of a group asks each of its members, and may have 3 KB more for each", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => telltale(name, "mutate")));
     const face = rule({ summary: "Both.", match: [], mutate() {} });
-    const together: Listed = { name: "together", folder: "", phases: ["mutate"], rule: face, members };
+    const together: CatalogueRule = { name: "together", folder: "", phases: ["mutate"], rule: face, members };
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     const settings = Object.fromEntries(
       members.map(({ name }) => [
@@ -105,7 +105,7 @@ describe("bundle", () => {
     );
     const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings } };
     const share: GroupShare = { rule: "together", clusters, alone: settings };
-    await bundle(together, share, out("together"));
+    await bundleRule(together, share, out("together"));
     const { handler } = createRequire(import.meta.url)(out("together/together/index.cjs"));
     const { response } = await handler({ phase: "mutate", cluster: "local", review }, {});
     assert.deepEqual(response.auditAnnotations, {
@@ -113,14 +113,14 @@ describe("bundle", () => {
       "notary.settings": '{"any":{"name":"notary"}}',
     });
     await assert.rejects(
-      bundle(together, share, out("narrow"), 20_000),
+      bundleRule(together, share, out("narrow"), 20_000),
       /^Error: the group together has a bundle of \d+ bytes/,
     );
   });
 
   it("has another hash for other settings", async () => {
     const [one, other] = await Promise.all(
-      [1, 2].map(async (any) => bundle(await listed, shareWith({ any }), out(`${any}`), roomy)),
+      [1, 2].map(async (any) => bundleRule(await listed, shareWith({ any }), out(`${any}`), roomy)),
     );
     assert.notEqual(one?.hash, other?.hash);
     assert.match(one?.hash ?? "", /^[\w-]{43}$/);
@@ -128,10 +128,10 @@ describe("bundle", () => {
 
   it("refuses a bundle over its budget, and names what is large in it", async () => {
     const share = shareWith({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundle(await listed, share, out("fits"), roomy);
+    const { bytes } = await bundleRule(await listed, share, out("fits"), roomy);
     const code = bytes - JSON.stringify(share).length;
     assert.ok(code < 20_000, "what postern.yaml puts in isn't counted");
-    await assert.rejects(bundle(await listed, share, out("over"), code - 1), {
+    await assert.rejects(bundleRule(await listed, share, out("over"), code - 1), {
       name: "Error",
       message: new RegExp(
         `^functions/telltale has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
@@ -141,7 +141,7 @@ describe("bundle", () => {
 
   it("leaves out what only a webhook entry or a check asks of a rule, and what this rule never gets to", async () => {
     const rule = await telltale("bare", "validate", 'suggest: () => "say something else",');
-    const { name } = await bundle(rule, shareWith({}), out("bare"), roomy);
+    const { name } = await bundleRule(rule, shareWith({}), out("bare"), roomy);
     const code = await readFile(out(`bare/${name}/index.cjs`), "utf8");
     assert.doesNotMatch(code, /Tells its settings|say something else|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "its function is there");
@@ -151,7 +151,7 @@ describe("bundle", () => {
     const asking = await telltale("asking", "validate", 'needs: { all: list("namespaces") },');
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
-    await bundle(asking, { ...shareWith({}), rule: "asking" }, out("asking"), roomy, connections);
+    await bundleRule(asking, { ...shareWith({}), rule: "asking" }, out("asking"), roomy, connections);
     const code = await readFile(out("asking/asking/index.cjs"), "utf8");
     assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls|worker_threads)"\)|worker_threads/);
     const { handler } = createRequire(import.meta.url)(out("asking/asking/index.cjs"));
@@ -168,9 +168,9 @@ describe("bundle", () => {
   it("of a rule that evaluates scripts brings CUE along, where a cluster's settings use it", async () => {
     const more = 'needs: { all: cue((settings) => settings.any !== "plain") },';
     const rule = await telltale("scripted", "validate", more);
-    const shared = (any: string): Share => ({ ...shareWith({ any }), rule: "scripted" });
+    const shared = (any: string): EndpointConfig => ({ ...shareWith({ any }), rule: "scripted" });
 
-    const made = await bundle(rule, shared("scripts"), out("scripts"));
+    const made = await bundleRule(rule, shared("scripts"), out("scripts"));
     assert.equal(made.scripts, true);
     const archive = await readFile(out("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
@@ -178,7 +178,7 @@ describe("bundle", () => {
     assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
     for (const [name, one] of Object.entries(files))
       assert.ok(Buffer.from(contentsOf(one)).equals(await readFile(out(`scripts/scripted/${name}`))), name);
-    const again = await bundle(rule, shared("scripts"), out("scripts-again"));
+    const again = await bundleRule(rule, shared("scripts"), out("scripts-again"));
     assert.equal(again.codeSha256, made.codeSha256);
 
     const { handler } = createRequire(import.meta.url)(out("scripts/scripted/index.cjs"));
@@ -186,7 +186,7 @@ describe("bundle", () => {
     const { response } = await handler({ phase: "validate", cluster: "local", review: asks }, {});
     assert.deepEqual([response.allowed, response.status?.message], [false, '{"a":42}']);
 
-    const plain = await bundle(rule, shared("plain"), out("plain"));
+    const plain = await bundleRule(rule, shared("plain"), out("plain"));
     assert.equal(plain.scripts, false);
     assert.deepEqual(Object.keys(unzip(await readFile(out("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
   });
@@ -195,7 +195,7 @@ describe("bundle", () => {
     const more = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
     const rule = await telltale("starting", "validate", more);
     const startedBy = async (any: string) => {
-      await bundle(rule, { ...shareWith({ any }), rule: "starting" }, out(any));
+      await bundleRule(rule, { ...shareWith({ any }), rule: "starting" }, out(any));
       const code = `let started = 0;
         process.on("worker", () => started++).on("exit", () => console.log(started));
         require(${JSON.stringify(out(`${any}/starting/index.cjs`))});`;
@@ -206,8 +206,8 @@ describe("bundle", () => {
 
   it("that records reviews may be larger, and any other has nothing of that", async () => {
     const places = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
-    const off = await bundle(await listed, shareWith({}), out("silent"));
-    const on = await bundle(await listed, shareWith({}), out("heard"), undefined, {}, places);
+    const off = await bundleRule(await listed, shareWith({}), out("silent"));
+    const on = await bundleRule(await listed, shareWith({}), out("heard"), undefined, {}, places);
     assert.deepEqual([off.records, on.records], [[], ["reviews/local/telltale/"]]);
     assert.ok(off.bytes <= 20 * 1024 && on.bytes > 20 * 1024 && on.bytes <= 44 * 1024, `${on.bytes}`);
     const code = await readFile(out("silent/telltale/index.cjs"), "utf8");
@@ -215,7 +215,7 @@ describe("bundle", () => {
   });
 
   it("takes from its packages what it uses, and loads no more of Node than it must", async () => {
-    await bundle(await listed, shareWith({}), out("lean"), roomy);
+    await bundleRule(await listed, shareWith({}), out("lean"), roomy);
     const code = await readFile(out("lean/telltale/index.cjs"), "utf8");
     assert.doesNotMatch(code, /STATUS_CODES/);
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
@@ -232,7 +232,7 @@ describe("bundle", () => {
       "images",
     );
     const backend = (more: object) =>
-      merge(image.rule.settings ?? {}, { backend: { url: "https://a.example", ...more } });
+      mergeWithDefaults(image.rule.settings ?? {}, { backend: { url: "https://a.example", ...more } });
     const cluster = (more: object, mode: "enforce" | "off" = "enforce") => {
       return { keyVersions: [1], mode, settings: backend(more) };
     };
@@ -244,7 +244,7 @@ describe("bundle", () => {
       without: cluster({}),
       off: cluster({ tokenSecret: "other", region: "us-east-1" }, "off"),
     };
-    const { tokens } = await bundle(image, { rule: "images", clusters }, out("images"));
+    const { tokens } = await bundleRule(image, { rule: "images", clusters }, out("images"));
     assert.deepEqual(tokens, [
       { secret: arn, region: "eu-west-1" },
       { parameter: "/images", region: "us-east-1" },
@@ -261,13 +261,13 @@ describe("bundle", () => {
     const share = (mode: "enforce" | "off"): GroupShare => {
       const around = { match: [], failsOpen: true, exempt: {} };
       const settings = {
-        "initial-resources": { mode, settings: merge(history ?? {}, { prometheus }), ...around },
+        "initial-resources": { mode, settings: mergeWithDefaults(history ?? {}, { prometheus }), ...around },
         "persistent-volume-label": { mode: "enforce" as const, settings: volumes ?? {}, ...around },
       };
       return { rule: "both", alone: settings, clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
     };
-    const on = await bundle(asRule({ name: "both", members }), share("enforce"), out("rights"));
+    const on = await bundleRule(asRule({ name: "both", members }), share("enforce"), out("rights"));
     assert.deepEqual([on.tokens, on.actions], [[{ secret: "metrics", region: "eu-west-1" }], ["ec2:DescribeVolumes"]]);
-    assert.deepEqual((await bundle(asRule({ name: "both", members }), share("off"), out("rights"))).tokens, []);
+    assert.deepEqual((await bundleRule(asRule({ name: "both", members }), share("off"), out("rights"))).tokens, []);
   });
 });

@@ -7,11 +7,11 @@ import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
 import type { Connection } from "#lib/cluster/live.ts";
 import type { Mode } from "#lib/decide.ts";
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
 import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { writtenBelow } from "../config/record-section.ts";
 import { longestTimeoutOf } from "../webhooks/entry.ts";
@@ -43,29 +43,29 @@ export interface Bundle {
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** In bytes, which a cold start reads: 20 kB, 60 with needs, 95 with scripts, 3 more for each member, and recording. */
-const budgetOf = (listed: Listed, places: Places) =>
+const budgetOf = (listed: CatalogueRule, places: Places) =>
   ((runsScripts(listed) ? 95 : asksOf(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
     recording(listed, places)) *
   1024;
 
 /** A rule with needs already includes the HTTPS client. */
-const recording = (listed: Listed, places: Places) => (!records(places) ? 0 : asksOf(listed) ? 16 : 24);
+const recording = (listed: CatalogueRule, places: Places) => (!records(places) ? 0 : asksOf(listed) ? 16 : 24);
 
-const runsScripts = ({ rule }: Listed) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
+const runsScripts = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
 const records = (places: Places) => Object.keys(places).length > 0;
 
-const asksOf = ({ rule }: Listed) => Object.keys(rule.needs ?? {}).length > 0;
+const asksOf = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
  * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
  * and the zip to `<outDir>/<name>.zip`. The same rule and settings give the same bytes on any machine. The format is
  * CommonJS: an ES module that imports a built-in loads far more of Node at every cold start.
  */
-export const bundle = async (
-  listed: Listed,
-  share: Share,
+export const bundleRule = async (
+  listed: CatalogueRule,
+  share: EndpointConfig,
   outDir: string,
   chosen?: number,
   connections: Record<string, Connection> = {},
@@ -137,22 +137,29 @@ const withoutShare = (contents: Uint8Array, given: object[]): string =>
  * Data is parsed from a string: in an object literal, `"__proto__"` would set a prototype. `module.exports` instead of
  * an export avoids esbuild's export helpers.
  */
-const entry = (listed: Listed, share: Share, connections: Record<string, Connection>, places: Places) => {
+const entry = (
+  listed: CatalogueRule,
+  share: EndpointConfig,
+  connections: Record<string, Connection>,
+  places: Places,
+) => {
   const members = listed.members ?? [listed];
   const rules = members.map(({ name }, index) => `"${name}": rule${index}`);
-  const [what, of] = listed.members ? ["group", `{ ${rules.join(", ")} }`] : ["endpoint", "rule0"];
+  const [create, file, of] = listed.members
+    ? ["group", "group", `{ ${rules.join(", ")} }`]
+    : ["createEndpoint", "endpoint", "rule0"];
   const asks = asksOf(listed);
-  const host = `lambda(${asks ? `worlds(${parsed(connections)})` : ""})`;
+  const host = `createLambdaHost(${asks ? `createLiveCapabilities(${parsed(connections)})` : ""})`;
   const isRecorded = records(places);
-  const made = (...around: string[]) => `${what}(${[of, parsed(share), ...around].join(", ")})`;
+  const made = (...around: string[]) => `${create}(${[of, parsed(share), ...around].join(", ")})`;
   const handler = isRecorded
     ? `stored(${parsed(places)}, ${host}, (host, judge) => ${made("host", "judge")})`
     : made(...(asks ? [host] : []));
   return [
     ...members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`),
-    `import { ${what} } from ${specifier(join(root, "lib", `${what}.ts`))};`,
-    ...(asks || isRecorded ? [`import { lambda } from ${specifier(join(root, "lib/endpoint.ts"))};`] : []),
-    ...(asks ? [`import { worlds } from ${specifier(join(root, "lib/cluster/live.ts"))};`] : []),
+    `import { ${create} } from ${specifier(join(root, "lib", `${file}.ts`))};`,
+    ...(asks || isRecorded ? [`import { createLambdaHost } from ${specifier(join(root, "lib/endpoint.ts"))};`] : []),
+    ...(asks ? [`import { createLiveCapabilities } from ${specifier(join(root, "lib/cluster/live.ts"))};`] : []),
     ...(isRecorded ? [`import { stored } from ${specifier(join(root, "lib/recording/bucket-handler.ts"))};`] : []),
     ...(startsScripts(listed, share)
       ? [`import { warm } from ${specifier(join(root, "lib/cue/engine.ts"))};`, "warm();"]
@@ -170,18 +177,18 @@ const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-const secretsOf = (listed: Listed, share: Share): SecretPlace[] =>
+const secretsOf = (listed: CatalogueRule, share: EndpointConfig): SecretPlace[] =>
   needsIn(listed, share).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
 
 /** Reports whether any cluster's settings use CUE, so that the zip must include it. */
-const usesScripts = (listed: Listed, share: Share): boolean =>
+const usesScripts = (listed: CatalogueRule, share: EndpointConfig): boolean =>
   needsIn(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
 
 /** Reports whether CUE starts with the function, so that the first script needn't wait for that. */
-const startsScripts = (listed: Listed, share: Share): boolean =>
+const startsScripts = (listed: CatalogueRule, share: EndpointConfig): boolean =>
   needsIn(listed, share).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-const needsIn = ({ rule, members }: Listed, { clusters }: Share) =>
+const needsIn = ({ rule, members }: CatalogueRule, { clusters }: EndpointConfig) =>
   Object.values(clusters).flatMap((share) =>
     // A group's settings hold the settings and the mode of each member.
     members
@@ -191,12 +198,12 @@ const needsIn = ({ rule, members }: Listed, { clusters }: Share) =>
 const needsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }) =>
   mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 
-const fileOf = ({ folder }: Listed) => join(folder, "rule.ts");
-const placeOf = ({ name, members }: Listed) => (members ? `the group ${name}` : `functions/${name}`);
+const fileOf = ({ folder }: CatalogueRule) => join(folder, "rule.ts");
+const placeOf = ({ name, members }: CatalogueRule) => (members ? `the group ${name}` : `functions/${name}`);
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
-const spared = (listed: Listed, isRecorded: boolean): Plugin => {
+const spared = (listed: CatalogueRule, isRecorded: boolean): Plugin => {
   const asks = asksOf(listed);
   const modules = [
     ...(listed.phases.includes("mutate") || isRecorded ? [] : ["patch.ts"]),
@@ -227,7 +234,16 @@ const cueBeside: Plugin = {
 
 /** What only webhook entries, postern.yaml or checks read. It is left out, with the code that only it uses. */
 const forEntries = new Set([
-  ...["summary", "order", "twin", "match", "matchConditions", "authorizedBy", "namespaceSelector", "objectSelector"],
+  ...[
+    "summary",
+    "order",
+    "upstreamPlugin",
+    "match",
+    "matchConditions",
+    "authorizedBy",
+    "namespaceSelector",
+    "objectSelector",
+  ],
   ...[
     "matchPolicy",
     "guards",
@@ -239,7 +255,7 @@ const forEntries = new Set([
     "everywhere",
     "manifests",
     "reinvocationPolicy",
-    "survey",
+    "inspectForSettings",
     "suggest",
   ],
 ]);

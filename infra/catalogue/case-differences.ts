@@ -3,7 +3,7 @@ import jsonPatch from "fast-json-patch";
 import type { Decision } from "#lib/decide.ts";
 import { isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Outcome, Patch } from "#lib/review.ts";
+import type { KubernetesObject, Patch, ReviewOutcome } from "#lib/review.ts";
 import { difference } from "../diff/difference.ts";
 
 /** Returns the decision that an AdmissionReview was made from; undefined if the answer is no review with this uid. */
@@ -12,7 +12,7 @@ export const decisionIn = (answer: unknown, uid: string): Decision | undefined =
   if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
   const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
   const operations: Patch = patch === undefined ? [] : JSON.parse(Buffer.from(patch, "base64").toString());
-  const outcome: Outcome = {
+  const outcome: ReviewOutcome = {
     allowed,
     ...(status && { status }),
     ...(warnings && { warnings }),
@@ -23,7 +23,7 @@ export const decisionIn = (answer: unknown, uid: string): Decision | undefined =
 };
 
 /** Returns a copy of the object with the outcome's patch, as the API server applies it. */
-export const patched = (object: unknown, { patch }: Outcome): unknown =>
+export const patched = (object: unknown, { patch }: ReviewOutcome): unknown =>
   patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
 
 export const differences = (entry: Case, { outcome }: Decision): string[] => {

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Decision } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { Outcome } from "#lib/review.ts";
+import type { ReviewOutcome } from "#lib/review.ts";
 import { describeDifferences, differences } from "./case-differences.ts";
 
-const decided = (outcome: Outcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
+const decided = (outcome: ReviewOutcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
 const denied = (message: string, code = 403, reason = "Forbidden") =>
   decided({ allowed: false, status: { message, code, reason } });
 const pod = { metadata: { name: "web", labels: { app: "web" } } };

@@ -1,26 +1,26 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
-import { type Decision, decide } from "#lib/decide.ts";
-import { frozen } from "#lib/json.ts";
+import { type Decision, evaluateRule } from "#lib/decide.ts";
+import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";
-import { type Case, requestOf, uid } from "#lib/recording/recording.ts";
-import { check, type Operation, type Request, type Review } from "#lib/review.ts";
-import { inPhase, type Phase, type Rule } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { type Case, restoreRequest, uid } from "#lib/recording/recording.ts";
+import { type AdmissionRequest, type AdmissionReview, check, type Operation } from "#lib/review.ts";
+import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { caseMembers } from "./case-shape.ts";
-import type { Listed } from "./registry.ts";
+import type { CatalogueRule } from "./registry.ts";
 import { asVariant } from "./variants.ts";
 
 const outcomes = ["becomes", "admitted", "refused"];
 
-export const readCases = async ({ name, folder, phases }: Listed): Promise<Case[]> =>
+export const readCases = async ({ name, folder, phases }: CatalogueRule): Promise<Case[]> =>
   casesIn(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
 
 /** Returns the line at which each case begins, in the order of `readCases`. */
-export const readCaseLines = async ({ folder }: Pick<Listed, "folder">): Promise<number[]> => {
+export const readCaseLines = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
   const lines = new LineCounter();
   const { contents } = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"), { lineCounter: lines });
   return (isSeq(contents) ? contents.items : []).map((item) =>
@@ -43,7 +43,7 @@ export const casesIn = (text: string, file: string, phases: readonly Phase[], ..
     const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
     const unknown = Object.keys(entry).find((key) => !isKnown(key));
     if (unknown !== undefined) throw wrong(`has an unknown member ${unknown}`);
-    const phase = phaseOf(entry);
+    const phase = getCasePhase(entry);
     if (!phases.includes(phase)) throw wrong(`says ${phase}, which the rule does not have`);
     if ("mutate" in entry === "validate" in entry) throw wrong("must say either mutate or validate");
     const expected = possible.filter((key) => key in entry);
@@ -59,28 +59,28 @@ const shared = (document: Document, file: string): unknown => {
     return document.toJS({ maxAliasCount: -1 });
   } catch (error) {
     // An alias is undefined.
-    throw new Complaint(`${file}: ${sentenceOf(error)}`);
+    throw new Complaint(`${file}: ${toSentence(error)}`);
   }
 };
 
 const spoken = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
-export const phaseOf = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
+export const getCasePhase = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
 
 export const operationOf = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
 export const facetOf = (rule: Rule, { settings, variant }: Case) =>
-  asVariant(rule, merge(rule.settings ?? {}, settings), variant);
+  asVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
-export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
+export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): AdmissionReview => {
   if (entry.request) return recordedReviewOf({ ...entry, request: entry.request });
-  const phase = phaseOf(entry);
+  const phase = getCasePhase(entry);
   const operation = operationOf(entry);
   const given = entry[phase];
   const oldObject = operation === "DELETE" ? given : entry.oldObject;
   const { rule: facet, settings } = facetOf(rule, entry);
-  const matches = inPhase(facet.match, phase, settings) ?? [];
+  const matches = selectPhase(facet.match, phase, settings) ?? [];
   const ownPlural = given?.kind && plural(given.kind);
   const possible = matches.flatMap(({ resources }) => resources);
   const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";
@@ -115,9 +115,10 @@ export const reviewOf = ({ name, rule }: Listed, entry: Case): Review => {
   });
 };
 
-export const recordedReviewOf = (entry: Parameters<typeof requestOf>[0]): Review => reviewWith(requestOf(entry));
+export const recordedReviewOf = (entry: Parameters<typeof restoreRequest>[0]): AdmissionReview =>
+  reviewWith(restoreRequest(entry));
 
-const reviewWith = (request: Request): Review =>
+const reviewWith = (request: AdmissionRequest): AdmissionReview =>
   check({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
@@ -151,25 +152,25 @@ const kinds: Record<string, string> = {
   "statefulsets/scale": "Scale",
 };
 
-export const decideCase = async (
-  { name, rule }: Listed,
+export const evaluateCase = async (
+  { name, rule }: CatalogueRule,
   entry: Case,
-  { request }: Review,
+  { request }: AdmissionReview,
   world = recorded(entry.needs ?? {}),
 ): Promise<Decision> =>
-  decide(rule, phaseOf(entry), request, {
+  evaluateRule(rule, getCasePhase(entry), request, {
     name,
     mode: "enforce",
-    settings: frozen(facetOf(rule, entry).settings),
+    settings: freezeDeep(facetOf(rule, entry).settings),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     world,
   });
 
 /** Returns an event for direct invocation of a function, with the case's settings, answers and time. */
-export const eventOf = (listed: Listed, entry: Case): object => {
-  const { version, request } = reviewOf(listed, entry);
+export const buildEvent = (listed: CatalogueRule, entry: Case): object => {
+  const { version, request } = buildReview(listed, entry);
   const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
-  return { phase: phaseOf(entry), variant, review, settings: facetOf(listed.rule, entry).settings, needs, now };
+  return { phase: getCasePhase(entry), variant, review, settings: facetOf(listed.rule, entry).settings, needs, now };
 };

@@ -2,22 +2,22 @@ import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { type Phase, phases, type Rule } from "#lib/rule.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { mustBeName } from "./rule-names.ts";
 
 /** A rule, or a group in the form of a rule. The name of a rule's folder is its name. */
-export interface Listed {
+export interface CatalogueRule {
   name: string;
   folder: string;
   phases: Phase[];
   rule: Rule;
   /** Only of a group, which has no folder. */
-  members?: Listed[];
+  members?: CatalogueRule[];
 }
 
 /** A folder whose rule can't be loaded. */
-export interface Broken {
+export interface BrokenRule {
   name: string;
   /** What is wrong, with the file and, if known, the line. */
   sentence: string;
@@ -29,14 +29,16 @@ export const catalogueFolder = fileURLToPath(new URL("../../functions/", import.
 const webhooksPlace = 37;
 
 /** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
-export const readCatalogue = async (catalogue = catalogueFolder): Promise<Listed[]> => {
-  const { rules, broken } = await readRules(catalogue);
+export const readCatalogue = async (catalogue = catalogueFolder): Promise<CatalogueRule[]> => {
+  const { rules, broken } = await readCatalogueRules(catalogue);
   if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
   return rules;
 };
 
-export const readRules = async (catalogue = catalogueFolder): Promise<{ rules: Listed[]; broken: Broken[] }> => {
-  const broken: Broken[] = [];
+export const readCatalogueRules = async (
+  catalogue = catalogueFolder,
+): Promise<{ rules: CatalogueRule[]; broken: BrokenRule[] }> => {
+  const broken: BrokenRule[] = [];
   const found = await Promise.all(
     (await readNames(catalogue)).map((name) =>
       readRule(join(catalogue, name), name).catch((error) => {
@@ -59,21 +61,21 @@ export const readNames = async (catalogue = catalogueFolder): Promise<string[]> 
 };
 
 /** Returns a sentence on the use of a port whose upstream plugin is on by default; otherwise undefined. */
-export const worthwhileOf = ({ twin }: Rule): string | undefined =>
+export const describeUseBesidePlugin = ({ upstreamPlugin: twin }: Rule): string | undefined =>
   twin?.worthwhile ??
   (twin?.defaultOn &&
     `Every API server does this itself unless it was told not to: it is for clusters that turned ${twin.plugin} off.`);
 
-const placeOf = ({ rule }: Listed) => rule.order ?? webhooksPlace;
+const placeOf = ({ rule }: CatalogueRule) => rule.order ?? webhooksPlace;
 
-export const readRule = async (folder: string, name: string): Promise<Listed> => {
+export const readRule = async (folder: string, name: string): Promise<CatalogueRule> => {
   const here = `functions/${name}`;
   mustBeName(name);
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
     if (!existsSync(join(folder, file))) throw new Complaint(`${here} has no ${file}`);
 
   const rule = definition(await load(join(folder, "rule.ts"), here), `${here}/rule.ts`);
-  return { name, folder, phases: phases(rule), rule };
+  return { name, folder, phases: listPhases(rule), rule };
 };
 
 const load = async (file: string, here: string): Promise<unknown> => {
@@ -81,7 +83,7 @@ const load = async (file: string, here: string): Promise<unknown> => {
     return (await import(pathToFileURL(file).href)).default;
   } catch (error) {
     const line = lineIn(error, dirname(file));
-    const sentence = (await syntaxError(file)) ?? `${sentenceOf(error)}${line && ` (${line})`}`;
+    const sentence = (await syntaxError(file)) ?? `${toSentence(error)}${line && ` (${line})`}`;
     throw new Complaint(`${here}/rule.ts does not load: ${sentence}`);
   }
 };

@@ -11,7 +11,7 @@ describe("a rule's name", () => {
   it("is its folder's, or that of the plugin that it ports", () => {
     for (const { name, rule } of catalogue) {
       assert.equal(findRule(name, rules), name);
-      if (rule.twin) assert.equal(findRule(rule.twin.plugin, rules), name);
+      if (rule.upstreamPlugin) assert.equal(findRule(rule.upstreamPlugin.plugin, rules), name);
     }
     for (const plugin of ["SecurityContextDeny", "PodSecurityPolicy", "InitialResources", "PersistentVolumeLabel"])
       assert.ok(findRule(plugin, rules), plugin);

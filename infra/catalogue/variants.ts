@@ -1,10 +1,10 @@
-import { type Rule, variantsOf } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
+import { getVariants, type Rule } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 
 /** Returns a rule and its settings as one variant has them, without the list of variants. No name applies none. */
 export const asVariant = (rule: Rule, settings: object, variant: string | undefined) => {
-  const found = variantsOf(rule, settings)?.find(({ name }) => name === variant);
+  const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
   const { name: _, settings: own, ...differences } = found ?? { name: "" };
   const { variants: __, ...whole } = rule;
-  return { rule: { ...whole, ...differences }, settings: merge(settings, own) };
+  return { rule: { ...whole, ...differences }, settings: mergeWithDefaults(settings, own) };
 };

@@ -1,12 +1,12 @@
-import { own } from "#lib/json.ts";
-import type { Resource } from "#lib/needs.ts";
+import { getOwn } from "#lib/json.ts";
+import type { ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fill } from "../apiserver/defaults/defaults.ts";
 import { initialObjects } from "../apiserver/initial-objects.ts";
 import { type Kinds, kindsOf } from "../apiserver/kinds/kinds.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Cluster } from "../config/config.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import type { Evaluation } from "./evaluation/environment.ts";
 import { evaluateAll } from "./evaluation/evaluate.ts";
 import { openExisting } from "./evaluation/existing-objects.ts";
@@ -19,8 +19,8 @@ import { readAll, readInput } from "./manifests/input.ts";
 import { type Fault, type Manifest, toSourceName } from "./manifests/manifests.ts";
 
 export interface CheckOptions {
-  catalogue: Listed[];
-  cluster: [name: string, Cluster];
+  catalogue: CatalogueRule[];
+  cluster: [name: string, ClusterConfig];
   harden: boolean;
   /** Files, folders and globs. */
   paths: readonly string[];
@@ -65,7 +65,7 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
-  const coming = (resource: Resource): KubernetesObject[] => {
+  const coming = (resource: ResourceType): KubernetesObject[] => {
     const found = selectNamed(resource, all, kinds);
     for (const { kind } of found)
       note(
@@ -156,9 +156,9 @@ const withNamespace = (object: Record<string, unknown>, otherwise: string): Kube
   return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
 };
 
-const selectNamed = ({ group, resource }: Resource, manifests: readonly Manifest[], kinds: Kinds) =>
+const selectNamed = ({ group, resource }: ResourceType, manifests: readonly Manifest[], kinds: Kinds) =>
   manifests.flatMap(({ object }): KubernetesObject[] => {
     const found = kinds.of(String(object.apiVersion), String(object.kind))?.resource;
-    const isNamed = typeof own(object.metadata, "name") === "string";
+    const isNamed = typeof getOwn(object.metadata, "name") === "string";
     return isNamed && found?.group === group && found.resource === resource ? [object] : [];
   });

@@ -1,13 +1,13 @@
 import { dirname } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Operation } from "#lib/review.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { among } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
-import type { Cluster } from "../config/config.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { placeOf } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
 import type { Evaluation } from "./evaluation/environment.ts";
@@ -31,8 +31,8 @@ interface Request {
   words: readonly string[];
   /** The path of postern.yaml. */
   file: string;
-  catalogue: Listed[];
-  cluster: [name: string, Cluster];
+  catalogue: CatalogueRule[];
+  cluster: [name: string, ClusterConfig];
 }
 
 export const openFiles = async (request: Request, signal: AbortSignal): Promise<Source> => {

@@ -1,5 +1,5 @@
 import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
-import { messageOf } from "#lib/failure.ts";
+import { getErrorMessage } from "#lib/failure.ts";
 import { didYouMean } from "./did-you-mean.ts";
 
 /** An option of a verb: what parseArgs reads, and what `--help` says. */
@@ -55,7 +55,7 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
 
 /** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
 export const parseFault = (error: unknown, { options }: Grammar): string => {
-  const [first = ""] = messageOf(error).split(". ");
+  const [first = ""] = getErrorMessage(error).split(". ");
   const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
   return `${first}; ${unknown === undefined ? "" : didYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
 };

@@ -1,4 +1,4 @@
-import { messageOf } from "#lib/failure.ts";
+import { getErrorMessage } from "#lib/failure.ts";
 /** An error that the user can correct: printed as one sentence, without a stack. */
 export class Complaint extends Error {
   readonly exitCode: number;
@@ -8,8 +8,8 @@ export class Complaint extends Error {
   }
 }
 
-export const sentenceOf = (thrown: unknown): string =>
-  messageOf(thrown)
+export const toSentence = (thrown: unknown): string =>
+  getErrorMessage(thrown)
     .split("\n")
     .map((line) => line.trim())
     .filter(Boolean)

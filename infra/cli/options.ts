@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { Option, Options } from "./command.ts";
-import { Complaint, sentenceOf } from "./complaint.ts";
+import { Complaint, toSentence } from "./complaint.ts";
 
 export const stageOption = {
   stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
@@ -51,5 +51,5 @@ export const address = (text: string, where: string): string => {
 
 export const content = (file: string, option: string): Promise<string> =>
   readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${option} ${file} can't be read: ${sentenceOf(error)}`);
+    throw new Complaint(`${option} ${file} can't be read: ${toSentence(error)}`);
   });

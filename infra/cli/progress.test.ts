@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import fc from "fast-check";
-import { inParallel, openProgress } from "./progress.ts";
+import { openProgress, runInParallel } from "./progress.ts";
 
 /** A stream that remembers what was written to it, as somebody's terminal or not. */
 const streamOf = (isTTY: boolean) => {
@@ -128,7 +128,7 @@ describe("several at once", () => {
 
   it("answer in the order of what they were given, whichever ends first", async () => {
     const { open, act } = gates();
-    const all = inParallel(3, [1, 2, 3], act);
+    const all = runInParallel(3, [1, 2, 3], act);
     for (const item of [3, 1, 2]) {
       await turn();
       open.get(item)?.resolve();
@@ -145,7 +145,7 @@ describe("several at once", () => {
           let [under, most] = [0, 0];
           const began: number[] = [];
           const items = turns.map((count, index) => ({ count, index }));
-          const answers = await inParallel(atOnce, items, async ({ count, index }) => {
+          const answers = await runInParallel(atOnce, items, async ({ count, index }) => {
             began.push(index);
             under += 1;
             most = Math.max(most, under);
@@ -165,7 +165,7 @@ describe("several at once", () => {
 
   it("begin with as many as may be", async () => {
     const { open, act } = gates();
-    const all = inParallel(2, [1, 2, 3], act);
+    const all = runInParallel(2, [1, 2, 3], act);
     await turn();
     assert.deepEqual([...open.keys()], [1, 2]);
     open.get(2)?.resolve();
@@ -178,7 +178,7 @@ describe("several at once", () => {
   it("throw what one throws when those under way are over, and start no more", async () => {
     const { open, act } = gates();
     let isOver = false;
-    const all = inParallel(2, [1, 2, 3, 4], act).finally(() => {
+    const all = runInParallel(2, [1, 2, 3, 4], act).finally(() => {
       isOver = true;
     });
     all.catch(() => {});
@@ -192,13 +192,13 @@ describe("several at once", () => {
   });
 
   it("throw one of several failures, and take one that throws before it waits", async () => {
-    const thrown = inParallel(3, [1, 2, 3], (item) => {
+    const thrown = runInParallel(3, [1, 2, 3], (item) => {
       throw new Error(`no ${item}`);
     });
     await assert.rejects(thrown, /^Error: no 1$/);
   });
 
   it("of nothing are nothing", async () => {
-    assert.deepEqual(await inParallel(3, [], () => assert.fail("it was asked")), []);
+    assert.deepEqual(await runInParallel(3, [], () => assert.fail("it was asked")), []);
   });
 });

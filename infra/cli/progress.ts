@@ -52,10 +52,10 @@ const barOf = (done: number, total: number): string => {
   return `[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`;
 };
 
-export const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
+export const formatCount = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 /** Runs at most `atOnce` actions at a time; results are in order. Throws a failure when those under way have ended. */
-export const inParallel = async <T, R>(
+export const runInParallel = async <T, R>(
   atOnce: number,
   items: readonly T[],
   act: (item: T) => Promise<R>,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { clean, oneLine, shortened } from "./terminal.ts";
+import { escapeControls, shortened, toOneLine } from "./terminal.ts";
 
 describe("text of anybody's", () => {
   const table: [text: string, shown: string][] = [
@@ -18,7 +18,7 @@ describe("text of anybody's", () => {
   ];
   for (const [text, shown] of table)
     it(`is shown as ${JSON.stringify(shown)} where it is ${JSON.stringify(text)}`, () =>
-      assert.equal(clean(text), shown));
+      assert.equal(escapeControls(text), shown));
   it("is no command, and on one line where that is wanted, whatever it holds", () => {
     const piece = fc.oneof(
       fc.constantFrom("::", ":", "##", "#", "vso[", "[", "]", "\n", "\r", "\t", " ", "\u001b", "\u2028", "error"),
@@ -26,9 +26,9 @@ describe("text of anybody's", () => {
     );
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
-        for (const shown of [clean(pieces.join("")), oneLine(pieces.join(""))]) {
+        for (const shown of [escapeControls(pieces.join("")), toOneLine(pieces.join(""))]) {
           assert.doesNotMatch(shown, /^\s*::|##\w*\[|\p{Cc}|\p{Bidi_Control}|\u2028/u);
-          assert.equal(clean(shown), shown);
+          assert.equal(escapeControls(shown), shown);
         }
       }),
     );

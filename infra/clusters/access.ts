@@ -1,12 +1,12 @@
 import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
-import { exchange, unanswered } from "#lib/cluster/https-request.ts";
+import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
 import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
 import type { Options } from "../cli/command.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import type { Connect } from "../config/config.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import type { ConnectConfig } from "../config/config.ts";
 import { pem, placeOf, readKubeconfig } from "../config/connections.ts";
 import { type ClusterApi, openApi, type Way } from "./api.ts";
 
@@ -26,13 +26,13 @@ export interface Deployer {
 /** Opens a cluster's API with the given kubeconfig, else with the connect setting in postern.yaml. */
 export const openCluster = async (
   name: string,
-  connect: Connect | undefined,
+  connect: ConnectConfig | undefined,
   deployer: Deployer = {},
 ): Promise<ClusterApi> => openApi(name, { ...(await wayTo(name, connect, deployer)), guard: deployer.guard });
 
 export const wayTo = async (
   name: string,
-  connect: Connect | undefined,
+  connect: ConnectConfig | undefined,
   { kubeconfig, context, preferred, identity, folder = ".", right = "write webhook configurations" }: Deployer,
 ): Promise<Way> => {
   if (kubeconfig !== undefined)
@@ -61,7 +61,7 @@ const byKubeconfig = async (
 ): Promise<Way> => {
   const { server, ca, credentials } = await readKubeconfig(file, context, preferred).catch((error): Connection => {
     const isUnread = Object(error).code !== undefined;
-    throw new Complaint(`${where} ${isUnread ? "can't be read: " : ""}${sentenceOf(error)}`);
+    throw new Complaint(`${where} ${isUnread ? "can't be read: " : ""}${toSentence(error)}`);
   });
   const token = "token" in credentials ? credentials.token : undefined;
   const certificate = "cert" in credentials ? credentials : {};
@@ -74,7 +74,7 @@ const tokenAge = 10 * 60_000;
 
 const byEks = async (
   cluster: string,
-  connect: Connect,
+  connect: ConnectConfig,
   identity: () => Promise<Identity>,
   folder: string,
 ): Promise<Way> => {
@@ -100,12 +100,12 @@ const certificateOf = (cluster: string, given: string, folder: string) =>
   pem(given, folder).catch((error) => {
     const isUnread = Object(error).code !== undefined;
     throw new Complaint(
-      `clusters.${cluster}.connect ${isUnread ? "names a ca that can't be read: " : ""}${sentenceOf(error)}`,
+      `clusters.${cluster}.connect ${isUnread ? "names a ca that can't be read: " : ""}${toSentence(error)}`,
     );
   });
 
 export const describeEks = async (
-  { eks = "", region = "" }: Connect,
+  { eks = "", region = "" }: ConnectConfig,
   identity: () => Promise<Identity>,
 ): Promise<{ server: string; ca: string }> => {
   const base = eksAddress(region);
@@ -115,11 +115,13 @@ export const describeEks = async (
     await identity(),
     new Date(),
   );
-  const answer = await exchange(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(unanswered);
-  if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${sentenceOf(answer)}`, 3);
+  const answer = await sendRequest(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(
+    toUnanswered,
+  );
+  if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
   const { cluster, message } = Object(parseJson(answer.body));
   if (answer.status !== 200) {
-    const why = sentenceOf(typeof message === "string" ? message : answer.body.slice(0, 200));
+    const why = toSentence(typeof message === "string" ? message : answer.body.slice(0, 200));
     const remedy = answer.status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
     throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${answer.status}): ${why}${remedy}`, 1);
   }

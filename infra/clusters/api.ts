@@ -1,10 +1,10 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/https-request.ts";
+import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } from "#lib/cluster/https-request.ts";
 import { pagesOf } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { discreet } from "./hidden-keys.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
@@ -81,15 +81,15 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
   const { server } = way;
   const send = openSender(cluster, way);
 
-  const refuse = ({ status, body }: Answer, what: string) => {
+  const refuse = ({ status, body }: HttpsAnswer, what: string) => {
     const { message } = Object(parseJson(body));
-    const why = discreet(sentenceOf(typeof message === "string" ? message : body.slice(0, 200)));
+    const why = discreet(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
       return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
     const remedy = status === 403 ? remedyFor(why) : "";
     return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
   };
-  const readObject = (answer: Answer, what: string): Manifest => {
+  const readObject = (answer: HttpsAnswer, what: string): Manifest => {
     const content = parseJson(answer.body);
     if (answer.status < 300 && isManifest(content)) return content;
     throw refuse(answer, what);
@@ -143,7 +143,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
   };
 };
 
-type Send = (method: string, path: string, body?: object, contentType?: string) => Promise<Answer>;
+type Send = (method: string, path: string, body?: object, contentType?: string) => Promise<HttpsAnswer>;
 
 /** Returns a function that repeats a request once if it never arrived, or if it is a read that may succeed now. */
 const openSender = (cluster: string, { server, ca, cert, key, token: readToken, guard }: Way): Send => {
@@ -162,7 +162,7 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
       const options = { method, headers, ...connection };
       if (method !== "GET" && !path.includes("dryRun=All")) await guard?.check();
       const text = body && JSON.stringify(body);
-      const answer = await exchange(`${server}${path}`, options, text, Date.now() + patience).catch(unanswered);
+      const answer = await sendRequest(`${server}${path}`, options, text, Date.now() + patience).catch(toUnanswered);
       if (attempt === 1 && mayHelpAgain(answer, method === "GET")) {
         if ("status" in answer) await wait(breath);
         continue;
@@ -171,7 +171,7 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
       const remedy = /self-signed|unable to (get|verify)/.test(answer.message)
         ? "; its ca must be the one that signed its certificate"
         : "";
-      throw new Complaint(`cluster ${cluster} can't be reached at ${server}: ${sentenceOf(answer)}${remedy}`, 3);
+      throw new Complaint(`cluster ${cluster} can't be reached at ${server}: ${toSentence(answer)}${remedy}`, 3);
     }
   };
 };
@@ -179,7 +179,7 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
 const manager = "postern";
 
 /** A kept connection may have been closed; a request that was written to it never arrived. */
-const mayHelpAgain = (answer: Answer | Unanswered, isRead: boolean): boolean => {
+const mayHelpAgain = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
   if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
   return answer.unsent || (isRead && Object(answer.cause).code === "ECONNRESET");
 };
@@ -198,7 +198,7 @@ const pathOf = ({ kind, name, namespace }: Ref) => {
 };
 
 /** A 404 for a path that isn't served at all has no name. */
-const isNobody = ({ status, body }: Answer) =>
+const isNobody = ({ status, body }: HttpsAnswer) =>
   status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
 
 const remedyFor = (why: string): string => {

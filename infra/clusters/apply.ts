@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Phase } from "#lib/rule.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref, refOf } from "./api.ts";
 import { compareObjects, type Difference, entriesIn, missing, unwanted } from "./drift.ts";
 import { discreet } from "./hidden-keys.ts";
@@ -234,7 +234,7 @@ const removedSoon = async (api: ClusterApi, ref: Ref, end: number): Promise<bool
     try {
       return await api.remove(ref);
     } catch (error) {
-      if (!/failed calling webhook "[^"]+\.postern\.dev"/.test(sentenceOf(error)) || Date.now() > end) throw error;
+      if (!/failed calling webhook "[^"]+\.postern\.dev"/.test(toSentence(error)) || Date.now() > end) throw error;
       await wait(500);
     }
 };

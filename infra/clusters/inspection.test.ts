@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { reader } from "#lib/needs.ts";
-import { phases, type Rule, rule, type Surveyed } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Config } from "../config/config.ts";
+import { type InspectedCluster, listPhases, type Rule, rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { PosternConfig } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
 import { configurations } from "../webhooks/configurations.ts";
@@ -36,15 +36,15 @@ const follower: Rule = rule({
       return { apiGroups: [""], apiVersions: ["v1"], resources: [kind], operations: ["CREATE" as const] };
     }),
   needs: { reader: reader(({ kinds }: Settings) => kinds.map((resource) => ({ ...group, resource }))) },
-  async survey(given, { list }) {
+  async inspectForSettings(given, { list }) {
     const found = (await list({ ...group, resource: "wishes" })).map(({ metadata }) => metadata?.name ?? "");
     return { settings: { ...given, kinds: [...given.kinds, ...found] }, notes: found.map((one) => `found ${one}`) };
   },
   mutate() {},
 });
-const catalogue: Listed[] = [{ name: "follower", folder: "", phases: phases(follower), rule: follower }];
+const catalogue: CatalogueRule[] = [{ name: "follower", folder: "", phases: listPhases(follower), rule: follower }];
 const registration = { name: "postern", address: () => "https://host", harden: false };
-const local = ({ clusters }: Config) => {
+const local = ({ clusters }: PosternConfig) => {
   const cluster = clusters.get("local");
   assert.ok(cluster);
   return cluster;
@@ -53,7 +53,7 @@ const rows = (cluster: ReturnType<typeof local>) =>
   configurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
     webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
   );
-const cluster: Surveyed = {
+const cluster: InspectedCluster = {
   list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: "geese" } }],
 };
 

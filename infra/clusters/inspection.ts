@@ -1,32 +1,32 @@
 import { dirname } from "node:path";
 import { isGroupVersion, servedIn } from "#lib/cluster/live.ts";
 import { pagesOf } from "#lib/cluster/pages.ts";
-import type { Resource } from "#lib/needs.ts";
+import type { ResourceType } from "#lib/needs.ts";
 import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Surveyed } from "#lib/rule.ts";
+import type { InspectedCluster } from "#lib/rule.ts";
 import { readManifests, writtenCluster } from "../apiserver/manifest-cluster.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Cluster } from "../config/config.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { askingRules, placeOf } from "../config/connections.ts";
 import { type Deployer, openCluster } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the rules whose entries also depend on what is in the cluster. */
-export const findInspectingRules = (catalogue: Listed[], cluster: Cluster): Listed[] =>
-  askingRules(catalogue, cluster).filter(({ rule }) => rule.survey !== undefined);
+export const findInspectingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
+  askingRules(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
 /** A cluster with the settings that the inspection found. */
 export interface Found {
-  cluster: Cluster;
+  cluster: ClusterConfig;
   notes: string[];
 }
 
 /** Runs the inspections of a cluster's rules, and opens the cluster only if a rule has one. */
 export const inspectCluster = async (
-  catalogue: Listed[],
-  cluster: Cluster,
-  open: () => Promise<Surveyed>,
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  open: () => Promise<InspectedCluster>,
 ): Promise<Found> => {
   const some = findInspectingRules(catalogue, cluster);
   if (some.length === 0) return { cluster, notes: [] };
@@ -35,7 +35,7 @@ export const inspectCluster = async (
   const notes: string[] = [];
   for (const { name, rule } of some) {
     const setup = cluster.rules.get(name);
-    const found = setup && (await rule.survey?.(setup.settings, asked));
+    const found = setup && (await rule.inspectForSettings?.(setup.settings, asked));
     if (setup === undefined || found === undefined) continue;
     rules.set(name, { ...setup, settings: found.settings });
     notes.push(...found.notes.map((note) => `${name}: ${note}`));
@@ -44,7 +44,7 @@ export const inspectCluster = async (
 };
 
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
-export const openInspection = async (name: string, { connect }: Cluster, deployer: Deployer, file: string) => {
+export const openInspection = async (name: string, { connect }: ClusterConfig, deployer: Deployer, file: string) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
     const { list } = writtenCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
     return { list };
@@ -54,8 +54,8 @@ export const openInspection = async (name: string, { connect }: Cluster, deploye
 
 const page = 500;
 
-export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<Surveyed> => ({
-  list: async ({ group, version = "v1", resource }: Resource) => {
+export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
+  list: async ({ group, version = "v1", resource }: ResourceType) => {
     const found: KubernetesObject[] = [];
     const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;
     const pages = pagesOf(

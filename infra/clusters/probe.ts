@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Answer, exchange, type Unanswered, unanswered } from "#lib/cluster/https-request.ts";
+import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
-import type { Match } from "#lib/rule.ts";
-import { sentenceOf } from "../cli/complaint.ts";
+import type { RequestMatch } from "#lib/rule.ts";
+import { toSentence } from "../cli/complaint.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import { discreet } from "./hidden-keys.ts";
 
@@ -40,7 +40,7 @@ export const probe = async (
     // Each try opens a new connection: an existing one doesn't check the certificate.
     const options = { method: "POST", headers, agent: false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
-    const answer = await exchange(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(unanswered);
+    const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(toUnanswered);
     const milliseconds = Math.round(performance.now() - start);
     const fault = faultOf(answer, Object(Object(review).request).uid);
     if (fault === undefined)
@@ -73,12 +73,12 @@ export const probeAll = async (
 };
 
 /** Returns the fault of an answer. A refusal is a valid answer. */
-const faultOf = (answer: Answer | Unanswered, uid: unknown): string | undefined => {
-  if (!("status" in answer)) return `it can't be reached: ${sentenceOf(answer)}`;
+const faultOf = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
+  if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;
   const { status, body } = answer;
   const content = Object(parseJson(body));
   const { message } = content;
-  const said = sentenceOf(typeof message === "string" ? message : body.slice(0, 200));
+  const said = toSentence(typeof message === "string" ? message : body.slice(0, 200));
   if (status === 404) return "the endpoint doesn't know this cluster's key, or the rule";
   if (status !== 200) return `it answers ${status}${said && `: ${said}`}`;
   const { kind, apiVersion, response } = content;
@@ -112,7 +112,7 @@ const subkinds: Record<string, { group: string; version: string; kind: string }>
 };
 
 /** Returns a well-formed review of what an entry with these rules matches first. */
-export const reviewOf = ([match]: readonly Match[]) => {
+export const reviewOf = ([match]: readonly RequestMatch[]) => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [] } = match ?? {};
   const [path = "*"] = resources;
   const isAny = path.startsWith("*");

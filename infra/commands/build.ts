@@ -2,12 +2,12 @@ import { dirname, join } from "node:path";
 import { buildBundles, buildFunctions } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
 import { buildClient } from "../build/client.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, unknownRule } from "../catalogue/rule-names.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { among } from "../cli/options.ts";
-import { type Config, configFile } from "../config/config.ts";
+import { configFile, type PosternConfig } from "../config/config.ts";
 import { openSigner } from "../keys/keys.ts";
 import { isNamed, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
@@ -46,7 +46,7 @@ export default {
   },
 } satisfies Command;
 
-const buildAll = async (config: Config, catalogue: Listed[], file: string): Promise<Bundle[]> => {
+const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<Bundle[]> => {
   const { publicKey } = await openSigner(join(dirname(file), ".postern"));
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKey);
   await buildClient();

@@ -1,4 +1,4 @@
-import type { Broken } from "../catalogue/registry.ts";
+import type { BrokenRule } from "../catalogue/registry.ts";
 import type { Evaluation } from "../check/evaluation/environment.ts";
 import { selectRules } from "../check/evaluation/rules.ts";
 import { type Fix, toFix } from "../check/fixes/fix.ts";
@@ -11,9 +11,9 @@ import { defaultPage, openCluster, openFiles } from "../check/subjects.ts";
 import { type Command, common, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { among, isNoFile } from "../cli/options.ts";
-import { clearLine, counted } from "../cli/progress.ts";
-import { oneLine } from "../cli/terminal.ts";
-import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
+import { clearLine, formatCount } from "../cli/progress.ts";
+import { toOneLine } from "../cli/terminal.ts";
+import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -86,7 +86,10 @@ export default {
     const { catalogue, broken, config } = await readProject(file);
     const [name, whole] = chooseCluster(config, options.text("cluster"));
     const only = among(options, "rules");
-    const cluster: [string, Cluster] = [name, only.length === 0 ? whole : selectRules(whole, only, catalogue, broken)];
+    const cluster: [string, ClusterConfig] = [
+      name,
+      only.length === 0 ? whole : selectRules(whole, only, catalogue, broken),
+    ];
     const lost = broken.filter((one) => isOn(cluster[1])(one.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
@@ -117,9 +120,11 @@ export default {
       const isCut = stop.signal.aborted;
       await outlets.end({ summary, unread: source.unread, notes: [...source.notes], isCut });
       for (const sentence of [...source.notes, ...source.unread.map((one) => one.text)])
-        process.stderr.write(`${oneLine(sentence)}\n`);
+        process.stderr.write(`${toOneLine(sentence)}\n`);
       if (isCut) {
-        process.stderr.write(`ended early: what comes after ${counted(summary.objects, "object")} was not looked at\n`);
+        process.stderr.write(
+          `ended early: what comes after ${formatCount(summary.objects, "object")} was not looked at\n`,
+        );
         return 3;
       }
     } catch (error) {
@@ -135,7 +140,7 @@ export default {
 } satisfies Command;
 
 /** Adds the rules that can't be loaded: their answer is unknown, so the object is undecided unless denied. */
-const withoutRules = (evaluation: Evaluation, broken: readonly Broken[]): Evaluation => {
+const withoutRules = (evaluation: Evaluation, broken: readonly BrokenRule[]): Evaluation => {
   if (broken.length === 0) return evaluation;
   const { verdict, undecided } = evaluation.checked;
   return {

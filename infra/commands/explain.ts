@@ -1,6 +1,6 @@
 import { stringify } from "yaml";
-import { type Conditions, inPhase } from "#lib/rule.ts";
-import { type Listed, worthwhileOf } from "../catalogue/registry.ts";
+import { type NamedConditions, selectPhase } from "#lib/rule.ts";
+import { type CatalogueRule, describeUseBesidePlugin } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -29,7 +29,7 @@ export default {
       [...catalogue, ...broken].map((one) => one.name),
     );
     reportBroken(broken, (rule) => rule === name);
-    const listed = catalogue.find((one) => one.name === name) as Listed;
+    const listed = catalogue.find((one) => one.name === name) as CatalogueRule;
     const { clusters, groups } = config;
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const group = groups.find(({ members }) => members.includes(listed))?.name;
@@ -55,18 +55,18 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 
-const explain = ({ phases, rule, ...listed }: Listed) => {
+const explain = ({ phases, rule, ...listed }: CatalogueRule) => {
   const settings = rule.settings ?? {};
-  const worthwhile = worthwhileOf(rule);
+  const worthwhile = describeUseBesidePlugin(rule);
   const perPhase = phases.map((phase) => [
     phase,
     {
-      matches: (inPhase(rule.match, phase, settings) ?? []).map(
+      matches: (selectPhase(rule.match, phase, settings) ?? []).map(
         ({ operations, resources, apiGroups }) =>
           `${operations.join(", ")} of ${resources.join(", ")}${apiGroups[0] ? ` (${apiGroups.join(", ")})` : ""}`,
       ),
-      ...(rule.matchConditions && { calledWhere: flat(inPhase(rule.matchConditions, phase, settings)) }),
-      ...(rule.authorizedBy && { authorizedBy: flat(inPhase(rule.authorizedBy, phase, settings)) }),
+      ...(rule.matchConditions && { calledWhere: flat(selectPhase(rule.matchConditions, phase, settings)) }),
+      ...(rule.authorizedBy && { authorizedBy: flat(selectPhase(rule.authorizedBy, phase, settings)) }),
     },
   ]);
   return {
@@ -81,13 +81,15 @@ const explain = ({ phases, rule, ...listed }: Listed) => {
     guards: rule.guards === true,
     suggests: rule.suggest !== undefined,
     ...(rule.variants && { entries: entriesIn({ ...listed, phases, rule }) }),
-    ...(rule.twin && { twin: `${rule.twin.plugin}, ${rule.twin.defaultOn ? "on" : "off"} by default` }),
+    ...(rule.upstreamPlugin && {
+      twin: `${rule.upstreamPlugin.plugin}, ${rule.upstreamPlugin.defaultOn ? "on" : "off"} by default`,
+    }),
     ...(worthwhile && { worthwhile }),
     defaults: settings,
   };
 };
 
-const entriesIn = (listed: Listed): string[] => {
+const entriesIn = (listed: CatalogueRule): string[] => {
   const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
   const names = new Set(
     listed.phases.flatMap((phase) => entriesOf(listed, phase, setup, false).map(({ variant = "" }) => variant)),
@@ -96,5 +98,5 @@ const entriesIn = (listed: Listed): string[] => {
   return names.size > few.length ? [...few, `and ${names.size - few.length} more`] : few;
 };
 
-const flat = (conditions: Conditions = {}): Conditions =>
+const flat = (conditions: NamedConditions = {}): NamedConditions =>
   Object.fromEntries(Object.entries(conditions).map(([name, expression]) => [name, oneLine(expression)]));

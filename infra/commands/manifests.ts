@@ -1,13 +1,13 @@
 import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { address, clusterOptions, content, stageOption } from "../cli/options.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
-import { type Cluster, chooseCluster, configFile } from "../config/config.ts";
+import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { askingRules, withoutConnect } from "../config/connections.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotations, mostAnnotations } from "../webhooks/apply-size.ts";
@@ -106,17 +106,17 @@ const warnOfSize = (document: object): void => {
 
 /** Returns the cluster's config with what the cluster inspection found. */
 const asFound = async (
-  catalogue: Listed[],
-  [name, plain]: [string, Cluster],
+  catalogue: CatalogueRule[],
+  [name, plain]: [string, ClusterConfig],
   options: Options,
   file: string,
-): Promise<Cluster> => {
+): Promise<ClusterConfig> => {
   const open = async () =>
     openInspection(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity }, file);
   const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
     const rules = findInspectingRules(catalogue, plain).map((one) => one.name);
     const remedy = `entries of ${rules.join(", ")} follow from what is in the cluster; --kubeconfig FILE asks it as somebody else, and --offline leaves it out`;
-    throw new Complaint(`${sentenceOf(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
+    throw new Complaint(`${toSentence(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });
   for (const note of notes) process.stderr.write(`${note}\n`);
   return cluster;

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { writeListing } from "../catalogue/readme-list.ts";
-import { catalogueFolder, readRule, readRules } from "../catalogue/registry.ts";
+import { catalogueFolder, readCatalogueRules, readRule } from "../catalogue/registry.ts";
 import { mustBeName } from "../catalogue/rule-names.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -26,7 +26,7 @@ export default {
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await make(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOn(file, name);
-    const { rules, broken } = await readRules();
+    const { rules, broken } = await readCatalogueRules();
     // The list would lack the rules that can't be loaded.
     reportBroken(broken, () => false);
     if (broken.length === 0) await writeListing(rules);

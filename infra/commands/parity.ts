@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { catalogueFolder, readRules } from "../catalogue/registry.ts";
+import { catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -37,7 +37,7 @@ export default {
     const { alignRow, areAsExpected, describeCases, describeParity, headings, rowOf, withReport } = await import(
       "../parity/report.ts"
     );
-    const { rules: catalogue, broken } = await readRules();
+    const { rules: catalogue, broken } = await readCatalogueRules();
     const wanted = requireRules(
       words,
       [...catalogue, ...broken].map(({ name }) => name),
@@ -52,7 +52,7 @@ export default {
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
     const { all } = await pluginsIn(binaries);
-    const ports = portsAmong(rules).filter(({ rule }) => all.includes(rule.twin.plugin));
+    const ports = portsAmong(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
     const longest = Math.max(...ports.map(({ name }) => name.length));
     const printRow = (cells: (string | number)[]) => json || print(`${alignRow(cells, longest)}\n`);
     if (!json) print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);

@@ -1,7 +1,7 @@
 import { writeListing } from "../catalogue/readme-list.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
-import { oneLine } from "../cli/terminal.ts";
+import { toOneLine } from "../cli/terminal.ts";
 import { configFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
 
@@ -41,7 +41,7 @@ export default {
           name,
           phases.join(", ") || "-",
           shown(modes),
-          oneLine("broken" in rule ? rule.broken : rule.summary),
+          toOneLine("broken" in rule ? rule.broken : rule.summary),
         ]),
       ]),
     );

@@ -1,9 +1,9 @@
 import { inStage, type Stage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print, table } from "../cli/command.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterOptions, stageOption } from "../cli/options.ts";
-import { inParallel, openProgress } from "../cli/progress.ts";
+import { openProgress, runInParallel } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readConfig } from "../project/read.ts";
@@ -29,7 +29,7 @@ export default {
     const read = await readCatalogue()
       .then(async (catalogue) => ({ catalogue, config: await readConfig(file, catalogue) }))
       .catch((error) => {
-        process.stderr.write(`${sentenceOf(error)}\n`);
+        process.stderr.write(`${toSentence(error)}\n`);
         return undefined;
       });
     return inStage(options, async (stage) => {
@@ -41,7 +41,7 @@ export default {
       const [newest] = all;
       const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
       const deployer = deployerIn(options, names);
-      const found = await inParallel(3, names, async (name) =>
+      const found = await runInParallel(3, names, async (name) =>
         newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((one) => one !== undefined);
@@ -60,7 +60,7 @@ export default {
 /** Collects the error of a rule in `faults`, so that it doesn't hide the other rules. */
 const standingsOf = async ({ functions }: Stage, all: Release[]) => {
   const faults: string[] = [];
-  const found = await inParallel(5, await functions.rules(), (rule) =>
+  const found = await runInParallel(5, await functions.rules(), (rule) =>
     standingOf(functions, rule, all.length > 0 ? releasedVersions(all, rule) : undefined).catch((error) => {
       if (!(error instanceof Complaint)) throw error;
       faults.push(error.message);

@@ -1,4 +1,4 @@
-import { readRules } from "../catalogue/registry.ts";
+import { readCatalogueRules } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -37,7 +37,7 @@ export default {
     }
     const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
     if (idle !== undefined) throw new Complaint(`--${idle} is for policies, which --policy names`);
-    const { rules: catalogue, broken } = await readRules();
+    const { rules: catalogue, broken } = await readCatalogueRules();
     const names = requireRules(
       words,
       [...catalogue, ...broken].map(({ name }) => name),
@@ -88,7 +88,7 @@ const testPolicies = async (places: string[], files: string[], options: Options)
     else print(faults.map(written).join("\n"));
     return 1;
   }
-  const { rules: catalogue, broken } = await readRules();
+  const { rules: catalogue, broken } = await readCatalogueRules();
   reportBroken(broken, () => false);
   const [config, cluster] = [options.text("config"), options.text("cluster")];
   const setups =

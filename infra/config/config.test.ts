@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { parse as parseYaml } from "yaml";
-import { phases, type Rule, rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import { listPhases, type Rule, rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
-import { servedRules, shareOf } from "../project/served.ts";
-import { type Cluster, chooseCluster } from "./config.ts";
+import { buildEndpointConfig, listServedRules } from "../project/served.ts";
+import { type ClusterConfig, chooseCluster } from "./config.ts";
 import { placesOf, writtenBelow } from "./record-section.ts";
 
-const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
+const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
 
 const shape = {
   seconds: 300,
@@ -39,7 +39,7 @@ const catalogue = [
 ];
 
 const parse = (text: string) => parseConfig(text, catalogue);
-const cluster = (text: string, name = "local"): Cluster => {
+const cluster = (text: string, name = "local"): ClusterConfig => {
   const found = parse(text).clusters.get(name);
   assert.ok(found);
   return found;
@@ -204,16 +204,19 @@ clusters:
   it("may turn a rule on for one cluster alone", () => {
     const config = parse("clusters: { one: { rules: { plain: } }, two: }");
     assert.deepEqual(
-      servedRules(config, catalogue).map(({ name }) => name),
+      listServedRules(config, catalogue).map(({ name }) => name),
       ["plain"],
     );
-    assert.deepEqual(shareOf(config, listed("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))), {
-      rule: "plain",
-      clusters: {
-        one: { keyVersions: [1], mode: "enforce", settings: {} },
-        two: { keyVersions: [1], mode: "off", settings: { a: 1 } },
+    assert.deepEqual(
+      buildEndpointConfig(config, listed("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))),
+      {
+        rule: "plain",
+        clusters: {
+          one: { keyVersions: [1], mode: "enforce", settings: {} },
+          two: { keyVersions: [1], mode: "off", settings: { a: 1 } },
+        },
       },
-    });
+    );
   });
 
   it("needs no exemption for a rule that is off", () => {

@@ -2,28 +2,28 @@
 import { fileURLToPath } from "node:url";
 import type { Mode } from "#lib/decide.ts";
 import type { Path } from "#lib/recording/redacted.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 
 export const configFile = fileURLToPath(new URL("../../postern.yaml", import.meta.url));
 
-export interface Cluster {
+export interface ClusterConfig {
   /** The versions that functions accept; new URLs get the last one. */
   keyVersions: number[];
   /** By rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
-  rules: Map<string, Setup>;
+  rules: Map<string, RuleConfig>;
   /** The same in every cluster, because the clusters share Lambdas. */
-  groups: Group[];
-  connect?: Connect;
+  groups: RuleGroup[];
+  connect?: ConnectConfig;
 }
 
-export interface Config {
-  clusters: Map<string, Cluster>;
-  groups: Group[];
+export interface PosternConfig {
+  clusters: Map<string, ClusterConfig>;
+  groups: RuleGroup[];
 }
 
 /** Requests that the API server doesn't send to the rule. Matching any one value exempts a request. */
-export interface Exempt {
+export interface Exemptions {
   namespaces?: string[];
   namespaceLabels?: Record<string, string>;
   users?: string[];
@@ -31,25 +31,25 @@ export interface Exempt {
 }
 
 /** The config of one rule in one cluster: postern.yaml merged with the defaults. */
-export interface Setup {
+export interface RuleConfig {
   mode: Mode;
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
-  exempt?: Exempt;
+  exempt?: Exemptions;
   /** Where the rule's function records reviews; undefined if it records none. */
-  record?: Keeping;
+  record?: RecordConfig;
   settings: object;
 }
 
 /** Several mutating rules behind one webhook entry and one Lambda, which saves sequential calls. */
-export interface Group {
+export interface RuleGroup {
   name: string;
   /** In the order of the compiled-in plugins. */
-  members: Listed[];
+  members: CatalogueRule[];
 }
 
 /** How to reach a cluster's API: `connect` in postern.yaml. */
-export interface Connect {
+export interface ConnectConfig {
   eks?: string;
   region?: string;
   server?: string;
@@ -63,7 +63,7 @@ export interface Connect {
   manifests?: string;
 }
 
-export interface Keeping {
+export interface RecordConfig {
   bucket: string;
   prefix: string;
   /** The fraction of reviews that is recorded; 0.01 by default. */
@@ -72,7 +72,7 @@ export interface Keeping {
   keep?: readonly Path[];
 }
 
-export const chooseCluster = (config: Config, name: string | undefined): [string, Cluster] => {
+export const chooseCluster = (config: PosternConfig, name: string | undefined): [string, ClusterConfig] => {
   const names = [...config.clusters.keys()].join(", ");
   const chosen = name ?? (config.clusters.size === 1 ? names : undefined);
   if (chosen === undefined) throw new Complaint(`--cluster must say which one: ${names}`);

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { parse as parseYaml, stringify } from "yaml";
 import { https, list } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
@@ -27,7 +27,7 @@ describe("the way to a cluster", () => {
 
   const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
   const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });
-  const catalogue = Object.entries({ asking, calling }).map(([name, rule]): Listed => {
+  const catalogue = Object.entries({ asking, calling }).map(([name, rule]): CatalogueRule => {
     return { name, folder: "", phases: ["validate"], rule };
   });
   const connections = (text: string, where: "here" | "aws" = "aws") =>

@@ -9,17 +9,17 @@ import { isMap } from "#lib/json.ts";
 import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { readManifests, type Written, writtenCluster } from "../apiserver/manifest-cluster.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import { sentenceOf } from "../cli/complaint.ts";
-import type { Cluster, Config, Connect } from "./config.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { toSentence } from "../cli/complaint.ts";
+import type { ClusterConfig, ConnectConfig, PosternConfig } from "./config.ts";
 
 export const connectKeys = [
   ...["eks", "region", "server", "ca", "tokenSecret", "tokenParameter", "kubeconfig", "context"],
   "manifests",
-] as const satisfies (keyof Connect)[];
+] as const satisfies (keyof ConnectConfig)[];
 
 /** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
-export const unfitConnect = (connect: Connect): string | undefined => {
+export const unfitConnect = (connect: ConnectConfig): string | undefined => {
   const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
   const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
   if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
@@ -59,8 +59,8 @@ export interface Connections {
 
 /** For "aws", connections go into bundles; "here" also accepts kubeconfigs and folders of manifests. */
 export const readConnections = async (
-  { clusters }: Pick<Config, "clusters">,
-  catalogue: Listed[],
+  { clusters }: Pick<PosternConfig, "clusters">,
+  catalogue: CatalogueRule[],
   file: string,
   where: "here" | "aws",
 ): Promise<Connections> => {
@@ -77,22 +77,25 @@ export const readConnections = async (
     } else if (connect.manifests !== undefined)
       await readManifests(placeOf(connect.manifests, dirname(file))).then(
         (objects) => found.written.set(name, writtenCluster(objects)),
-        (error) => found.faults.push(`${here}.connect: ${sentenceOf(error)}`),
+        (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
     else
       await connectionOf(connect, dirname(file)).then(
         (connection) => found.ways.set(name, connection),
-        (error) => found.faults.push(`${here}.connect ${sentenceOf(error)}`),
+        (error) => found.faults.push(`${here}.connect ${toSentence(error)}`),
       );
   }
   return found;
 };
 
-export const withoutConnect = (asking: Listed[]) =>
+export const withoutConnect = (asking: CatalogueRule[]) =>
   `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; the README says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
-export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules"> = { rules: new Map() }): Listed[] =>
+export const askingRules = (
+  catalogue: CatalogueRule[],
+  { rules }: Pick<ClusterConfig, "rules"> = { rules: new Map() },
+): CatalogueRule[] =>
   catalogue.filter(({ name, rule }) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" };
     return mode !== "off" && asksCluster(rule, settings);
@@ -101,7 +104,7 @@ export const askingRules = (catalogue: Listed[], { rules }: Pick<Cluster, "rules
 /** Resolves a path relative to the folder of postern.yaml, with `~/` as the home folder. */
 export const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
-const connectionOf = async (connect: Connect, folder: string): Promise<Connection> => {
+const connectionOf = async (connect: ConnectConfig, folder: string): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
   if (kubeconfig !== undefined) return readKubeconfig(placeOf(kubeconfig, folder), connect.context);
   if (server === undefined)

@@ -1,8 +1,8 @@
 import { parsePath } from "#lib/policy/values/paths.ts";
 import type { Places } from "#lib/recording/bucket-handler.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import { sentenceOf } from "../cli/complaint.ts";
-import type { Config, Keeping } from "./config.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { toSentence } from "../cli/complaint.ts";
+import type { PosternConfig, RecordConfig } from "./config.ts";
 
 export const recordKeys = ["bucket", "prefix", "share", "keep"] as const;
 
@@ -37,21 +37,21 @@ const faultOfPath = (text: unknown): string | undefined => {
     parsePath(text);
     return undefined;
   } catch (error) {
-    return `${noPaths}: ${sentenceOf(error)}`;
+    return `${noPaths}: ${toSentence(error)}`;
   }
 };
 
 const isReadable = (text: unknown): boolean => faultOfPath(text) === undefined;
 
 /** Fills in the defaults. unfitKeeping reports values of other types. */
-export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share, keep }: Said): Keeping => {
+export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share, keep }: Said): RecordConfig => {
   const paths = Array.isArray(keep) ? keep.filter(isReadable).map(parsePath) : [];
   const whole = { bucket: bucket as string, prefix: prefix as string, share: share as number };
   return { ...whole, ...(paths.length > 0 && { keep: paths }) };
 };
 
 /** Returns where a function records, by cluster and rule. A group's function records for each member. */
-export const placesOf = ({ clusters }: Config, listed: Listed): Places => {
+export const placesOf = ({ clusters }: PosternConfig, listed: CatalogueRule): Places => {
   const names = (listed.members ?? [listed]).map(({ name }) => name);
   const all = [...clusters].flatMap(([cluster, { rules }]) => {
     const places = names.flatMap((name) => {

@@ -1,12 +1,12 @@
 // Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
 import type { Mode } from "#lib/decide.ts";
-import type { Rule, Written } from "#lib/rule.ts";
-import { merge, mistakes } from "#lib/settings.ts";
+import type { ParsedManifests, Rule } from "#lib/rule.ts";
+import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
 import type { File } from "../apiserver/manifest-cluster.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
 import { didYouMean } from "../cli/did-you-mean.ts";
-import type { Exempt, Keeping, Setup } from "./config.ts";
+import type { Exemptions, RecordConfig, RuleConfig } from "./config.ts";
 import type { Checker, Path } from "./field-checker.ts";
 import { keepingOf, recordKeys, unfitKeeping } from "./record-section.ts";
 
@@ -14,16 +14,16 @@ import { keepingOf, recordKeys, unfitKeeping } from "./record-section.ts";
 export type Places = ReadonlyMap<string, File[] | string>;
 
 export interface Known {
-  catalogue: Listed[];
+  catalogue: CatalogueRule[];
   /** All rules, including rules that can't be loaded. */
   names: readonly string[];
   places: Places;
 }
 
 /** The config of a rule while postern.yaml is read, before settleRules. */
-export interface Said extends Omit<Setup, "record"> {
+export interface Said extends Omit<RuleConfig, "record"> {
   /** "off" cancels the setting of a more general place. */
-  record?: Keeping | "off";
+  record?: RecordConfig | "off";
   place: Path;
   settingsPlace?: Path | undefined;
   /** Whether its settings have the wrong shape. */
@@ -35,7 +35,7 @@ export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
-export const readRules = (
+export const validateRules = (
   value: unknown,
   path: Path,
   general: ReadonlyMap<string, Said>,
@@ -66,7 +66,11 @@ export const noRule = (name: string, names: readonly string[]): string => {
 const ruleNamed = (name: string, { catalogue }: Known) => catalogue.find((listed) => listed.name === name)?.rule;
 
 /** Checks what depends on all places together. A rule that is off needs no valid settings. */
-export const settleRules = (rules: Map<string, Said>, known: Known, { complainOnce }: Checker): Map<string, Setup> =>
+export const settleRules = (
+  rules: Map<string, Said>,
+  known: Known,
+  { complainOnce }: Checker,
+): Map<string, RuleConfig> =>
   new Map(
     [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...said }]) => {
       const result = { ...said, ...(record && record !== "off" && { record }) };
@@ -108,19 +112,19 @@ const readRule = (
     // The casts are safe: wrong values are reported above, and parseConfig then throws.
     ...definedOnly({
       mode: said.mode as Mode | undefined,
-      failurePolicy: said.failurePolicy as Setup["failurePolicy"],
+      failurePolicy: said.failurePolicy as RuleConfig["failurePolicy"],
       timeoutSeconds: seconds as number | undefined,
       exempt: readExempt(said.exempt, [...path, "exempt"], checker),
       record: readRecord(said.record, [...path, "record"], checker),
     }),
-    settings: merge(before?.settings ?? rule?.settings ?? {}, own),
+    settings: mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own),
     place: path,
     settingsPlace: said.settings === undefined ? before?.settingsPlace : settingsPath,
     wrong: general.wrong || wrong.length > 0,
   };
 };
 
-const readExempt = (value: unknown, path: Path, { complain, map, texts }: Checker): Exempt | undefined => {
+const readExempt = (value: unknown, path: Path, { complain, map, texts }: Checker): Exemptions | undefined => {
   if (value === undefined) return undefined;
   const keys = ["namespaces", "namespaceLabels", "users", "groups"];
   const { namespaces, namespaceLabels, users, groups } = map(value, path, keys);
@@ -139,7 +143,7 @@ const readExempt = (value: unknown, path: Path, { complain, map, texts }: Checke
   });
 };
 
-const readRecord = (value: unknown, path: Path, { complain, map }: Checker): Keeping | "off" | undefined => {
+const readRecord = (value: unknown, path: Path, { complain, map }: Checker): RecordConfig | "off" | undefined => {
   if (value === undefined || value === "off") return value;
   const said = map(value, path, recordKeys);
   if (said !== value) {
@@ -158,7 +162,7 @@ const withObjects = (
   checker: Checker,
 ): unknown => {
   if (typeof settings !== "object" || settings === null) return settings;
-  const readers: [string, (documents: readonly unknown[]) => Written][] = Object.entries(manifests);
+  const readers: [string, (documents: readonly unknown[]) => ParsedManifests][] = Object.entries(manifests);
   const filled = readers.flatMap(([key, read]) => {
     const value: unknown = Reflect.get(settings, key);
     return value === undefined ? [] : [[key, objectsIn(value, read, [...path, key], places, checker)]];
@@ -168,7 +172,7 @@ const withObjects = (
 
 const objectsIn = (
   value: unknown,
-  read: (documents: readonly unknown[]) => Written,
+  read: (documents: readonly unknown[]) => ParsedManifests,
   path: Path,
   places: Places,
   { complain }: Checker,

@@ -1,11 +1,11 @@
 // Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
 import type { Mistake } from "#lib/settings.ts";
-import type { Broken, Listed } from "../catalogue/registry.ts";
+import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
-import type { Cluster, Config, Connect, Group } from "./config.ts";
+import type { ClusterConfig, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
 import { connectKeys, unfitConnect } from "./connections.ts";
 import { type Checker, openChecker, type Path } from "./field-checker.ts";
-import { dnsLabel, type Known, noRule, type Places, readRules, type Said, settleRules } from "./rules.ts";
+import { dnsLabel, type Known, noRule, type Places, type Said, settleRules, validateRules } from "./rules.ts";
 
 /** A cluster's name becomes part of a URL path. */
 export const isCluster = (name: string): boolean => dnsLabel.test(name);
@@ -13,15 +13,15 @@ export const isCluster = (name: string): boolean => dnsLabel.test(name);
 /** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
 export const interpret = (
   given: unknown,
-  catalogue: Listed[],
+  catalogue: CatalogueRule[],
   places: Places,
-  broken: readonly Broken[],
-): { config: Config; mistakes: Mistake[] } => {
+  broken: readonly BrokenRule[],
+): { config: PosternConfig; mistakes: Mistake[] } => {
   const checker = openChecker();
   const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
   const { rules, clusters, groups } = checker.map(given, [], ["rules", "clusters", "groups"]);
   const together = readGroups(groups, known, broken, checker);
-  const general = readRules(rules, ["rules"], new Map(), known, checker);
+  const general = validateRules(rules, ["rules"], new Map(), known, checker);
   const named = Object.entries(checker.map(clusters ?? { local: {} }, ["clusters"])).map(
     ([name, value]) => [name, readCluster(name, value, together, general, known, checker)] as const,
   );
@@ -32,11 +32,11 @@ export const interpret = (
 const readCluster = (
   name: string,
   value: unknown,
-  groups: Group[],
+  groups: RuleGroup[],
   general: ReadonlyMap<string, Said>,
   known: Known,
   checker: Checker,
-): Cluster => {
+): ClusterConfig => {
   const path = ["clusters", name];
   if (!isCluster(name))
     checker.complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
@@ -44,19 +44,19 @@ const readCluster = (
   return {
     ...(said.connect != null && { connect: readConnect(said.connect, [...path, "connect"], checker) }),
     keyVersions: readKeyVersions(said.keyVersion, [...path, "keyVersion"], checker),
-    rules: settleRules(readRules(said.rules, [...path, "rules"], general, known, checker), known, checker),
+    rules: settleRules(validateRules(said.rules, [...path, "rules"], general, known, checker), known, checker),
     groups,
   };
 };
 
-const readConnect = (value: unknown, path: Path, { complain, map }: Checker): Connect => {
+const readConnect = (value: unknown, path: Path, { complain, map }: Checker): ConnectConfig => {
   const said = map(value, path, connectKeys);
   if (said !== value) return {};
   for (const [key, one] of Object.entries(said))
     if (typeof one !== "string" || one === "") complain([...path, key], "must be a text");
-  const unfit = unfitConnect(said as Connect);
+  const unfit = unfitConnect(said as ConnectConfig);
   if (unfit !== undefined && Object.values(said).every((one) => typeof one === "string")) complain(path, unfit);
-  return said as Connect;
+  return said as ConnectConfig;
 };
 
 const readKeyVersions = (value: unknown, path: Path, { complain }: Checker): number[] => {
@@ -72,9 +72,9 @@ const readKeyVersions = (value: unknown, path: Path, { complain }: Checker): num
 const readGroups = (
   value: unknown,
   { catalogue, names }: Known,
-  broken: readonly Broken[],
+  broken: readonly BrokenRule[],
   { complain, map, texts }: Checker,
-): Group[] => {
+): RuleGroup[] => {
   const taken = new Map<string, string>();
   const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
   return Object.entries(map(value, ["groups"])).flatMap(([name, members]) => {
@@ -97,10 +97,11 @@ const readGroups = (
 };
 
 /** Returns why a rule can't be in a group. `other` is the group that has it already. */
-const unfitFor = ({ phases, rule }: Listed, other: string | undefined): string | undefined => {
+const unfitFor = ({ phases, rule }: CatalogueRule, other: string | undefined): string | undefined => {
   if (other !== undefined) return `is in ${other} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";
-  if (rule.survey) return "has an entry that follows what is in the cluster, and a group's is set when it is built";
+  if (rule.inspectForSettings)
+    return "has an entry that follows what is in the cluster, and a group's is set when it is built";
   return rule.authorizedBy && "is decided by the API server's own authorizer, which a group can't ask";
 };

@@ -1,4 +1,4 @@
-import { isMap, own } from "#lib/json.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import { alignment } from "./alignment.ts";
 import { linesOf } from "./yaml-lines.ts";
 
@@ -94,12 +94,12 @@ const hunks = (all: readonly Line[]): Hunk[] => {
 
 /** Hides the values of a Secret; shows only whether they changed. */
 const veil = (before: unknown): ((value: unknown) => unknown) => {
-  if (own(before, "kind") !== "Secret") return (value) => value;
+  if (getOwn(before, "kind") !== "Secret") return (value) => value;
   const hide = (value: unknown, place: string) => {
-    const held = own(value, place);
+    const held = getOwn(value, place);
     if (!isMap(held)) return {};
-    const was = own(before, place);
-    const hidden = Object.entries(held).map(([key, text]) => [key, own(was, key) === text ? "***" : "*** (other)"]);
+    const was = getOwn(before, place);
+    const hidden = Object.entries(held).map(([key, text]) => [key, getOwn(was, key) === text ? "***" : "*** (other)"]);
     return { [place]: Object.fromEntries(hidden) };
   };
   return (value) => (isMap(value) ? { ...value, ...hide(value, "data"), ...hide(value, "stringData") } : value);

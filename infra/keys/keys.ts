@@ -11,7 +11,7 @@ import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { claim } from "#lib/url-key.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 
 export interface Signer {
   /** base64url, as functions have it in POSTERN_KEYS. */
@@ -144,7 +144,7 @@ const keep = async (folder: string, name: string, make: () => Promise<string>): 
 const find = (file: string): Promise<string | undefined> =>
   readFile(file, "utf8").catch((error) => {
     if (error.code === "ENOENT") return undefined;
-    throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
+    throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
 
 const replace = async (folder: string, name: string, content: string) => {
@@ -157,7 +157,7 @@ const writeSecret = async (folder: string, name: string, content: string): Promi
     await mkdir(folder, { recursive: true, mode: 0o700 });
     await writeFile(draft, content, { mode: 0o600, flag: "wx" });
   } catch (error) {
-    throw new Complaint(`${join(folder, name)} can't be written: ${sentenceOf(error)}`);
+    throw new Complaint(`${join(folder, name)} can't be written: ${toSentence(error)}`);
   }
   return draft;
 };

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { inPhase } from "#lib/rule.ts";
-import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
+import { selectPhase } from "#lib/rule.ts";
+import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { condition } from "../testing/cel.ts";
 import { portsAmong } from "./plugins.ts";
@@ -11,12 +11,12 @@ it("ports that read nothing are called only where they act, but for what no cond
   const idle: string[] = [];
   for (const listed of portsAmong(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {
-      const phase = phaseOf(entry);
-      const review = reviewOf(listed, entry);
+      const phase = getCasePhase(entry);
+      const review = buildReview(listed, entry);
       const { rule, settings } = facetOf(listed.rule, entry);
-      const conditions = Object.values(inPhase(rule.matchConditions, phase, settings) ?? {});
+      const conditions = Object.values(selectPhase(rule.matchConditions, phase, settings) ?? {});
       if (!conditions.every((expression) => condition(expression)(review.request))) continue;
-      const { outcome, refused } = await decideCase(listed, entry, review);
+      const { outcome, refused } = await evaluateCase(listed, entry, review);
       if (!refused && isDeepStrictEqual([outcome.patch ?? [], outcome.warnings ?? []], [[], []]))
         idle.push(`${listed.name}/${phase}: ${entry.name}`);
     }

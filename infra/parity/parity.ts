@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc, { type Arbitrary } from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "#lib/objects/pod.ts";
-import { inPhase, rule, type Variant, variantsOf } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
+import { listContainers } from "#lib/objects/pod.ts";
+import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
 import type { Binaries } from "./control-plane/binaries.ts";
@@ -65,7 +65,7 @@ const shown = 3;
 
 /** Asks a server with the compiled-in plugin and one without it that calls Postern the same, and compares. */
 export const parityOf = async (port: Port, binaries: Binaries, question: Question): Promise<Parity> => {
-  const { twin } = port.rule;
+  const { upstreamPlugin: twin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
@@ -76,7 +76,7 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
   const late = isLate ? { enable: [twin.plugin], fill } : undefined;
   const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stack }, late);
 
-  const settings = merge(standard.settings, question.settings);
+  const settings = mergeWithDefaults(standard.settings, question.settings);
   const spoilt = await serve([], { certificate }, settings);
   stack.defer(spoilt.stop);
   const asItIs = await serve([port], { certificate, world: world() }, settings);
@@ -124,8 +124,8 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
 /** The rule, called whenever it matches. */
 const unconditional = ({ matchConditions: _, variants, ...rule }: Port["rule"]): Port["rule"] => {
   if (variants === undefined) return rule;
-  const unasked = ({ matchConditions: _, ...variant }: Variant<object>) => variant;
-  return { ...rule, variants: (settings: object) => variantsOf({ ...rule, variants }, settings)?.map(unasked) ?? [] };
+  const unasked = ({ matchConditions: _, ...variant }: RuleVariant<object>) => variant;
+  return { ...rule, variants: (settings: object) => getVariants({ ...rule, variants }, settings)?.map(unasked) ?? [] };
 };
 
 const topicsOf = ({ homes = {}, scenes: wanted }: Stage) => ({
@@ -163,7 +163,7 @@ export const spoiler = listed(
     match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
     matchConditions: { "is-wanted": `"${spoil}" in object.?metadata.?annotations.orValue({})` },
     mutate(pod: Pod) {
-      for (const { container } of containersOf(pod)) container.imagePullPolicy = "Never";
+      for (const { container } of listContainers(pod)) container.imagePullPolicy = "Never";
     },
   }),
 );
@@ -258,7 +258,7 @@ const verdictsOf = (rule: string, wanted: Turn[], actual: Turn[], sequence: stri
 type Property = ReturnType<typeof propertyOf>;
 
 const matchesOf = ({ phases, rule }: Port) =>
-  phases.flatMap((phase) => inPhase(rule.match, phase, rule.settings ?? {}) ?? []);
+  phases.flatMap((phase) => selectPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
 /** That a sequence is answered alike; each time about an object of another name. */
 const propertyOf = (

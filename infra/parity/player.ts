@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import type { Answer, Call, Client } from "./control-plane/client.ts";
 import { withUids } from "./generators/nodes.ts";
 import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/steps.ts";
@@ -104,7 +104,7 @@ interface Place {
   current: string;
   generateName: boolean;
   first: Step | undefined;
-  read(step: Step & { verb: "replace" }): Promise<Json | undefined>;
+  read(step: Step & { verb: "replace" }): Promise<JsonMap | undefined>;
 }
 
 const callOf = async (step: Step, place: Place): Promise<Call> => {
@@ -153,16 +153,16 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
 /** By which a sequence finds its own objects, among those of others. */
 const sequenceLabel = "parity.postern.dev/sequence";
 
-const bodyOf = (step: Step | undefined): Json => (step && "body" in step ? Object(step.body) : {});
+const bodyOf = (step: Step | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
 
-const called = (body: Json, sequence: string, given: Json): Json => {
+const called = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
   const metadata = Object(body.metadata);
   const labels = { ...metadata.labels, [sequenceLabel]: sequence };
   return { ...body, metadata: { ...metadata, labels, ...given } };
 };
 
 /** An access review for a user in this namespace. */
-const inside = ({ spec, ...body }: Json, namespace: string): Json => {
+const inside = ({ spec, ...body }: JsonMap, namespace: string): JsonMap => {
   const { resourceAttributes, ...rest } = Object(spec);
   return {
     ...body,
@@ -171,7 +171,7 @@ const inside = ({ spec, ...body }: Json, namespace: string): Json => {
   };
 };
 
-const edited = (object: Json, edits: Edit[]): Json => {
+const edited = (object: JsonMap, edits: Edit[]): JsonMap => {
   const copy = structuredClone(object);
   for (const edit of edits) set(copy, edit);
   return copy;

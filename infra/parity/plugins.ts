@@ -1,5 +1,5 @@
-import type { Rule, Twin } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { Rule, UpstreamPlugin } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { certificateGates } from "./generators/certificates.ts";
 import { eventLimits } from "./generators/events.ts";
 import { podCertificateGates } from "./generators/nodes.ts";
@@ -7,11 +7,11 @@ import { podSecuritySettings } from "./generators/pod-security.ts";
 import type { Scene } from "./generators/scenes.ts";
 import type { Home } from "./generators/surroundings.ts";
 
-export type Port = Listed & { rule: Rule & { twin: Twin<object> } };
+export type Port = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
 
 /** Returns the rules that are ports of a plugin. */
-export const portsAmong = (catalogue: Listed[]): Port[] =>
-  catalogue.filter((listed): listed is Port => listed.rule.twin !== undefined);
+export const portsAmong = (catalogue: CatalogueRule[]): Port[] =>
+  catalogue.filter((listed): listed is Port => listed.rule.upstreamPlugin !== undefined);
 
 /** What a plugin and its port need around them to be compared, on both sides alike. */
 export interface Stage {

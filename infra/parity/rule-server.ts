@@ -2,14 +2,14 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Report } from "#lib/log-line.ts";
-import { unconnected, type World } from "#lib/needs.ts";
-import { type Phase, phases, type Rule } from "#lib/rule.ts";
-import { type Listed, readCatalogue } from "../catalogue/registry.ts";
+import type { LogReport } from "#lib/log-line.ts";
+import { type Capabilities, createUnconnectedCapabilities } from "#lib/needs.ts";
+import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
+import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
-import { servedRules } from "../project/served.ts";
+import { listServedRules } from "../project/served.ts";
 import { type Handler, openGateway } from "../serve/gateway.ts";
 import { handlerOf, openWorkshop } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/configurations.ts";
@@ -17,16 +17,19 @@ import type { Client } from "./control-plane/client.ts";
 import { signing } from "./test-key.ts";
 
 /** Postern as `npm start` runs it, for a postern.yaml of a test's own. */
-export const servePostern = async (yaml: string, world: typeof unconnected | Required<Host>["world"] = unconnected) => {
+export const servePostern = async (
+  yaml: string,
+  world: typeof createUnconnectedCapabilities | Required<Host>["world"] = createUnconnectedCapabilities,
+) => {
   const folder = await mkdtemp(join(tmpdir(), "postern-served-"));
   const file = join(folder, "postern.yaml");
   await writeFile(file, yaml);
   const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
-  const reports: Report[] = [];
+  const reports: LogReport[] = [];
   const host = {
     publicKeys: signer.publicKey,
     world,
-    journal: (report: Report) => void reports.push(report),
+    journal: (report: LogReport) => void reports.push(report),
   };
   const workshop = await openWorkshop(file, host);
   const gateway = await openGateway(certificate, "127.0.0.1", 0);
@@ -51,12 +54,17 @@ export const servePostern = async (yaml: string, world: typeof unconnected | Req
 };
 
 /** A rule of a test's own, as if it had a folder. */
-export const listed = (name: string, rule: Rule): Listed => ({ name, folder: "", phases: phases(rule), rule });
+export const listed = (name: string, rule: Rule): CatalogueRule => ({
+  name,
+  folder: "",
+  phases: listPhases(rule),
+  rule,
+});
 
 /** What surrounds rules that a test serves. */
 export interface Host {
   certificate: ServerCertificate;
-  world?(cluster: string, milliseconds: number): World;
+  world?(cluster: string, milliseconds: number): Capabilities;
   /** Stands before an endpoint. */
   before?(name: string, handler: Handler): Handler;
 }
@@ -71,18 +79,18 @@ export interface Caller {
 }
 
 /** These rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
-export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
+export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Host) => {
   const own = signing(1);
-  const reports: Report[] = [];
+  const reports: LogReport[] = [];
   let config = parseConfig(yaml, rules);
   const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
 
   /** From the next request on. */
   const serve = (text: string, publicKeys = own.publicKey) => {
     config = parseConfig(text, rules);
-    const { world = unconnected, before = (_, handler) => handler } = host;
-    const journal = (report: Report) => void reports.push(report);
-    const handlers = servedRules(config, rules).map((listed) => {
+    const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
+    const journal = (report: LogReport) => void reports.push(report);
+    const handlers = listServedRules(config, rules).map((listed) => {
       const handler = handlerOf(config, listed, { publicKeys, world, journal });
       return [listed.name, before(listed.name, handler)] as const;
     });
@@ -96,7 +104,7 @@ export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
     return configurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
   };
   /** What was reported while this was done. */
-  const during = async <T>(act: () => Promise<T>): Promise<[T, Report[]]> => {
+  const during = async <T>(act: () => Promise<T>): Promise<[T, LogReport[]]> => {
     const start = reports.length;
     return [await act(), reports.slice(start)];
   };
@@ -104,7 +112,7 @@ export const serveRules = async (rules: Listed[], yaml: string, host: Host) => {
   return { reports, serve, manifests, during, url: gateway.url, stop: () => gateway.close() };
 };
 
-const asWhole = ({ rule: { variants: _, ...rule }, ...listed }: Listed): Listed => ({ ...listed, rule });
+const asWhole = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({ ...listed, rule });
 
 /** Of the configuration that has a phase's entries. */
 export const kindOf = (phase: Phase | undefined) =>

@@ -2,10 +2,10 @@ import { rmSync } from "node:fs";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { worlds } from "#lib/cluster/live.ts";
-import { memoryLedger } from "#lib/ledger.ts";
-import type { World } from "#lib/needs.ts";
-import { merge } from "#lib/settings.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createMemoryLedger } from "#lib/ledger.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
 import { groupOf, roles } from "../webhooks/rbac.ts";
@@ -22,7 +22,7 @@ export interface Pair {
   /** With which the port is its plugin's equal. */
   settings: object;
   /** How the port reads our cluster, as one that remembers nothing of what another has seen. */
-  world(): (cluster: string, milliseconds: number) => World;
+  world(): (cluster: string, milliseconds: number) => Capabilities;
 }
 
 /** A folder for their files, and what is stopped in the end. */
@@ -39,9 +39,12 @@ const reader = "postern";
 
 /** Boots both on the same surroundings; upstream's plugin is on from the start, or once a `late` fill is done. */
 export const openPair = async (port: Port, binaries: Binaries, place: Place, late?: Wishes["late"]): Promise<Pair> => {
-  const { plugin, defaultOn, settings } = port.rule.twin;
+  const { plugin, defaultOn, settings } = port.rule.upstreamPlugin;
   const stage = stages[plugin] ?? {};
-  const standard = merge(settings ?? {}, merge(stage.settings ?? {}, stage.needsBackend && (await openBackend(place))));
+  const standard = mergeWithDefaults(
+    settings ?? {},
+    mergeWithDefaults(stage.settings ?? {}, stage.needsBackend && (await openBackend(place))),
+  );
   const plugins = await pluginsIn(binaries);
   const staying = [plugin, ...callers, ...(stage.beside ?? [])];
   const others = plugins.defaultOn.filter((other) => stage.alone && !staying.includes(other));
@@ -70,7 +73,7 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
 
   const { server, ca, tokenOf } = ours;
   const connections = { local: { server, ca, credentials: { token: tokenOf(reader) } } };
-  const world = () => worlds(connections, undefined, memoryLedger());
+  const world = () => createLiveCapabilities(connections, undefined, createMemoryLedger());
   return { upstream, ours, settings: standard, world };
 };
 

@@ -1,31 +1,31 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "#lib/failure.ts";
 import { isMap } from "#lib/json.ts";
-import type { Recorded } from "#lib/recorded-answers.ts";
+import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { Review } from "#lib/review.ts";
-import { merge, mistakes } from "#lib/settings.ts";
+import type { AdmissionReview } from "#lib/review.ts";
+import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
 import { describedWorld, servedAmong, servedAs } from "../apiserver/kinds/served.ts";
 import { objectsAmong } from "../apiserver/manifest-cluster.ts";
 import { differences } from "../catalogue/case-differences.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
-import { casesIn, decideCase, phaseOf, reviewOf } from "../catalogue/cases.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { buildReview, casesIn, evaluateCase, getCasePhase } from "../catalogue/cases.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { findMisfits, flag, listOfMaps, map, number, oneOf, type Shape, shape, text } from "../cli/shape.ts";
-import type { Setup } from "../config/config.ts";
+import type { RuleConfig } from "../config/config.ts";
 import type { TestResult } from "../testing/results.ts";
 
 /** A rule whose settings hold the policies under test. */
 export interface Judge {
-  listed: Listed;
+  listed: CatalogueRule;
   held: string[];
 }
 
 export const judgesOf = (
-  catalogue: readonly Listed[],
+  catalogue: readonly CatalogueRule[],
   documents: readonly unknown[],
-  setups: ReadonlyMap<string, Setup> = new Map(),
+  setups: ReadonlyMap<string, RuleConfig> = new Map(),
 ): Judge[] =>
   catalogue.flatMap((listed) => {
     const { name, rule } = listed;
@@ -33,7 +33,7 @@ export const judgesOf = (
     const read = readers.map(([key, reader]) => [key, reader(documents)] as const);
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
     const holding = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
-    const settings = merge(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
+    const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
     // Matches everything, because a case goes to its policies without a webhook entry.
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
@@ -42,12 +42,12 @@ export const judgesOf = (
 /** Reads a user's cases for policies, each with the rule that evaluates it. Throws a Complaint for an invalid case. */
 export const readTrials = async (file: string, judges: readonly Judge[]): Promise<[Judge, Case][]> => {
   const text = await readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
+    throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
   return casesIn(text, file, ["mutate", "validate"], "fails").map((entry) => {
     const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    const judge = judges.find(({ listed }) => listed.phases.includes(phaseOf(entry)));
-    if (judge === undefined) throw wrong(`says ${phaseOf(entry)}, which no rule does that reads such policies`);
+    const judge = judges.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
+    if (judge === undefined) throw wrong(`says ${getCasePhase(entry)}, which no rule does that reads such policies`);
     const unfit = unfitIn(entry) ?? unfitSettings(judge, entry.settings);
     if (unfit !== undefined) throw wrong(unfit);
     const objects = entry.needs?.objects;
@@ -64,7 +64,7 @@ export const tryCase = async (file: string, { listed }: Judge, entry: Case): Pro
     return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
   };
   try {
-    const decision = await decideCase(listed, entry, requestFor(listed, entry), describedWorld(entry.needs ?? {}));
+    const decision = await evaluateCase(listed, entry, requestFor(listed, entry), describedWorld(entry.needs ?? {}));
     if (fails !== undefined) return tried([`it does not fail, but should: ${fails}`]);
     return tried(differences(entry, decision));
   } catch (error) {
@@ -74,14 +74,14 @@ export const tryCase = async (file: string, { listed }: Judge, entry: Case): Pro
   }
 };
 
-const requestFor = (listed: Listed, entry: Case): Review => {
-  const object = entry[phaseOf(entry)] ?? {};
+const requestFor = (listed: CatalogueRule, entry: Case): AdmissionReview => {
+  const object = entry[getCasePhase(entry)] ?? {};
   const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
   const served = servedAs(
     { ...servedAmong([...(entry.needs?.objects ?? []), home]), ...entry.needs?.discovery },
     object,
   );
-  const review = reviewOf(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });
+  const review = buildReview(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });
   if (served?.namespaced !== false || object.kind === "Namespace") return review;
   const { namespace: _, ...request } = review.request;
   return { ...review, request };
@@ -101,7 +101,7 @@ const served = listOfMaps(
   ({ resource, kind, namespaced }) => text.isFit(resource) && text.isFit(kind) && flag.isFit(namespaced),
 );
 const maps = listOfMaps("a list of maps", () => true);
-const needs: Record<keyof Recorded, Shape> = {
+const needs: Record<keyof RecordedAnswers, Shape> = {
   objects: { expected: "a list of objects", isFit: Array.isArray },
   http: answers,
   https: answers,
@@ -142,6 +142,6 @@ const unfitSettings = ({ listed: { rule }, held }: Judge, given: object | undefi
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(given ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
-  const unfit = rule.checkSettings?.(merge(rule.settings ?? {}, given));
+  const unfit = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, given));
   return unfit && `can't have these settings: it ${unfit}`;
 };

@@ -3,10 +3,10 @@ import { basename, dirname } from "node:path";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Mistake } from "#lib/settings.ts";
 import { readFiles } from "../apiserver/manifest-cluster.ts";
-import type { Broken, Listed } from "../catalogue/registry.ts";
+import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import type { Config } from "../config/config.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import type { PosternConfig } from "../config/config.ts";
 import { placeOf } from "../config/connections.ts";
 import type { Places } from "../config/rules.ts";
 import { interpret } from "../config/validation.ts";
@@ -15,22 +15,22 @@ import { disagreements } from "../webhooks/groups.ts";
 /** Throws one Complaint with all mistakes and their lines. Settings of rules that can't be loaded aren't read. */
 export const readConfig = async (
   file: string,
-  catalogue: Listed[],
-  broken: readonly Broken[] = [],
-): Promise<Config> => {
+  catalogue: CatalogueRule[],
+  broken: readonly BrokenRule[] = [],
+): Promise<PosternConfig> => {
   const name = basename(file);
   const text = await readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${name} can't be read: ${sentenceOf(error)}`);
+    throw new Complaint(`${name} can't be read: ${toSentence(error)}`);
   });
   const found = placesIn(text, catalogue).map(async (place) => {
-    const files = await readFiles(placeOf(place, dirname(file))).catch(sentenceOf);
+    const files = await readFiles(placeOf(place, dirname(file))).catch(toSentence);
     return [place, files] as const;
   });
   return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
 };
 
 /** Returns the manifest files and folders in postern.yaml, for settings of these rules and for manifest clusters. */
-export const placesNamed = async (file: string, catalogue: Listed[]): Promise<string[]> => {
+export const placesNamed = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
   const text = await readFile(file, "utf8");
   const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
@@ -39,7 +39,7 @@ export const placesNamed = async (file: string, catalogue: Listed[]): Promise<st
 };
 
 /** Returns the paths in settings of these rules. parseConfig reports what is wrong with the text. */
-const placesIn = (text: string, catalogue: Listed[]): string[] => {
+const placesIn = (text: string, catalogue: CatalogueRule[]): string[] => {
   const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
@@ -54,11 +54,11 @@ const placesIn = (text: string, catalogue: Listed[]): string[] => {
 
 export const parseConfig = (
   text: string,
-  catalogue: Listed[],
+  catalogue: CatalogueRule[],
   name = "postern.yaml",
   places: Places = new Map(),
-  broken: readonly Broken[] = [],
-): Config => {
+  broken: readonly BrokenRule[] = [],
+): PosternConfig => {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [fault] = document.errors;
@@ -81,7 +81,7 @@ export const parseConfig = (
   );
 };
 
-const mistakesInGroups = ({ clusters, groups }: Config): Mistake[] =>
+const mistakesInGroups = ({ clusters, groups }: PosternConfig): Mistake[] =>
   groups.flatMap((group) => {
     const all = [...clusters.values()];
     const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
@@ -116,6 +116,6 @@ const plain = (document: Document, name: string): unknown => {
   try {
     return document.toJS();
   } catch (error) {
-    throw new Complaint(`${name} is no YAML: ${sentenceOf(error)}`);
+    throw new Complaint(`${name} is no YAML: ${toSentence(error)}`);
   }
 };

@@ -1,14 +1,14 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { GroupShare, Membership } from "#lib/group.ts";
-import { inPhase, type Rule, rule, variantsOf } from "#lib/rule.ts";
+import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { Variants } from "#lib/variant.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Cluster, Config, Group, Setup } from "../config/config.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { entryOf } from "../webhooks/entry.ts";
 
 /** Returns the rules that a cluster names, in any mode, and the groups, in place of members that only mutate. */
-export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): Listed[] =>
+export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: CatalogueRule[]): CatalogueRule[] =>
   catalogue.flatMap((listed) => {
     const group = groups.find(({ members }) => members.includes(listed));
     const isNamed = [...clusters.values()].some(({ rules }) => rules.has(listed.name));
@@ -17,7 +17,7 @@ export const servedRules = ({ clusters, groups }: Config, catalogue: Listed[]): 
   });
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
-export const shareOf = (config: Config, { name, rule, members }: Listed): Share => {
+export const buildEndpointConfig = (config: PosternConfig, { name, rule, members }: CatalogueRule): EndpointConfig => {
   if (members) return groupShareOf({ name, members }, config.clusters);
   const standard = rule.settings ?? {};
   const usual = variantsAmong(rule, standard);
@@ -30,11 +30,11 @@ export const shareOf = (config: Config, { name, rule, members }: Listed): Share 
 };
 
 const variantsAmong = (rule: Rule, settings: object): { variants?: Variants } => {
-  const variants = variantsOf(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
+  const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
-export const asRule = ({ name, members }: Group): Listed => {
+export const asRule = ({ name, members }: RuleGroup): CatalogueRule => {
   // Members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
@@ -47,10 +47,13 @@ export const asRule = ({ name, members }: Group): Listed => {
 };
 
 /** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */
-export const groupShareOf = ({ name, members }: Group, clusters: ReadonlyMap<string, Cluster>): GroupShare => {
-  const each = (setupOf: (listed: Listed) => Setup) =>
+export const groupShareOf = (
+  { name, members }: RuleGroup,
+  clusters: ReadonlyMap<string, ClusterConfig>,
+): GroupShare => {
+  const each = (setupOf: (listed: CatalogueRule) => RuleConfig) =>
     Object.fromEntries(members.map((listed) => [listed.name, membership(listed, setupOf(listed))]));
-  const off = ({ rule }: Listed): Setup => ({ mode: "off", settings: rule.settings ?? {} });
+  const off = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
   return {
     rule: name,
     clusters: Object.fromEntries(
@@ -64,13 +67,13 @@ export const groupShareOf = ({ name, members }: Group, clusters: ReadonlyMap<str
   };
 };
 
-const membership = (listed: Listed, setup: Setup): Membership => {
+const membership = (listed: CatalogueRule, setup: RuleConfig): Membership => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // Entries may be hardened when they are made, after the functions were built.
   const failsOpen = entryOf(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaces, users, groups } = entryOf(listed, "mutate", setup, false).exempt;
-  const match = inPhase(listed.rule.match, "mutate", settings) ?? [];
+  const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
   return {
     mode,
     settings,

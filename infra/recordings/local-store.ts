@@ -2,9 +2,9 @@ import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Heard } from "#lib/recording/recorder.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { counted } from "../cli/progress.ts";
-import { oneLine, shortened } from "../cli/terminal.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount } from "../cli/progress.ts";
+import { shortened, toOneLine } from "../cli/terminal.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface Recordings {
@@ -35,7 +35,7 @@ export const openRecordings = async (
   say: (sentence: string) => void,
 ): Promise<Recordings> => {
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error) => {
-    throw new Complaint(`--to ${folder} can't be made: ${sentenceOf(error)}`);
+    throw new Complaint(`--to ${folder} can't be made: ${toSentence(error)}`);
   });
   const counts = new Map<string, number>();
   const omissions = openOmissions();
@@ -62,7 +62,7 @@ export const openRecordings = async (
       await written(folder, cluster, place, kept.join(""));
       counts.set(place, count + kept.length);
     } catch (error) {
-      once(`${join(folder, place)} can't be written: ${sentenceOf(error)}`);
+      once(`${join(folder, place)} can't be written: ${toSentence(error)}`);
       omissions.add("not written", kept.length);
     }
   };
@@ -104,7 +104,7 @@ export const openRecordings = async (
     close: async () => {
       while (writing) await writing;
       const kept = [...counts.values()].reduce((sum, count) => sum + count, 0);
-      return `${counted(kept, "review")} recorded in ${folder}${omissions.sentence()}`;
+      return `${formatCount(kept, "review")} recorded in ${folder}${omissions.sentence()}`;
     },
   };
 };
@@ -118,7 +118,7 @@ const openOmissions = () => {
   return {
     add,
     addError: (error: unknown): undefined => {
-      add(shortened(oneLine(sentenceOf(error)), 200));
+      add(shortened(toOneLine(toSentence(error)), 200));
     },
     sentence: () => {
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);

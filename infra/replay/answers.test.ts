@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
-import { type Outcome, respond } from "#lib/review.ts";
-import { reviewOf } from "../catalogue/cases.ts";
+import { type ReviewOutcome, respond } from "#lib/review.ts";
+import { buildReview } from "../catalogue/cases.ts";
 import { differing, madeIn, recordedIn } from "./answers.ts";
 
 const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
@@ -12,10 +12,10 @@ const changing: Case = {
   becomes: { ...note, data: { a: "1", b: "2" } } as typeof note,
 };
 const listed = { name: "notes", folder: "", phases: [], rule: { summary: "Notes.", match: [] } };
-const review = reviewOf(listed, changing);
+const review = buildReview(listed, changing);
 
 /** What a function made of it. */
-const made = (outcome: Outcome, entry = changing) => {
+const made = (outcome: ReviewOutcome, entry = changing) => {
   const answer = madeIn(respond(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
@@ -25,7 +25,7 @@ const recorded = (said: Partial<Case>) => {
   assert.ok("made" in answer);
   return answer;
 };
-const denied = (status: Outcome["status"]): Outcome => ({ allowed: false, ...(status && { status }) });
+const denied = (status: ReviewOutcome["status"]): ReviewOutcome => ({ allowed: false, ...(status && { status }) });
 
 describe("an answer", () => {
   it("is what the patch makes, however it makes it", () => {
@@ -58,7 +58,7 @@ describe("an answer", () => {
       ["object"],
     ],
     ["nothing", denied(status), denied(status), []],
-  ] as [string, Outcome, Outcome, string[]][])
+  ] as [string, ReviewOutcome, ReviewOutcome, string[]][])
     it(`differs in ${what}`, () => assert.deepEqual(differing(made(one), made(other)), expected));
 
   it("differs in its mode only where there is something to say", () => {

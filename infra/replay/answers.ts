@@ -3,7 +3,7 @@ import type { Mode } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
 import { decisionIn, patched } from "../catalogue/case-differences.ts";
-import { sentenceOf } from "../cli/complaint.ts";
+import { toSentence } from "../cli/complaint.ts";
 
 /** What a rule decides about a review, regardless of its mode. */
 export interface Made {
@@ -54,7 +54,7 @@ export const madeIn = (answer: unknown, entry: Case, uid: string): Answer => {
     const { message = "", code = 403, reason, details } = status ?? {};
     return { made: { verdict: "denied", message, code, ...(reason && { reason }), details, warnings, audit } };
   } catch (error) {
-    return { fault: `its patch can't be applied: ${sentenceOf(error).slice(0, 200)}` };
+    return { fault: `its patch can't be applied: ${toSentence(error).slice(0, 200)}` };
   }
 };
 

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { cp, readFile, rm, symlink } from "node:fs/promises";
 import { basename, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { Ended, Scratch } from "./scratch.ts";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -134,6 +134,6 @@ const surroundings = (cwd: string) => {
 
 const mustEnd = (ended: Ended, what: string): Ended => {
   if (ended.code === 0) return ended;
-  const lines = sentenceOf(ended.stderr.trim().split("\n").slice(-3).join("\n"));
+  const lines = toSentence(ended.stderr.trim().split("\n").slice(-3).join("\n"));
   throw new Complaint(`${what}: ${lines.slice(0, 1000) || `it ended with ${ended.code}`}`, 3);
 };

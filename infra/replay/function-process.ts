@@ -1,7 +1,7 @@
 // A separate process that runs the functions of one version: a crash or a timeout affects only this process.
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { messageOf } from "#lib/failure.ts";
+import { getErrorMessage } from "#lib/failure.ts";
 
 /** Loads a function, and invokes it if there is an event. */
 export interface Order {
@@ -38,7 +38,7 @@ const obey = async ({ function: name, event, milliseconds }: Order): Promise<Rep
     };
     return { answer: await handler(event, context) };
   } catch (error) {
-    return { fault: messageOf(error) };
+    return { fault: getErrorMessage(error) };
   }
 };
 

@@ -7,7 +7,7 @@ import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { isName } from "../catalogue/rule-names.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
 
 export interface Recorded {
@@ -44,7 +44,7 @@ export async function* recordingsAt(
     try {
       for await (const found of recordingsIn(source)) yield { file, ...found };
     } catch (error) {
-      throw new Complaint(`${file} can't be read: ${sentenceOf(error)}`);
+      throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
     }
   }
 }
@@ -57,7 +57,7 @@ const filesAt = async (path: string): Promise<string[]> => {
   if (found === undefined) throw new Complaint(`${path} is no file or folder`);
   if (!found.isDirectory()) return [normalize(path)];
   const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch((error) => {
-    throw new Complaint(`${path} can't be read: ${sentenceOf(error)}`);
+    throw new Complaint(`${path} can't be read: ${toSentence(error)}`);
   });
   return entries
     .filter((entry) => entry.isFile() && /\.ya?ml$/i.test(entry.name))
@@ -115,7 +115,7 @@ const writtenCases = (lines: readonly Line[]): Found[] => {
   try {
     values = document.toJS({ maxAliasCount: 10_000 });
   } catch (error) {
-    return [{ line: first, sentence: `is no YAML: ${sentenceOf(error)}` }];
+    return [{ line: first, sentence: `is no YAML: ${toSentence(error)}` }];
   }
   return contents.items.map((item, index) => {
     const offset = Object(item).range?.[0] ?? 0;

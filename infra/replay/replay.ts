@@ -1,8 +1,8 @@
 import type { Case } from "#lib/recording/recording.ts";
-import type { Review } from "#lib/review.ts";
-import { recordedReviewOf, reviewOf } from "../catalogue/cases.ts";
-import { type Listed, readCatalogue } from "../catalogue/registry.ts";
-import { sentenceOf } from "../cli/complaint.ts";
+import type { AdmissionReview } from "#lib/review.ts";
+import { buildReview, recordedReviewOf } from "../catalogue/cases.ts";
+import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
+import { toSentence } from "../cli/complaint.ts";
 import { type Answer, type Aspect, differing } from "./answers.ts";
 import type { Recorded, Unreadable } from "./recordings.ts";
 import type { Played, Side } from "./sides.ts";
@@ -65,11 +65,11 @@ const replay = async (one: Recorded, rule: string | undefined, terms: Terms): Pr
   const { file, line, entry } = one;
   const unreadable = (sentence: string): Result => ({ state: "unreadable", file, line, sentence });
   if (rule === undefined) return unreadable("doesn't say which rule it is of; --rules must name that one");
-  let review: Review;
+  let review: AdmissionReview;
   try {
     review = await reviewIn(entry, rule);
   } catch (error) {
-    return unreadable(`is no case: ${sentenceOf(error)}`);
+    return unreadable(`is no case: ${toSentence(error)}`);
   }
   const cluster = terms.cluster ?? one.cluster;
   // A case written by hand also states its settings.
@@ -95,12 +95,12 @@ const compared = (left: Answer, right: Answer): { state: State; differs: Aspect[
 };
 
 /** A recording contains its whole request; for a case written by hand, the rule completes it. */
-const reviewIn = async (entry: Case, rule: string): Promise<Review> =>
-  entry.request ? recordedReviewOf({ ...entry, request: entry.request }) : reviewOf(await listedAs(rule), entry);
+const reviewIn = async (entry: Case, rule: string): Promise<AdmissionReview> =>
+  entry.request ? recordedReviewOf({ ...entry, request: entry.request }) : buildReview(await listedAs(rule), entry);
 
-let catalogue: Promise<Listed[]> | undefined;
+let catalogue: Promise<CatalogueRule[]> | undefined;
 
-const listedAs = async (name: string): Promise<Listed> => {
+const listedAs = async (name: string): Promise<CatalogueRule> => {
   catalogue ??= readCatalogue();
   const found = (await catalogue).find((listed) => listed.name === name);
   if (found) return found;

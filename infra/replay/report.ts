@@ -1,5 +1,5 @@
 import { hunkOf, type Paint } from "../check/reports/format.ts";
-import { clean, oneLine } from "../cli/terminal.ts";
+import { escapeControls, toOneLine } from "../cli/terminal.ts";
 import { difference, type Hunk } from "../diff/difference.ts";
 import type { Answer, Aspect, Made } from "./answers.ts";
 import type { Result, State } from "./replay.ts";
@@ -16,14 +16,14 @@ export const count = (counts: Counts, result: Result): void => {
 
 /** Returns a result as text; empty if there is no difference to show. */
 export const toldOf = (result: Result, names: readonly [string, string], paint: Paint): string => {
-  const place = paint("dim", clean(`${result.file === "-" ? "standard input" : result.file}:${result.line}`));
-  if (result.state === "unreadable") return `${place} ${paint("yellow", oneLine(result.sentence))}\n`;
+  const place = paint("dim", escapeControls(`${result.file === "-" ? "standard input" : result.file}:${result.line}`));
+  if (result.state === "unreadable") return `${place} ${paint("yellow", toOneLine(result.sentence))}\n`;
   if (result.state === "alike" || result.state === "neither") return "";
   const { name, differs, answers } = result;
-  const head = `  ${paint("bold", oneLine(name))} ${place}\n`;
+  const head = `  ${paint("bold", toOneLine(name))} ${place}\n`;
   if (result.state === "unplayed") {
     const faults = answers.flatMap((answer, side) => ("fault" in answer ? [`by ${names[side]}: ${answer.fault}`] : []));
-    return `${head}    ${paint("yellow", "could not be replayed")} ${oneLine([...new Set(faults)].join("; "))}\n`;
+    return `${head}    ${paint("yellow", "could not be replayed")} ${toOneLine([...new Set(faults)].join("; "))}\n`;
   }
   const lines = answers.map((answer, side) => linesOf(answer, differs, String(names[side]), side === 0, paint));
   return [head, ...lines, ...hunksOf(result).map((hunk) => hunkOf(hunk, paint))].join("");
@@ -32,7 +32,7 @@ export const toldOf = (result: Result, names: readonly [string, string], paint: 
 const verbal: Aspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
 
 const linesOf = (answer: Answer, differs: readonly Aspect[], side: string, isLeft: boolean, paint: Paint): string => {
-  const line = (text: string) => `    ${paint(isLeft ? "red" : "green", `${isLeft ? "-" : "+"} ${oneLine(text)}`)}\n`;
+  const line = (text: string) => `    ${paint(isLeft ? "red" : "green", `${isLeft ? "-" : "+"} ${toOneLine(text)}`)}\n`;
   if ("absent" in answer) return line(`${side} ${answer.absent}`);
   if ("fault" in answer) return line(`${side}: ${answer.fault}`);
   const { made, mode } = answer;

@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Mode } from "#lib/decide.ts";
-import { isMap, own } from "#lib/json.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { Review } from "#lib/review.ts";
+import type { AdmissionReview } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { phaseOf } from "../catalogue/cases.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { getCasePhase } from "../catalogue/cases.ts";
 import { type Answer, madeIn, recordedIn } from "./answers.ts";
 
 export interface Played {
@@ -13,7 +13,7 @@ export interface Played {
   rule: string;
   /** The cluster to evaluate it in; may be undefined if the version has only one. */
   cluster: string | undefined;
-  review: Review;
+  review: AdmissionReview;
   asRecorded: boolean;
 }
 
@@ -42,7 +42,7 @@ export const sideOf = (version: Version): Side => ({
   name: version.name,
   answer: async (played) => {
     const { entry, rule, cluster, asRecorded, review } = played;
-    const part = await version.find(rule, phaseOf(entry));
+    const part = await version.find(rule, getCasePhase(entry));
     if (!("share" in part)) return part;
     // With settings of its own, a case is evaluated even if the rule is off.
     const standing: Standing = asRecorded
@@ -66,14 +66,14 @@ const eventFor = ({ entry, review }: Played): object => {
   // In a recording, a rule without needs read nothing; a case written by hand states all answers.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
-    ...{ phase: phaseOf(entry), variant, needs, now },
+    ...{ phase: getCasePhase(entry), variant, needs, now },
     review: { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request },
   };
 };
 
 type Standing = { mode: Mode; settings: object } | { absent: string } | { fault: string };
 
-const hasMember = (share: unknown, rule: string): boolean => own(own(share, "alone"), rule) !== undefined;
+const hasMember = (share: unknown, rule: string): boolean => getOwn(getOwn(share, "alone"), rule) !== undefined;
 
 /** Returns the function to call for a rule: for mutating, its group's if there is one; otherwise the rule's own. */
 export const findPart = (shares: ReadonlyMap<string, unknown>, rule: string, phase: Phase): string | undefined => {
@@ -89,27 +89,27 @@ export const standingIn = (
   named: string | undefined,
   variant: string | undefined,
 ): Standing => {
-  const clusters = own(share, "clusters");
+  const clusters = getOwn(share, "clusters");
   const names = isMap(clusters) ? Object.keys(clusters) : [];
   const cluster = named ?? (names.length === 1 ? names[0] : undefined);
   if (cluster === undefined) return { fault: `--cluster must say in which cluster it is asked: ${names.join(", ")}` };
-  const found = own(clusters, cluster);
+  const found = getOwn(clusters, cluster);
   if (found === undefined) return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
   const isGrouped = hasMember(share, rule);
-  const setup = isGrouped ? own(own(found, "settings"), rule) : found;
-  const [mode, settings] = [own(setup, "mode"), own(setup, "settings")];
-  if (mode === "off" || own(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
+  const setup = isGrouped ? getOwn(getOwn(found, "settings"), rule) : found;
+  const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];
+  if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
   // `modes` was checked above.
   const standing = { mode: mode as Mode, settings };
   if (variant === undefined) return standing;
 
-  const usual = own(own(share, "variants"), variant);
-  const its = own(own(found, "variants") ?? own(share, "variants"), variant);
+  const usual = getOwn(getOwn(share, "variants"), variant);
+  const its = getOwn(getOwn(found, "variants") ?? getOwn(share, "variants"), variant);
   if (its === undefined) return { absent: `has no variant ${variant} of it` };
-  const together = merge(settings, its);
+  const together = mergeWithDefaults(settings, its);
   // The function merges its variant's settings over those that are sent; that must not change them.
-  if (!isDeepStrictEqual(merge(together, usual), together))
+  if (!isDeepStrictEqual(mergeWithDefaults(together, usual), together))
     return { fault: `the settings that variant ${variant} has in ${cluster} can't be sent` };
   return { ...standing, settings: together };
 };

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Functions } from "../aws/functions.ts";
 import type { Metrics, Question } from "../aws/metrics.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { Tell } from "../cli/progress.ts";
 
 /** A version that gets a share of the reviews, and the version that gets the rest. */
@@ -55,7 +55,7 @@ export const runCanary = async (
   /** Ends one trial. An alias that another command has moved stays; a failure must not stop the other trials. */
   const end = async (trial: Trial, version: string, outcome: Outcome) => {
     open.delete(trial.rule);
-    const stray = await moveTo(functions, trial, version).catch((error) => sentenceOf(error));
+    const stray = await moveTo(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
   const endAll = async (is: "taken back" | "undecided", why: (trial: Trial) => string) => {
@@ -93,7 +93,7 @@ export const runCanary = async (
       await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${enough} are needed`);
     }
   } catch (error) {
-    const why = signal?.aborted ? "somebody stopped it" : `it could not be watched: ${sentenceOf(error)}`;
+    const why = signal?.aborted ? "somebody stopped it" : `it could not be watched: ${toSentence(error)}`;
     await endAll("taken back", () => why);
   }
   return outcomes;

@@ -1,12 +1,12 @@
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { matches } from "#lib/request-match.ts";
-import { inPhase } from "#lib/rule.ts";
+import { matchesRequest } from "#lib/request-match.ts";
+import { selectPhase } from "#lib/rule.ts";
 import type { Functions } from "../aws/functions.ts";
 import { decisionIn, differences, patched } from "../catalogue/case-differences.ts";
-import { decideCase, eventOf, facetOf, phaseOf, readCases, reviewOf } from "../catalogue/cases.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import { inParallel } from "../cli/progress.ts";
+import { buildEvent, buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { runInParallel } from "../cli/progress.ts";
 
 const atOnce = 4;
 const told = 3;
@@ -17,7 +17,7 @@ const told = 3;
  */
 export const runCases = async (
   functions: Pick<Functions, "invoke">,
-  listed: Listed,
+  listed: CatalogueRule,
   version: string,
   { scripts = true }: { scripts?: boolean } = {},
 ): Promise<{ cases: number; faults: string[] }> => {
@@ -26,13 +26,13 @@ export const runCases = async (
   );
   const own = (await Promise.all(all))
     .flat()
-    .filter(([, entry]) => listed.members === undefined || phaseOf(entry) === "mutate");
+    .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate");
   const able = await Promise.all(own.map(async ([one, entry]) => scripts || !(await runsScript(one, entry))));
   const asked = own.filter((_, index) => able[index]);
-  const found = await inParallel(atOnce, asked, async ([one, entry]) => {
+  const found = await runInParallel(atOnce, asked, async ([one, entry]) => {
     const member = listed.members && { member: one.name };
-    const answer = await functions.invoke(listed.name, version, { ...eventOf(one, entry), ...member });
-    const decision = decisionIn(answer.payload, reviewOf(one, entry).request.uid);
+    const answer = await functions.invoke(listed.name, version, { ...buildEvent(one, entry), ...member });
+    const decision = decisionIn(answer.payload, buildReview(one, entry).request.uid);
     const sentences = answer.fault
       ? [`it fails: ${answer.fault}${lastOf(answer.log)}`]
       : decision
@@ -48,7 +48,7 @@ export const runCases = async (
   };
 };
 
-const runsScript = async (listed: Listed, entry: Case): Promise<boolean> => {
+const runsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
   let runs = false;
   const cue = async () => {
     runs = true;
@@ -56,18 +56,18 @@ const runsScript = async (listed: Listed, entry: Case): Promise<boolean> => {
   };
   const world = { ...recorded(entry.needs ?? {}), cue };
   // Only whether the script is called matters; the outcome doesn't.
-  await decideCase(listed, entry, reviewOf(listed, entry), world).catch(() => {});
+  await evaluateCase(listed, entry, buildReview(listed, entry), world).catch(() => {});
   return runs;
 };
 
 /** A rule with both phases, and the functions that serve them: its own, or its group's for `mutate`. */
 export interface Couple {
-  rule: Listed;
+  rule: CatalogueRule;
   mutator: string;
   validator: string;
 }
 
-export const findCouples = (served: Listed[]): Couple[] =>
+export const findCouples = (served: CatalogueRule[]): Couple[] =>
   served.flatMap((one) =>
     (one.members ?? [one])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
@@ -91,22 +91,22 @@ export const checkCompatibility = async (
   const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
   const member = mutator === rule.name ? {} : { member: rule.name };
   const refusalOf = async (version: string, entry: Case, object: unknown) => {
-    const event = { ...eventOf(rule, entry), phase: "validate" };
+    const event = { ...buildEvent(rule, entry), phase: "validate" };
     const review = Object(Reflect.get(event, "review"));
     const asked = { ...event, review: { ...review, request: { ...review.request, object } } };
     const { payload } = await functions.invoke(validator, version, asked);
-    const outcome = decisionIn(payload, reviewOf(rule, entry).request.uid)?.outcome;
+    const outcome = decisionIn(payload, buildReview(rule, entry).request.uid)?.outcome;
     return outcome?.allowed === false ? outcome.status?.message : undefined;
   };
-  const found = await inParallel(atOnce, cases, async (entry) => {
+  const found = await runInParallel(atOnce, cases, async (entry) => {
     if (!isValidated(rule, entry)) return [];
     const sentences: string[] = [];
     for (const [writer, judge] of [
       [old, fresh],
       [fresh, old],
     ] as const) {
-      const { payload } = await functions.invoke(mutator, writer.mutator, { ...eventOf(rule, entry), ...member });
-      const decision = decisionIn(payload, reviewOf(rule, entry).request.uid);
+      const { payload } = await functions.invoke(mutator, writer.mutator, { ...buildEvent(rule, entry), ...member });
+      const decision = decisionIn(payload, buildReview(rule, entry).request.uid);
       if (decision === undefined || decision.refused) continue;
       const object = patched(entry.mutate, decision.outcome);
       const refusal = await refusalOf(judge.validator, entry, object);
@@ -120,11 +120,11 @@ export const checkCompatibility = async (
   return found.flat().slice(0, told);
 };
 
-const isValidated = (rule: Listed, entry: Case): boolean => {
+const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
   const { rule: facet, settings } = facetOf(rule.rule, entry);
-  const { request } = reviewOf(rule, entry);
-  const asked = inPhase(facet.match, "validate", settings) ?? [];
-  return request.operation !== "DELETE" && asked.some((match) => matches(match, request));
+  const { request } = buildReview(rule, entry);
+  const asked = selectPhase(facet.match, "validate", settings) ?? [];
+  return request.operation !== "DELETE" && asked.some((match) => matchesRequest(match, request));
 };
 
 const lastOf = (log: string): string => {

@@ -1,6 +1,6 @@
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { Manifest } from "../clusters/api.ts";
-import type { Cluster } from "../config/config.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { configurations, ruleOf, type Webhook } from "../webhooks/configurations.ts";
 import { roles } from "../webhooks/rbac.ts";
 
@@ -20,8 +20,8 @@ export const configurationName = "postern";
 
 /** Returns all objects for a cluster, roles first, with a placeholder for its key. */
 export const manifestsOf = (
-  catalogue: Listed[],
-  [name, cluster]: [string, Cluster],
+  catalogue: CatalogueRule[],
+  [name, cluster]: [string, ClusterConfig],
   { base, ca, stage }: Endpoints,
   hardened: ReadonlySet<string>,
 ): Manifest[] =>

@@ -2,7 +2,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
-import { counted } from "../cli/progress.ts";
+import { formatCount } from "../cli/progress.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { applyAll, applyRights, drift } from "../clusters/apply.ts";
 import { probeAll } from "../clusters/probe.ts";
@@ -69,7 +69,7 @@ export const updateCluster = async (
         `cluster ${name} is not well, and those after it were left alone:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
         1,
       );
-    return changes.length === 0 ? "as they shall be" : `${counted(changes.length, "object")} changed`;
+    return changes.length === 0 ? "as they shall be" : `${formatCount(changes.length, "object")} changed`;
   });
 };
 

@@ -1,6 +1,6 @@
 import type { Live } from "../aws/functions.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { counted, inParallel } from "../cli/progress.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount, runInParallel } from "../cli/progress.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { ruleOf } from "../webhooks/configurations.ts";
 import { type Outcome, runCanary } from "./canary.ts";
@@ -66,12 +66,12 @@ const moveAtOnce = async (prepared: Preparation, moves: Move[], told: Release["c
   const { functions } = job.stage;
   const moved: Move[] = [];
   await job.progress.step("aliases", async (tell) => {
-    await inParallel(atOnce, moves, async (move) => {
+    await runInParallel(atOnce, moves, async (move) => {
       await functions.move(move.rule, move.to, move.from);
       moved.push(move);
       tell(moved.length, moves.length);
     }).catch(async (error) => {
-      throw new Complaint(`${sentenceOf(error)}${await moveBack(prepared, moved)}`, 1);
+      throw new Complaint(`${toSentence(error)}${await moveBack(prepared, moved)}`, 1);
     });
     return `${moves.length} moved`;
   });
@@ -104,7 +104,7 @@ const requireAnswers = async (prepared: Preparation, moves: Move[], told: Releas
   if (asked.length === 0) return;
   await job.progress.step("doors", async () => {
     const sick = (await probeAll(selectOnePerPhase(asked))).filter(({ ok }) => !ok);
-    if (sick.length === 0) return `${counted(names.length, "rule")} seen to answer`;
+    if (sick.length === 0) return `${formatCount(names.length, "rule")} seen to answer`;
     const sentences = sick.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(
       `not every new version answers over its address${await moveBack(prepared, back)}:\n${sentences}`,

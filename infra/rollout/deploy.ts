@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { during, repackage, requireChangeableStack } from "../aws/stack.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { counted, inParallel } from "../cli/progress.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
 import { configurationName, listEntries, withKey } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
@@ -149,7 +149,7 @@ const deployStack = async ({ job, plan }: Preparation) => {
     await repackage(plan.template);
     const start = new Date();
     await during(stack.deploy(), async () => tell(await stack.done(start), total));
-    return `${counted(total, "resource")} ${isNew ? "made" : "changed"}`;
+    return `${formatCount(total, "resource")} ${isNew ? "made" : "changed"}`;
   });
 };
 
@@ -185,7 +185,7 @@ const updateClusters = async (
   for (let first = 0; first < job.clusters.length; first += job.wave) {
     await goOn();
     const wave = job.clusters.slice(first, first + job.wave);
-    await inParallel(wave.length, wave, async (name) => {
+    await runInParallel(wave.length, wave, async (name) => {
       const hardened = plan.clusters.find(({ cluster }) => cluster === name)?.hardened ?? [];
       await updateCluster(job, name, release.clusters[name], hardened, keyring, async (told) => {
         release.clusters = { ...release.clusters, [name]: told };
@@ -199,7 +199,7 @@ const updateClusters = async (
 const prune = async ({ job, plan }: Preparation, release: Release) => {
   const { functions } = job.stage;
   let pruned = 0;
-  await inParallel(atOnce, plan.parts, async ({ part: { name } }) => {
+  await runInParallel(atOnce, plan.parts, async ({ part: { name } }) => {
     const [live, versions] = await Promise.all([functions.live(name), functions.versions(name)]);
     const kept = new Set([
       ...[versions[0]?.version, live.version, ...Object.keys(live.weights)],
@@ -212,6 +212,6 @@ const prune = async ({ job, plan }: Preparation, release: Release) => {
       await functions.prune(name, version);
       pruned += 1;
     }
-  }).catch((error) => job.progress.say(`old versions could not be deleted: ${sentenceOf(error)}`));
-  if (pruned > 0) job.progress.say(`${counted(pruned, "old version")} deleted`);
+  }).catch((error) => job.progress.say(`old versions could not be deleted: ${toSentence(error)}`));
+  if (pruned > 0) job.progress.say(`${formatCount(pruned, "old version")} deleted`);
 };

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Stage } from "../aws/stage.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { counted, type Progress } from "../cli/progress.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount, type Progress } from "../cli/progress.ts";
 import { pointers, removeAll } from "../clusters/apply.ts";
 import { configurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
@@ -65,7 +65,7 @@ const forget = async ({ stage, progress }: Destruction, names: string[]) => {
     throw new Error("AWS doesn't answer in time");
   });
   await Promise.race([written(), late]).catch((error) =>
-    progress.say(`that they are free could not be written down: ${sentenceOf(error)}`),
+    progress.say(`that they are free could not be written down: ${toSentence(error)}`),
   );
 };
 
@@ -77,10 +77,10 @@ const freeClusters = async (demolition: Destruction, names: string[]) => {
         const api = await openTarget(demolition, name);
         await requireOwnStage(api, demolition.stage);
         const removed = await removeAll(api, configurationName);
-        return removed.length === 0 ? "nothing was there" : `${counted(removed.length, "object")} removed`;
+        return removed.length === 0 ? "nothing was there" : `${formatCount(removed.length, "object")} removed`;
       })
       // A cluster that can't be reached must not prevent the deletion in the others.
-      .catch((error) => failures.push(sentenceOf(error)));
+      .catch((error) => failures.push(toSentence(error)));
   if (failures.length > 0) throw new Complaint(failures.join("\n"), 1);
 };
 

@@ -1,8 +1,8 @@
 import type { Question } from "../aws/metrics.ts";
 import type { Stage } from "../aws/stage.ts";
 import { lossMetric, lossOutput, routeOf } from "../build/deployment.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Cluster } from "../config/config.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { ruleOf } from "../webhooks/configurations.ts";
 import { type Endpoints, listEntries, manifestsOf } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
@@ -11,7 +11,7 @@ import type { Targets } from "./targets.ts";
 /** Returns the rules that fail closed in a cluster: those that already did, and those with enough clean reviews. */
 export const chooseHardened = async (
   targets: Pick<Targets, "stage" | "catalogue" | "harden">,
-  [name, cluster]: [string, Cluster],
+  [name, cluster]: [string, ClusterConfig],
   newest: Release | undefined,
   door: Endpoints,
   outputs: Record<string, string>,
@@ -56,7 +56,7 @@ interface Reviews {
 const readReviews = async (
   { metrics, functions, name: stageName }: Stage,
   name: string,
-  cluster: Cluster,
+  cluster: ClusterConfig,
   rules: string[],
   before: ReleasedCluster | undefined,
 ): Promise<Map<string, Reviews>> => {
@@ -105,7 +105,7 @@ const causes = [
 ] as const;
 
 /** Returns the rules and groups whose failurePolicy is Fail if they are hardened, and Ignore if not. */
-const findHardenable = (catalogue: Listed[], cluster: [string, Cluster], door: Endpoints): string[] => {
+const findHardenable = (catalogue: CatalogueRule[], cluster: [string, ClusterConfig], door: Endpoints): string[] => {
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
   const policies = (hardened: string[]) =>
     new Map(listEntries(manifestsOf(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { openKeyVerifier } from "#lib/url-key.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/apply.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
@@ -41,7 +41,7 @@ export const readHealth = async (
   };
   const segment = await readSegment(targets, name, told).catch((error) => {
     health.unknown.push(
-      `its endpoints were not asked, for the key that signs URLs can't be read: ${sentenceOf(error)}`,
+      `its endpoints were not asked, for the key that signs URLs can't be read: ${toSentence(error)}`,
     );
     return undefined;
   });
@@ -67,7 +67,7 @@ export const readHealth = async (
       ...(await findStaleEntries({ ...targets, config, catalogue }, name, listEntries(told.manifests))),
     );
   } catch (error) {
-    health.unknown.push(sentenceOf(error));
+    health.unknown.push(toSentence(error));
   }
   return health;
 };

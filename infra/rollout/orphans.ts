@@ -1,4 +1,4 @@
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { entriesNamed } from "../clusters/apply.ts";
@@ -7,7 +7,7 @@ import type { ReleasedCluster } from "./releases.ts";
 
 export interface RuleAnswers {
   phases: Phase[];
-  share: Share;
+  share: EndpointConfig;
 }
 
 export interface Orphan {

@@ -1,20 +1,20 @@
 import { readFile } from "node:fs/promises";
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Wanted } from "../aws/functions.ts";
 import { packageStack, type Template } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
 import { surroundingsOf } from "../build/deployment.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Config } from "../config/config.ts";
-import { servedRules, shareOf } from "../project/served.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { PosternConfig } from "../config/config.ts";
+import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 
 export interface Part {
   name: string;
-  listed: Listed;
+  listed: CatalogueRule;
   wanted: Wanted;
   logic: string;
-  share: Share;
+  share: EndpointConfig;
   asks: boolean;
   /** Whether the bundle includes CUE and can run scripts. */
   scripts: boolean;
@@ -28,19 +28,19 @@ export interface Package {
 
 export const pack = async (
   stage: string,
-  config: Config,
-  catalogue: Listed[],
+  config: PosternConfig,
+  catalogue: CatalogueRule[],
   file: string,
   publicKeys: string,
 ): Promise<Package> => {
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys);
   const template = await packageStack(stage);
-  const served = new Map(servedRules(config, catalogue).map((listed) => [listed.name, listed]));
+  const served = new Map(listServedRules(config, catalogue).map((listed) => [listed.name, listed]));
   const parts = await Promise.all(
     bundles.map(async (bundle): Promise<Part> => {
-      const listed = served.get(bundle.name) as Listed;
+      const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${distFolder}${bundle.name}.zip`);
-      return { ...partOf(bundle, stage, publicKeys, zip), listed, share: shareOf(config, listed) };
+      return { ...partOf(bundle, stage, publicKeys, zip), listed, share: buildEndpointConfig(config, listed) };
     }),
   );
   return { parts, template, notes };

@@ -3,7 +3,7 @@ import { isMap } from "#lib/json.ts";
 import { isAsWanted } from "../aws/functions.ts";
 import type { Template } from "../aws/stack.ts";
 import type { Stage } from "../aws/stage.ts";
-import { inParallel } from "../cli/progress.ts";
+import { runInParallel } from "../cli/progress.ts";
 import type { ClusterPlan } from "./cluster-plan.ts";
 import { type Known, readStanding } from "./disarm.ts";
 import type { Part } from "./package.ts";
@@ -33,7 +33,7 @@ export interface Plan {
 
 export const standings = async (stage: Stage, rules: string[], all: Release[]): Promise<Map<string, Known>> => {
   const there = new Set(await stage.functions.rules());
-  const found = await inParallel(
+  const found = await runInParallel(
     5,
     rules.filter((rule) => there.has(rule)),
     async (rule) => [rule, await readStanding(stage.functions, rule, releasedVersions(all, rule))] as const,

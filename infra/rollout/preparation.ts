@@ -1,6 +1,6 @@
 import { requireChangeableStack } from "../aws/stack.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { inParallel } from "../cli/progress.ts";
+import { runInParallel } from "../cli/progress.ts";
 import type { Watch } from "./canary.ts";
 import { planCluster } from "./cluster-plan.ts";
 import { readStanding } from "./disarm.ts";
@@ -53,7 +53,7 @@ export const prepare = async (job: Job, keyring: Keyring | undefined, build = pa
       1,
     );
   const parts = planParts(built.parts, states, releases.all);
-  const clusters = await inParallel(atOnce, job.clusters, (name) =>
+  const clusters = await runInParallel(atOnce, job.clusters, (name) =>
     planCluster(job, name, releases.all[0], keyring, outputs),
   );
   const elsewhere = [...parts.map(({ changes }) => changes), ...clusters.map(({ differences }) => differences)].some(

@@ -1,6 +1,6 @@
 import { isAsWanted } from "../aws/functions.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { counted, inParallel } from "../cli/progress.ts";
+import { formatCount, runInParallel } from "../cli/progress.ts";
 import { type Couple, checkCompatibility, findCouples, runCases } from "./case-runs.ts";
 import type { PartPlan } from "./plan.ts";
 import { atOnce, type Preparation } from "./preparation.ts";
@@ -18,7 +18,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
   await job.progress.step("versions", async (tell) => {
     let done = 0;
     let found = 0;
-    await inParallel(atOnce, open, async ({ part: { name, wanted }, known }) => {
+    await runInParallel(atOnce, open, async ({ part: { name, wanted }, known }) => {
       const released = releasedVersions(releases.all, name);
       // A version that was live before has passed its cases, and is used again.
       const before = known?.versions.findLast((one) => released.includes(one.version) && isAsWanted(one, wanted));
@@ -34,7 +34,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
   if (unproven.length === 0) return versions;
   await job.progress.step("cases", async (tell) => {
     let [done, cases] = [0, 0];
-    const found = await inParallel(atOnce, unproven, async ({ part }) => {
+    const found = await runInParallel(atOnce, unproven, async ({ part }) => {
       const version = versions.get(part.name) ?? "";
       const result = await runCases(functions, part.listed, version, part);
       cases += result.cases;
@@ -47,7 +47,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
         `nothing points at the new versions, for they don't do what their cases say:\n${faults.join("\n")}`,
         1,
       );
-    return `${cases} passed, of ${counted(unproven.length, "rule")}`;
+    return `${cases} passed, of ${formatCount(unproven.length, "rule")}`;
   });
   await requireCompatibility({ job, plan, releases }, versions);
   return versions;
@@ -75,7 +75,7 @@ const requireCompatibility = async (
       mutator: all.get(mutator) ?? "",
       validator: all.get(validator) ?? "",
     });
-    const found = await inParallel(atOnce, couples, (couple) =>
+    const found = await runInParallel(atOnce, couples, (couple) =>
       checkCompatibility(job.stage.functions, couple, of(before, couple), of(versions, couple)),
     );
     const faults = found.flat();
@@ -84,6 +84,6 @@ const requireCompatibility = async (
         `nothing points at the new versions, for requests could meet an old and a new one together:\n${faults.join("\n")}`,
         1,
       );
-    return `${counted(couples.length, "rule")} in which either version takes what the other writes`;
+    return `${formatCount(couples.length, "rule")} in which either version takes what the other writes`;
   });
 };

@@ -1,4 +1,4 @@
-import type { Share } from "#lib/endpoint.ts";
+import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Bucket } from "../aws/bucket.ts";
 import { unless } from "../aws/errors.ts";
@@ -10,7 +10,7 @@ export interface ReleasedRule {
   version: string;
   /** The hash of the rule's code, without its rule config. */
   logic: string;
-  share: Share;
+  share: EndpointConfig;
   phases: Phase[];
   /** The versions that were live before it, the last one first. */
   earlier: string[];

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Stage } from "../aws/stage.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { counted, inParallel, type Progress } from "../cli/progress.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
 import { probeAll } from "../clusters/probe.ts";
 import { configurationName, listCalledRules, listEntries, withKey } from "./cluster-manifests.ts";
@@ -26,7 +26,7 @@ const atOnce = 5;
 /** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
 export const readReleases = async ({ bucket }: Stage, progress: Progress): Promise<Releases | undefined> =>
   openReleases(bucket).catch((error) => {
-    progress.say(`what was released can't be read: ${sentenceOf(error)}`);
+    progress.say(`what was released can't be read: ${toSentence(error)}`);
     return undefined;
   });
 
@@ -91,10 +91,10 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   if (newest === undefined) throw new Complaint("nothing was released yet", 1);
   const there = await stage.functions.rules();
   const faults: string[] = [];
-  const found = await inParallel(atOnce, there, (rule) =>
+  const found = await runInParallel(atOnce, there, (rule) =>
     readStanding(stage.functions, rule).catch((error) => {
       // A broken rule must not prevent the rollback of the others.
-      faults.push(sentenceOf(error));
+      faults.push(toSentence(error));
       return undefined;
     }),
   );
@@ -133,16 +133,16 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
     // Some clusters may already have lost entries; the release must record that.
     await releases
       .save({ ...newest, clusters: release.clusters })
-      .catch((error) => progress.say(`that could not be written down: ${sentenceOf(error)}`));
+      .catch((error) => progress.say(`that could not be written down: ${toSentence(error)}`));
     throw new Complaint(
       `nothing was moved, for entries that would get no answer could not go first:\n${untold.join("\n")}`,
       1,
     );
   }
   await progress.step("aliases", async () => {
-    const moved = await inParallel(atOnce, states, (state) =>
+    const moved = await runInParallel(atOnce, states, (state) =>
       moveTo(stage, state, versionIn(target, state.rule)).catch((error) => {
-        faults.push(sentenceOf(error));
+        faults.push(toSentence(error));
         return false;
       }),
     );
@@ -202,9 +202,9 @@ const tell = async (
         const changes = await applyAll(api, wanted, configurationName);
         const signer = keyring.current.publicKey;
         release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion, signer } };
-        return `${counted(changes.length, "object")} changed`;
+        return `${formatCount(changes.length, "object")} changed`;
       })
-      .catch((error) => failures.push(sentenceOf(error)));
+      .catch((error) => failures.push(toSentence(error)));
   }
   return failures;
 };
@@ -215,6 +215,6 @@ const record = async (releases: Releases, release: Release, progress: Progress):
   const next = { ...release, id, at: new Date().toISOString(), by: ourName(), complete: true };
   await releases
     .save(next)
-    .catch((error) => progress.say(`release r${id} could not be written down: ${sentenceOf(error)}`));
+    .catch((error) => progress.say(`release r${id} could not be written down: ${toSentence(error)}`));
   return next;
 };

@@ -1,20 +1,20 @@
 import { dirname } from "node:path";
 import type { Stage } from "../aws/stage.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { idOf } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
 import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { inspectCluster, toInspected } from "../clusters/inspection.ts";
-import type { Cluster, Config } from "../config/config.ts";
+import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 import { configurationName, type Endpoints, stageLabel } from "./cluster-manifests.ts";
 
 export interface Targets {
   stage: Stage;
-  config: Config;
-  catalogue: Listed[];
+  config: PosternConfig;
+  catalogue: CatalogueRule[];
   file: string;
   /** The clusters to update; functions serve all clusters. */
   clusters: string[];
@@ -29,17 +29,17 @@ export interface Targets {
   progress: Progress;
 }
 
-export const clusterOf = ({ config }: Pick<Targets, "config">, name: string): Cluster => {
+export const clusterOf = ({ config }: Pick<Targets, "config">, name: string): ClusterConfig => {
   const cluster = config.clusters.get(name);
   if (cluster === undefined) throw new Complaint(`postern.yaml has no cluster "${name}"`);
   return cluster;
 };
 
-export const keyVersionOf = ({ keyVersions }: Cluster): number => keyVersions.at(-1) ?? 1;
+export const keyVersionOf = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
 
 /** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
-export const resolveAddresses = async ({ config, catalogue, stage }: Targets): Promise<Config> => {
-  const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, Cluster]> => {
+export const resolveAddresses = async ({ config, catalogue, stage }: Targets): Promise<PosternConfig> => {
+  const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, ClusterConfig]> => {
     const { connect } = cluster;
     const isOpen = connect?.eks !== undefined && connect.server === undefined;
     if (!isOpen || askingRules(catalogue, cluster).length === 0) return [name, cluster];

@@ -3,44 +3,49 @@ import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { decide } from "#lib/decide.ts";
-import { endpoint, type Host } from "#lib/endpoint.ts";
+import { evaluateRule } from "#lib/decide.ts";
+import { createEndpoint, type EndpointHost } from "#lib/endpoint.ts";
 import { group } from "#lib/group.ts";
-import { type Broken, catalogueFolder, type Listed, readRules } from "../catalogue/registry.ts";
+import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Config } from "../config/config.ts";
+import type { PosternConfig } from "../config/config.ts";
 import { isNamed, readProject } from "../project/project.ts";
 import { placesNamed } from "../project/read.ts";
-import { groupShareOf, servedRules, shareOf } from "../project/served.ts";
+import { buildEndpointConfig, groupShareOf, listServedRules } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 
 export interface Workshop {
-  config: Config;
-  served: Listed[];
+  config: PosternConfig;
+  served: CatalogueRule[];
   handlers: ReadonlyMap<string, Handler>;
   /** Rules that postern.yaml names but that can't be loaded. They are not served, nor are groups with them. */
-  broken: Broken[];
+  broken: BrokenRule[];
 }
 
 /** Opens the rules that can be loaded; throws if a rule in `kept` can't be loaded any more. */
 export const openWorkshop = async (
   file: string,
-  host: Host,
-  judge = decide,
+  host: EndpointHost,
+  judge = evaluateRule,
   kept: ReadonlySet<string> = new Set(),
 ): Promise<Workshop> => {
   const { catalogue, broken, config } = await readProject(file);
   const lost = broken.filter(({ name }) => kept.has(name));
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
-  const served = servedRules(config, catalogue);
+  const served = listServedRules(config, catalogue);
   const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host, judge)] as const);
   const named = broken.filter(({ name }) => isNamed(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
-export const handlerOf = (config: Config, listed: Listed, host: Host, judge = decide): Handler => {
+export const handlerOf = (
+  config: PosternConfig,
+  listed: CatalogueRule,
+  host: EndpointHost,
+  judge = evaluateRule,
+): Handler => {
   const { name, rule, members } = listed;
-  if (!members) return endpoint(rule, shareOf(config, listed), host, judge);
+  if (!members) return createEndpoint(rule, buildEndpointConfig(config, listed), host, judge);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
   return group(rules, groupShareOf({ name, members }, config.clusters), host, judge);
 };
@@ -81,7 +86,7 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
     // While a rule is broken, its former manifests are still watched.
-    places = await readRules()
+    places = await readCatalogueRules()
       .then(async ({ rules, broken }) => {
         const named = await placesNamed(file, rules);
         return broken.length === 0 ? named : [...new Set([...places, ...named])];

@@ -1,20 +1,20 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { warm } from "#lib/cue/engine.ts";
-import type { Host } from "#lib/endpoint.ts";
-import { memoryLedger } from "#lib/ledger.ts";
-import type { Report } from "#lib/log-line.ts";
+import type { EndpointHost } from "#lib/endpoint.ts";
+import { createMemoryLedger } from "#lib/ledger.ts";
+import type { LogReport } from "#lib/log-line.ts";
 import { verdictOf } from "#lib/log-line.ts";
-import { unconnected } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/needs.ts";
 import type { Recorder } from "#lib/recording/recorder.ts";
-import { nameOf } from "#lib/refusals.ts";
+import { getObjectName } from "#lib/refusals.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import type { Written } from "../apiserver/manifest-cluster.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { common, type Option, type Options, print, table } from "../cli/command.ts";
-import { Complaint, sentenceOf } from "../cli/complaint.ts";
-import { type Config, configFile, type Setup } from "../config/config.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readConnections } from "../config/connections.ts";
 import { openCertificate, openSigner, type Signer } from "../keys/keys.ts";
 import { openGateway } from "./gateway.ts";
@@ -32,12 +32,12 @@ export const servingOptions = {
   watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
 } satisfies Record<string, Option>;
 
-export type SetupOf = (cluster: string, rule: string) => Setup | undefined;
+export type SetupOf = (cluster: string, rule: string) => RuleConfig | undefined;
 
 /** Serves the rules of postern.yaml until Ctrl-C. `listening` may replace the host and `decide`, to record reviews. */
 export const serve = async (
   options: Options,
-  listening = (host: Host, _: SetupOf): Listening => ({ host }),
+  listening = (host: EndpointHost, _: SetupOf): Listening => ({ host }),
 ): Promise<void> => {
   const file = options.text("config") ?? configFile;
   const state = join(dirname(file), ".postern");
@@ -47,14 +47,14 @@ export const serve = async (
   if (!isIP(host) && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(host))
     throw new Complaint(`--host takes an address or a name, not "${host}"`);
   const signer = await openSigner(state);
-  const ledger = memoryLedger();
-  let world: Host["world"] = unconnected;
+  const ledger = createMemoryLedger();
+  let world: EndpointHost["world"] = createUnconnectedCapabilities;
   let setupOf: SetupOf = () => undefined;
   const { host: surroundings, judge } = listening(
     {
       publicKeys: signer.publicKey,
       world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
-      journal: (report: Report) => print(lineOf(report)),
+      journal: (report: LogReport) => print(lineOf(report)),
     },
     (cluster, rule) => setupOf(cluster, rule),
   );
@@ -75,7 +75,7 @@ export const serve = async (
     if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
     kept = new Set(rules.map(({ name }) => name));
     setupOf = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
-    const live = worlds(Object.fromEntries(ways), undefined, ledger, () => {});
+    const live = createLiveCapabilities(Object.fromEntries(ways), undefined, ledger, () => {});
     world = (cluster, milliseconds) => {
       const manifests = written.get(cluster);
       if (manifests === undefined) return live(cluster, milliseconds);
@@ -101,7 +101,7 @@ export const serve = async (
       serveWorkshop(fresh);
       print(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
     } catch (error) {
-      const sentence = error instanceof Complaint ? error.message : sentenceOf(error);
+      const sentence = error instanceof Complaint ? error.message : toSentence(error);
       print(`${clock()} not reloaded, serving as before: ${sentence}\n`);
     }
   };
@@ -115,7 +115,7 @@ export const serve = async (
   await gateway.close();
 };
 
-const awaitsScripts = ({ name, rule }: Listed, { clusters }: Config): boolean =>
+const awaitsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
     if (setup === undefined || setup.mode === "off") return false;
@@ -139,7 +139,7 @@ const interrupted = () =>
 const welcome = ({ config, served }: Workshop, signer: Signer, url: string, options: string[]): string => {
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const segment = signer.segment(cluster, keyVersions.at(-1) ?? 1);
-    const modeOf = ({ name }: Listed) => rules.get(name)?.mode ?? "off";
+    const modeOf = ({ name }: CatalogueRule) => rules.get(name)?.mode ?? "off";
     const rows = served.flatMap(({ members, ...listed }) => {
       const { name, phases } = listed;
       const mode = members?.map((member) => `${member.name}: ${modeOf(member)}`).join(", ") ?? modeOf(listed);
@@ -158,16 +158,16 @@ const quoted = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${
 
 const clock = () => new Date().toISOString().slice(11, 23);
 
-const lineOf = (report: Report): string => {
+const lineOf = (report: LogReport): string => {
   const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
     ? [
         request.operation,
         [request.kind.kind, request.subResource].filter(Boolean).join("/"),
-        [request.namespace, nameOf(request)].filter(Boolean).join("/"),
+        [request.namespace, getObjectName(request)].filter(Boolean).join("/"),
       ]
     : [];
-  const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? sentenceOf(error) : ""}`;
+  const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? toSentence(error) : ""}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
   const words = [
     cluster,

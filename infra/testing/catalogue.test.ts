@@ -6,25 +6,33 @@ import { isDeepStrictEqual } from "node:util";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import type { Decision } from "#lib/decide.ts";
-import { type Freshness, unconnected, type World } from "#lib/needs.ts";
-import { type Recorded, recorded } from "#lib/recorded-answers.ts";
+import { type Capabilities, createUnconnectedCapabilities, type Freshness } from "#lib/needs.ts";
+import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Review } from "#lib/review.ts";
-import { inPhase, type Phase } from "#lib/rule.ts";
+import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
+import { type Phase, selectPhase } from "#lib/rule.ts";
 import { buildOddCases, perturbed } from "../../test/perturbed.ts";
 import { describeDifferences, patched } from "../catalogue/case-differences.ts";
-import { decideCase, facetOf, operationOf, phaseOf, readCaseLines, readCases, reviewOf } from "../catalogue/cases.ts";
+import {
+  buildReview,
+  evaluateCase,
+  facetOf,
+  getCasePhase,
+  operationOf,
+  readCaseLines,
+  readCases,
+} from "../catalogue/cases.ts";
 import { listing } from "../catalogue/readme-list.ts";
-import { type Listed, readRules, worthwhileOf } from "../catalogue/registry.ts";
+import { type CatalogueRule, describeUseBesidePlugin, readCatalogueRules } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/read.ts";
-import { servedRules } from "../project/served.ts";
+import { listServedRules } from "../project/served.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { condition } from "./cel.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
-const { rules, broken } = await readRules();
+const { rules, broken } = await readCatalogueRules();
 const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
 const catalogue = rules.filter(isChosen);
 
@@ -100,9 +108,15 @@ groups:
     const review = { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request };
     for (const [name, phase, says] of large)
       it(`gets an answer of ${name}`, async () => {
-        const listed = servedRules(config, catalogue).find((one) => one.name === name && one.phases.includes(phase));
+        const listed = listServedRules(config, catalogue).find(
+          (one) => one.name === name && one.phases.includes(phase),
+        );
         assert.ok(listed);
-        const handler = handlerOf(config, listed, { publicKeys: "", world: unconnected, journal: () => {} });
+        const handler = handlerOf(config, listed, {
+          publicKeys: "",
+          world: createUnconnectedCapabilities,
+          journal: () => {},
+        });
         const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
         const answer = await handler({ phase, cluster: "local", review, needs }, context);
         const { patch = "", status } = Object(Object(answer).response);
@@ -111,7 +125,7 @@ groups:
       });
   });
 
-function laws(listed: Listed, cases: Case[]) {
+function laws(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
     (entry) => entry.mutate && entry.refused === undefined && operationOf(entry) !== "DELETE",
   );
@@ -146,8 +160,8 @@ function laws(listed: Listed, cases: Case[]) {
         const decided = await judged(listed, entry);
         for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
           const world = worldOf(entry.needs ?? {}, { ...needs, objects: before });
-          const review = frozen(reviewOf(listed, structuredClone(entry)));
-          assert.deepEqual(await decideCase(listed, entry, review, world), decided, entry.name);
+          const review = frozen(buildReview(listed, structuredClone(entry)));
+          assert.deepEqual(await evaluateCase(listed, entry, review, world), decided, entry.name);
         }
       }
     });
@@ -155,9 +169,9 @@ function laws(listed: Listed, cases: Case[]) {
   if (listed.rule.sideEffects === "NoneOnDryRun")
     it("creates nothing on a dry run", async () => {
       for (const entry of cases) {
-        const review = reviewOf(listed, { ...entry, dryRun: true });
+        const review = buildReview(listed, { ...entry, dryRun: true });
         const create = () => assert.fail(`${entry.name}: it creates something`);
-        await decideCase(listed, entry, review, { ...recorded(entry.needs ?? {}), create });
+        await evaluateCase(listed, entry, review, { ...recorded(entry.needs ?? {}), create });
       }
     });
   else
@@ -173,8 +187,8 @@ function laws(listed: Listed, cases: Case[]) {
   it("answers where something is missing or empty", async () => {
     for (const entry of cases)
       for (const odd of buildOddCases(entry)) {
-        const review = reviewOf(listed, odd);
-        const { outcome } = await decideCase(listed, odd, review).catch((error: Error) => {
+        const review = buildReview(listed, odd);
+        const { outcome } = await evaluateCase(listed, odd, review).catch((error: Error) => {
           // A policy may say that an object without something is an error.
           const isOfPolicy = listed.name.startsWith("policy-") && !(error instanceof TypeError);
           if (!isOfPolicy && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
@@ -217,20 +231,20 @@ function laws(listed: Listed, cases: Case[]) {
   }
 
   for (const phase of listed.phases) {
-    const own = cases.filter((entry) => phaseOf(entry) === phase);
+    const own = cases.filter((entry) => getCasePhase(entry) === phase);
     it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
     const conditionsOf = (entry: Case) => {
       const { rule, settings } = facetOf(listed.rule, entry);
-      return inPhase(rule.matchConditions, phase, settings);
+      return selectPhase(rule.matchConditions, phase, settings);
     };
     if (own.every((entry) => conditionsOf(entry) === undefined)) continue;
 
-    const called = (entry: Case, { request }: Review) =>
+    const called = (entry: Case, { request }: AdmissionReview) =>
       Object.values(conditionsOf(entry) ?? {}).every((expression) => condition(expression)(request));
     const law = async (entry: Case) => {
-      const review = reviewOf(listed, entry);
+      const review = buildReview(listed, entry);
       if (called(entry, review)) return true;
-      const { outcome } = await decideCase(listed, entry, review);
+      const { outcome } = await evaluateCase(listed, entry, review);
       assert.deepEqual(
         { ...idle, ...outcome },
         idle,
@@ -266,7 +280,7 @@ function laws(listed: Listed, cases: Case[]) {
       "opens with the rule's summary",
     );
     const [intro = ""] = readme.split("\n## ");
-    const worthwhile = worthwhileOf(listed.rule) ?? "";
+    const worthwhile = describeUseBesidePlugin(listed.rule) ?? "";
     assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what it is good for where its plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
@@ -274,31 +288,31 @@ function laws(listed: Listed, cases: Case[]) {
 }
 
 /** The decision on a case, with everything frozen: a rule that edits its input fails here. */
-async function judged(listed: Listed, entry: Case): Promise<Decision> {
-  return decideCase(listed, entry, frozen(reviewOf(listed, structuredClone(entry))));
+async function judged(listed: CatalogueRule, entry: Case): Promise<Decision> {
+  return evaluateCase(listed, entry, frozen(buildReview(listed, structuredClone(entry))));
 }
 
 /** What the rule suggests on a case that it refuses, with everything frozen, and where nothing can be done but to read. */
-async function adviceOn(listed: Listed, entry: Case): Promise<Suggestion | undefined> {
+async function adviceOn(listed: CatalogueRule, entry: Case): Promise<Suggestion | undefined> {
   const { rule, settings } = facetOf(listed.rule, entry);
-  const { request } = frozen(reviewOf(listed, structuredClone(entry)));
+  const { request } = frozen(buildReview(listed, structuredClone(entry)));
   const acts = () => assert.fail(`${entry.name}: it does something`);
   const world = { ...recorded(entry.needs ?? {}), create: acts, https: acts, http: acts, aws: acts, ledger: acts };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
   const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, world };
-  return suggestFix(rule, phaseOf(entry), request, around);
+  return suggestFix(rule, getCasePhase(entry), request, around);
 }
 
 /** What is suggested is said on one line, without a full stop; with what it edits, the rule admits the object. */
 async function helps(
-  listed: Listed,
+  listed: CatalogueRule,
   entry: Case,
   { text, object, isVain }: Suggestion = { text: "nothing" },
 ): Promise<void> {
   assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
   assert.doesNotMatch(text, /\p{Cc}/u, entry.name);
   if (object === undefined || isVain) return;
-  const { refused, outcome } = await judged(listed, { ...entry, [phaseOf(entry)]: object });
+  const { refused, outcome } = await judged(listed, { ...entry, [getCasePhase(entry)]: object });
   assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
 
@@ -318,7 +332,7 @@ function frozen<T>(value: T): T {
 }
 
 /** A world that has changed a moment ago, and remembers what it was where a rule takes an answer of some age. */
-function worldOf(now: Recorded, before: Recorded): World {
+function worldOf(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
   const [fresh, remembered] = [recorded(now), recorded(before)];
   const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {
@@ -330,7 +344,7 @@ function worldOf(now: Recorded, before: Recorded): World {
 }
 
 /** The object without all that may change. */
-function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<Recorded["objects"]>[number] {
+function toBare({ apiVersion, kind, metadata }: KubernetesObject): NonNullable<RecordedAnswers["objects"]>[number] {
   const { name = "", namespace } = metadata ?? {};
   return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
 }

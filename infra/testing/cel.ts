@@ -1,5 +1,5 @@
 import { Environment } from "@marcbachmann/cel-js";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 
 // Replaces the API server's CEL in tests: enough of the language for the expressions in rules. An expression that fails
 // throws here, as it does there.
@@ -7,7 +7,7 @@ const environment = new Environment({ unlistedVariablesAreDyn: true, enableOptio
 
 export const condition = (expression: string) => {
   const evaluate = environment.parse(expression);
-  return ({ object, oldObject, ...request }: Request): boolean => {
+  return ({ object, oldObject, ...request }: AdmissionRequest): boolean => {
     const result: unknown = evaluate(
       celValue({ object: object ?? null, oldObject: oldObject ?? null, request: sent(request) }),
     );

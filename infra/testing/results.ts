@@ -1,6 +1,6 @@
 import { type Suite, writeSuites } from "../check/reports/junit.ts";
-import { counted } from "../cli/progress.ts";
-import { clean } from "../cli/terminal.ts";
+import { formatCount } from "../cli/progress.ts";
+import { escapeControls } from "../cli/terminal.ts";
 
 export interface TestResult {
   /** Undefined for a test of policies. */
@@ -17,7 +17,7 @@ export const lineOf = (one: TestResult): string => {
   const { name, result, because, rule } = one;
   const isWrong = result === "failed" || result === "not evaluated";
   const lines = [...(rule !== undefined && isWrong ? [placeOf(one)] : []), ...because];
-  return `${result.padEnd(6)}  ${clean(name)}\n${lines.map((line) => `        ${clean(line)}\n`).join("")}`;
+  return `${result.padEnd(6)}  ${escapeControls(name)}\n${lines.map((line) => `        ${escapeControls(line)}\n`).join("")}`;
 };
 
 const placeOf = ({ file, line }: TestResult): string => (line === undefined ? file : `${file}:${line}`);
@@ -27,7 +27,7 @@ export const summaryOf = (all: readonly TestResult[], what: string): string => {
   const count = (result: TestResult["result"]) => all.filter((one) => one.result === result).length;
   const others = (["failed", "not evaluated", "skipped"] as const).filter((result) => count(result) > 0);
   const parts = [`${count("passed")} passed`, ...others.map((result) => `${count(result)} ${result}`)];
-  return `${counted(all.length, what)}: ${parts.join(", ")}\n`;
+  return `${formatCount(all.length, what)}: ${parts.join(", ")}\n`;
 };
 
 /** Returns the exit code: 1 if a test failed, 3 if something can't be evaluated. */

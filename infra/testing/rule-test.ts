@@ -1,20 +1,20 @@
 import { basename } from "node:path";
-import { type Decision, decide } from "#lib/decide.ts";
-import type { World } from "#lib/needs.ts";
+import { type Decision, evaluateRule } from "#lib/decide.ts";
+import type { Capabilities } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { decideCase, readCases, reviewOf } from "../catalogue/cases.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { buildReview, evaluateCase, readCases } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/read.ts";
 import { configurations } from "../webhooks/configurations.ts";
 
 // The module `postern/test`: what a rule's own test needs beside the rule.
-export { worlds as connectWorlds } from "#lib/cluster/live.ts";
+export { createLiveCapabilities as connectWorlds } from "#lib/cluster/live.ts";
 export type { Count } from "#lib/metrics.ts";
-export { merge as mergeSettings } from "#lib/settings.ts";
+export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { patched } from "../catalogue/case-differences.ts";
 export { condition } from "./cel.ts";
 export { type Case, type Decision, recorded };
@@ -24,7 +24,7 @@ interface Circumstances {
   settings?: object;
   variant?: string | undefined;
   now?: Date;
-  world?: World | undefined;
+  world?: Capabilities | undefined;
 }
 
 /** Returns the rule in a folder, as its test uses it: `await openRule(import.meta.dirname)`. */
@@ -34,18 +34,18 @@ export const openRule = async (folder: string) => {
   const { rule } = listed;
   return {
     cases: await readCases(listed),
-    decideCase: (entry: Case, world?: World): Promise<Decision> =>
-      decideCase(listed, entry, reviewOf(listed, entry), world),
+    decideCase: (entry: Case, world?: Capabilities): Promise<Decision> =>
+      evaluateCase(listed, entry, buildReview(listed, entry), world),
     /** Decides a request that no case can express. The settings given override the rule's. */
     decide: async (
       phase: Phase,
-      request: Request,
+      request: AdmissionRequest,
       { settings, variant, now = new Date(0), world = recorded({}) }: Circumstances = {},
     ): Promise<Decision> =>
-      decide(rule, phase, request, {
+      evaluateRule(rule, phase, request, {
         name,
         mode: "enforce",
-        settings: merge(rule.settings ?? {}, settings),
+        settings: mergeWithDefaults(rule.settings ?? {}, settings),
         variant,
         now,
         world,

@@ -4,7 +4,7 @@ import { run } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { readCaseLines, readCases } from "../catalogue/cases.ts";
-import type { Broken, Listed } from "../catalogue/registry.ts";
+import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import type { TestResult } from "./results.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -12,8 +12,8 @@ const shared = join(root, "infra/testing/catalogue.test.ts");
 
 /** The rules to test: the rules of these names, or all rules if there are no names. */
 interface Chosen {
-  catalogue: readonly Listed[];
-  broken: readonly Broken[];
+  catalogue: readonly CatalogueRule[];
+  broken: readonly BrokenRule[];
   names: readonly string[];
 }
 
@@ -67,7 +67,7 @@ const passed = (skip: string | boolean | undefined) => (skip === undefined ? "pa
 const ruleOf = (file: string): string | undefined =>
   /^functions\/([^/]+)\//.exec(relative(root, file).split(sep).join("/"))?.[1];
 
-const readPlaces = async (listed: Listed): Promise<{ name: string; line: number }[]> => {
+const readPlaces = async (listed: CatalogueRule): Promise<{ name: string; line: number }[]> => {
   const [cases, lines] = await Promise.all([readCases(listed), readCaseLines(listed)]);
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
 };

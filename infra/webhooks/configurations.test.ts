@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Request, UserInfo } from "#lib/review.ts";
-import { phases, type Rule, rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { AdmissionRequest, UserInfo } from "#lib/review.ts";
+import { listPhases, type Rule, rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/read.ts";
-import { shareOf } from "../project/served.ts";
+import { buildEndpointConfig } from "../project/served.ts";
 import { condition } from "../testing/cel.ts";
 import { configurations, type Registration, type Webhook } from "./configurations.ts";
 import { oneLine } from "./entry.ts";
 
-const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
+const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
 const namespaces = [{ ...pods[0], resources: ["namespaces"] }] as const;
 
@@ -237,7 +237,7 @@ describe("an exemption", () => {
   const called = (said: string, userInfo: UserInfo) => {
     const conditions = entries(`rules: { third: ${said} }`)["Mutat third.postern.dev"]?.matchConditions ?? [];
     // No mutating request is like another; these conditions look at its user alone.
-    const request = { userInfo, object: {} } as Request;
+    const request = { userInfo, object: {} } as AdmissionRequest;
     return conditions.every(({ expression }) => condition(expression)(request));
   };
   const hostile = `it's "quoted" \\\\ and \u2028 more`;
@@ -284,12 +284,13 @@ describe("mutating entries", () => {
     match: readonly Parameters<typeof rule>[0]["match"][] | unknown,
   ) =>
     listed(name, rule({ summary: "Slow.", match: match as typeof pods, timeoutSeconds, mutate() {}, validate() {} }));
-  const on = (...rules: Listed[]) => made(`rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`, {}, rules);
+  const on = (...rules: CatalogueRule[]) =>
+    made(`rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`, {}, rules);
   const any = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }];
   const status = [{ ...pods[0], resources: ["pods/*"] }];
   const removal = [{ ...pods[0], operations: ["DELETE"] }];
 
-  const refused: [string, Listed[], string][] = [
+  const refused: [string, CatalogueRule[], string][] = [
     ["of one resource", [slow("a", 10, pods), slow("b", 11, pods)], "a CREATE of pods could wait 21 s for a, b"],
     [
       "of everything and one resource",
@@ -317,7 +318,7 @@ describe("mutating entries", () => {
       );
     });
 
-  const taken: [string, Listed[]][] = [
+  const taken: [string, CatalogueRule[]][] = [
     ["of 20 s", [slow("a", 10, pods), slow("b", 10, pods)]],
     ["of different resources", [slow("a", 20, pods), slow("b", 20, namespaces)]],
     ["of different operations", [slow("a", 20, pods), slow("b", 20, removal)]],
@@ -394,7 +395,7 @@ describe("a rule with variants", () => {
   it("bakes their names and settings into its bundle, and those of a cluster where they differ", () => {
     const one = levels([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
-    const share = shareOf(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
+    const share = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
     const usual = { strict: { limit: 2 }, loose: {}, idle: {} };
     assert.deepEqual(
       [share.variants, share.clusters.a?.variants, share.clusters.b?.variants],

@@ -1,9 +1,9 @@
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Operation } from "#lib/review.ts";
-import type { Match, Phase } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { Phase, RequestMatch } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Cluster } from "../config/config.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { entriesOf, exemptConditions, exemptSelector, type Facet, oneLine } from "./entry.ts";
 import { disagreements, entryTogether } from "./groups.ts";
 
@@ -22,7 +22,7 @@ export interface Registration {
 export interface Webhook {
   name: string;
   clientConfig: { url: string; caBundle?: string };
-  rules: readonly Match[];
+  rules: readonly RequestMatch[];
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
   namespaceSelector?: LabelSelector;
@@ -38,7 +38,7 @@ export interface Webhook {
 const longestChain = 20;
 
 /** Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. */
-export const configurations = (catalogue: Listed[], cluster: Cluster, registration: Registration) => {
+export const configurations = (catalogue: CatalogueRule[], cluster: ClusterConfig, registration: Registration) => {
   const mutating = webhooks("mutate", catalogue, cluster, registration);
   const slow = slowIn(mutating);
   if (slow !== undefined && registration.slow === undefined) throw new Complaint(slow);
@@ -59,7 +59,12 @@ const configuration = (kind: string, name: string, webhooks: Webhook[]) => {
 };
 
 /** A group takes the position of its first member that is on. */
-const webhooks = (phase: Phase, catalogue: Listed[], cluster: Cluster, registration: Registration): Webhook[] =>
+const webhooks = (
+  phase: Phase,
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  registration: Registration,
+): Webhook[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
@@ -108,7 +113,7 @@ const both = (one: LabelSelector | undefined, other: LabelSelector | undefined):
 };
 
 const slowIn = (webhooks: Webhook[]): string | undefined => {
-  const literals = (part: (match: Match) => readonly string[]) => [
+  const literals = (part: (match: RequestMatch) => readonly string[]) => [
     ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
   ];
   const names = literals(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
@@ -141,7 +146,12 @@ export const ruleOf = ({ name }: Pick<Webhook, "name">) =>
 const overlap = (list: readonly string[], wanted: readonly string[]) =>
   list.includes("*") || wanted.some((one) => list.includes(one));
 
-const matches = ({ apiGroups, resources, operations }: Match, group: string, path: string, operation: Operation) => {
+const matches = (
+  { apiGroups, resources, operations }: RequestMatch,
+  group: string,
+  path: string,
+  operation: Operation,
+) => {
   const [resource, sub = ""] = path.split("/");
   return (
     overlap(apiGroups, [group]) &&

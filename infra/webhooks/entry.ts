@@ -1,15 +1,23 @@
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import { type Conditions, inPhase, type Match, type OfSettings, type Phase, type Rule, variantsOf } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import {
+  getVariants,
+  type NamedConditions,
+  type OfSettings,
+  type Phase,
+  type RequestMatch,
+  type Rule,
+  selectPhase,
+} from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { asVariant } from "../catalogue/variants.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Exempt, Setup } from "../config/config.ts";
+import type { Exemptions, RuleConfig } from "../config/config.ts";
 
 /** A webhook entry of a rule in a cluster, without its name and URL. */
 export interface Entry {
-  match: readonly Match[];
-  exempt: Exempt;
-  conditions: Conditions;
+  match: readonly RequestMatch[];
+  exempt: Exemptions;
+  conditions: NamedConditions;
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
   sideEffects: "None" | "NoneOnDryRun";
@@ -27,9 +35,9 @@ export interface Facet {
 const defaultTimeout = 3;
 
 /** Returns a rule's entries in one phase: one, or one for each variant that matches something. */
-export const entriesOf = (listed: Listed, phase: Phase, setup: Setup, harden: boolean): Facet[] => {
-  const variants = variantsOf(listed.rule, setup.settings);
-  const isIdle = (rule: Rule, settings: object) => (inPhase(rule.match, phase, settings) ?? []).length === 0;
+export const entriesOf = (listed: CatalogueRule, phase: Phase, setup: RuleConfig, harden: boolean): Facet[] => {
+  const variants = getVariants(listed.rule, setup.settings);
+  const isIdle = (rule: Rule, settings: object) => (selectPhase(rule.match, phase, settings) ?? []).length === 0;
   if (variants === undefined) {
     // A match that depends on settings may be empty.
     const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
@@ -56,17 +64,17 @@ const isPhase = (name: string) => name === "mutate" || name === "validate";
 /** Exempt by default from entries that fail closed, because the cluster could not repair itself otherwise. */
 const vital = ["kube-system", "kube-node-lease"];
 
-export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, harden: boolean): Entry => {
+export const entryOf = ({ name, rule }: CatalogueRule, phase: Phase, setup: RuleConfig, harden: boolean): Entry => {
   const { settings } = setup;
-  const match = inPhase(rule.match, phase, settings) ?? [];
+  const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0) throw new Complaint(`functions/${name}/rule.ts matches nothing to ${phase}`);
   const failurePolicy = policyOf(setup, harden && rule.guards === true);
   return {
     match,
     exempt: exemptionsOf(name, match, setup, failurePolicy === "Fail" && !rule.everywhere),
     conditions: {
-      ...inPhase(rule.authorizedBy, phase, settings),
-      ...inPhase(rule.matchConditions, phase, settings),
+      ...selectPhase(rule.authorizedBy, phase, settings),
+      ...selectPhase(rule.matchConditions, phase, settings),
     },
     failurePolicy,
     matchPolicy: rule.matchPolicy ?? "Equivalent",
@@ -79,17 +87,22 @@ export const entryOf = ({ name, rule }: Listed, phase: Phase, setup: Setup, hard
   };
 };
 
-const timeoutOf = (rule: Rule, setup?: Setup) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
+const timeoutOf = (rule: Rule, setup?: RuleConfig) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
 
-export const longestTimeoutOf = (rule: Rule, setup?: Setup): number => {
-  const variants = variantsOf(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
+export const longestTimeoutOf = (rule: Rule, setup?: RuleConfig): number => {
+  const variants = getVariants(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
   return Math.max(...variants.map((variant) => timeoutOf({ ...rule, ...variant }, setup)));
 };
 
-const policyOf = ({ failurePolicy, mode }: Setup, hardened: boolean): "Fail" | "Ignore" =>
+const policyOf = ({ failurePolicy, mode }: RuleConfig, hardened: boolean): "Fail" | "Ignore" =>
   mode === "enforce" ? (failurePolicy ?? (hardened ? "Fail" : "Ignore")) : "Ignore";
 
-const exemptionsOf = (name: string, match: readonly Match[], { exempt = {} }: Setup, sparesVital: boolean): Exempt => {
+const exemptionsOf = (
+  name: string,
+  match: readonly RequestMatch[],
+  { exempt = {} }: RuleConfig,
+  sparesVital: boolean,
+): Exemptions => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(judgesNamespaces))
     throw new Complaint(
       `rules.${name}.exempt.namespaceLabels would let whoever labels a namespace exempt it, since ${name} judges namespaces too; use namespaces, users or groups`,
@@ -97,7 +110,7 @@ const exemptionsOf = (name: string, match: readonly Match[], { exempt = {} }: Se
   return sparesVital && exempt.namespaces === undefined ? { ...exempt, namespaces: vital } : exempt;
 };
 
-const judgesNamespaces = ({ apiGroups, resources }: Match) =>
+const judgesNamespaces = ({ apiGroups, resources }: RequestMatch) =>
   ["", "*"].some((group) => apiGroups.includes(group)) &&
   resources.some((resource) => ["namespaces", "*", "*/*"].includes(resource));
 
@@ -115,7 +128,7 @@ const selector = (
 };
 
 /** Exempts by namespace, never by labels of the object, which its author could set. */
-export const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exempt): LabelSelector | undefined => {
+export const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exemptions): LabelSelector | undefined => {
   const matchExpressions = [
     ...(namespaces.length > 0
       ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn" as const, values: namespaces }]
@@ -125,7 +138,7 @@ export const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exempt
   return matchExpressions.length > 0 ? { matchExpressions } : undefined;
 };
 
-export const exemptConditions = ({ users = [], groups = [] }: Exempt): Conditions => {
+export const exemptConditions = ({ users = [], groups = [] }: Exemptions): NamedConditions => {
   return {
     ...(users.length > 0 && { "user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${literal(users)})` }),
     ...(groups.length > 0 && {

@@ -2,18 +2,18 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse as parseYaml } from "yaml";
-import type { Request } from "#lib/review.ts";
-import { type Match, phases, type Rule, rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { listPhases, type RequestMatch, type Rule, rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/read.ts";
-import { servedRules, shareOf } from "../project/served.ts";
+import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { condition } from "../testing/cel.ts";
 import { configurations, type Webhook } from "./configurations.ts";
 
-const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
-const pods: Match = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
-const services: Match = { ...pods, resources: ["services"], operations: ["CREATE", "UPDATE"] };
+const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
+const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
+const services: RequestMatch = { ...pods, resources: ["services"], operations: ["CREATE", "UPDATE"] };
 const mutator = (name: string, change: Partial<Rule> = {}) =>
   listed(name, rule({ summary: "Mutates.", match: [pods], mutate() {}, ...change }));
 
@@ -106,7 +106,7 @@ describe("a group in postern.yaml", () => {
 
   it("is served in its members' place, in their order, and those that validate as well are served beside it", () => {
     const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
-    const served = servedRules(config, catalogue);
+    const served = listServedRules(config, catalogue);
     assert.deepEqual(
       served.map(({ name, members }) => [name, members?.map((member) => member.name)]),
       [
@@ -122,13 +122,13 @@ describe("a group in postern.yaml", () => {
       rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n] } }, late: { settings: { a: 2 } } }
       clusters: { one: { rules: { early: { mode: warn } } }, two: { rules: { early: { mode: "off" }, late: { mode: "off" } } } }
       groups: { both: [early, late] }`);
-    const [group] = servedRules(config, catalogue);
+    const [group] = listServedRules(config, catalogue);
     assert.ok(group);
     const failsOpen = true;
     const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };
     const off = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
     const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"] };
-    assert.deepEqual(shareOf(config, group), {
+    assert.deepEqual(buildEndpointConfig(config, group), {
       rule: "both",
       clusters: {
         one: {
@@ -181,7 +181,7 @@ describe("a group's entry", () => {
         resource: { group: "", version: "v1", resource },
         operation,
         object,
-      } as unknown as Request);
+      } as unknown as AdmissionRequest);
     assert.equal(called("pods", { metadata: { name: "a" } }), true);
     assert.equal(called("pods", { metadata: { name: "b", labels: {} } }), true);
     assert.equal(called("pods", { metadata: { name: "b" } }), false);
@@ -211,7 +211,7 @@ describe("a group's entry", () => {
         namespace,
         userInfo: { username },
         object: { metadata: { name } },
-      } as unknown as Request);
+      } as unknown as AdmissionRequest);
     assert.equal(called("a", "u", "a"), true, "the other one is concerned");
     assert.equal(called("c", "w", "a"), true, "the first one is concerned");
     assert.equal(called("c", "w", "b"), false, "the first one would do nothing, the other spares the namespace");

@@ -1,11 +1,11 @@
-import type { Match } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
-import type { Cluster, Group, Setup } from "../config/config.ts";
+import type { RequestMatch } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { type Entry, entryOf, exemptConditions, literal, oneLine } from "./entry.ts";
 
-type On = { listed: Listed; entry: Entry; mode: Setup["mode"] };
+type On = { listed: CatalogueRule; entry: Entry; mode: RuleConfig["mode"] };
 
-export const entryTogether = ({ members }: Group, cluster: Cluster, harden: boolean): Entry | undefined => {
+export const entryTogether = ({ members }: RuleGroup, cluster: ClusterConfig, harden: boolean): Entry | undefined => {
   const on = membersOn(members, cluster, harden);
   const entries = on.map(({ entry }) => entry);
   const [first] = entries;
@@ -31,7 +31,11 @@ export const entryTogether = ({ members }: Group, cluster: Cluster, harden: bool
   };
 };
 
-const term = ({ match, exempt, conditions }: Entry, all: readonly Match[], exemptForAll: string[] = []): string => {
+const term = (
+  { match, exempt, conditions }: Entry,
+  all: readonly RequestMatch[],
+  exemptForAll: string[] = [],
+): string => {
   const own = exempt.namespaces?.filter((one) => !exemptForAll.includes(one)) ?? [];
   const parts = [
     ...(unique(match).length === all.length ? [] : [any(unique(match).map(about))]),
@@ -47,7 +51,7 @@ const inParentheses = (expression: string) => {
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
 };
 
-const about = ({ operations, resources }: Match): string => {
+const about = ({ operations, resources }: RequestMatch): string => {
   const paths = resources.map((path) => (path.includes("/") ? path : `${path}/`));
   const asked = [
     ...(operations.includes("*") ? [] : [`request.operation in ${literal(operations)}`]),
@@ -61,7 +65,7 @@ const about = ({ operations, resources }: Match): string => {
 const any = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(inParentheses).join(" || "));
 
 /** Returns why the members can't share an entry, in sentences that continue the group's name. */
-export const disagreements = ({ members }: Group, cluster: Cluster, harden = false): string[] => {
+export const disagreements = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const on = membersOn(members, cluster, harden);
   const about: [string, On[], (one: On) => unknown][] = [
     ["failurePolicy", on.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],
@@ -109,7 +113,7 @@ const versions = (on: On[]): string[] => {
   return [];
 };
 
-const membersOn = (members: Listed[], { rules }: Cluster, harden: boolean): On[] =>
+const membersOn = (members: CatalogueRule[], { rules }: ClusterConfig, harden: boolean): On[] =>
   members.flatMap((listed) => {
     const setup = rules.get(listed.name);
     if (setup === undefined || setup.mode === "off") return [];

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts";
-import { phases, type Rule, rule } from "#lib/rule.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import { listPhases, type Rule, rule } from "#lib/rule.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/read.ts";
 import { accessEntries, roles } from "./rbac.ts";
 
 // What these roles allow in a cluster, test/cluster/rights.test.ts says.
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
-const listed = (name: string, one: Rule): Listed => ({ name, folder: "", phases: phases(one), rule: one });
+const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
 const reads = { recent: get("namespaces"), now: get("namespaces", { maxAge: 0 }), all: list("namespaces") };
 const catalogue = [
   listed("reads", rule({ summary: "Reads.", match: pods, needs: reads, mutate() {} })),

@@ -1,7 +1,7 @@
-import type { Need, Needs, Resource } from "#lib/needs.ts";
-import type { Listed } from "../catalogue/registry.ts";
+import type { Need, Needs, ResourceType } from "#lib/needs.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
 import { idOf } from "../catalogue/rule-names.ts";
-import type { Cluster } from "../config/config.ts";
+import type { ClusterConfig } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
 
 interface Right {
@@ -22,9 +22,9 @@ interface Asked {
   settings: object;
 }
 
-const asking = (catalogue: Listed[], cluster: Cluster): { name: string; asked: Asked[] }[] => {
+const asking = (catalogue: CatalogueRule[], cluster: ClusterConfig): { name: string; asked: Asked[] }[] => {
   const { groups } = cluster;
-  const askedBy = ({ name, rule }: Listed): Asked => {
+  const askedBy = ({ name, rule }: CatalogueRule): Asked => {
     return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
   };
   const on = askingRules(catalogue, cluster);
@@ -44,7 +44,7 @@ const asking = (catalogue: Listed[], cluster: Cluster): { name: string; asked: A
 };
 
 /** Returns the RBAC objects that give each function only the rights that its rules need. */
-export const roles = (catalogue: Listed[], cluster: Cluster, name: string): object[] => {
+export const roles = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] => {
   const rules = asking(catalogue, cluster);
   const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
   const labels = { "app.kubernetes.io/managed-by": "postern" };
@@ -87,7 +87,7 @@ const rights = (asked: Asked[]): Right[] => {
 };
 
 const discovery: Right = { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] };
-const toRead = ({ group, resource }: Resource, ...verbs: string[]): Right => {
+const toRead = ({ group, resource }: ResourceType, ...verbs: string[]): Right => {
   return { apiGroups: [group], resources: [resource], verbs };
 };
 
@@ -104,7 +104,7 @@ const rightsOf = ({ verb, kind, kinds }: Need<unknown>, settings: object): Right
 };
 
 /** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
-export const accessEntries = (catalogue: Listed[], cluster: Cluster, name: string): object => {
+export const accessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object => {
   const rules = asking(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
   return {
     AWSTemplateFormatVersion: "2010-09-09",

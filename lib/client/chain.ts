@@ -1,11 +1,11 @@
-import { type Decision, decide, type Mode } from "../decide.ts";
+import { type Decision, evaluateRule, type Mode } from "../decide.ts";
 import { type Failure, toFailure } from "../failure.ts";
-import { inTime, type World, worldFor } from "../needs.ts";
+import { type Capabilities, chooseCapabilities, rejectWhenLate } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
-import { applied } from "../patch.ts";
+import { applyPatch } from "../patch.ts";
 import { askInRounds } from "../reinvocation.ts";
-import { matches } from "../request-match.ts";
-import type { KubernetesObject, Patch, Request } from "../review.ts";
+import { matchesRequest } from "../request-match.ts";
+import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import { denied, failed, type Refusal } from "./answers.ts";
 import type { Plan } from "./plans.ts";
@@ -14,7 +14,7 @@ export interface Told {
   rule: string;
   phase: Phase;
   mode: Mode;
-  request: Request;
+  request: AdmissionRequest;
   /** The outcome in the rule's mode, and whether the rule refused regardless of its mode. */
   decision?: Decision;
   failure?: Failure;
@@ -23,7 +23,7 @@ export interface Told {
 export interface Around {
   failurePolicy: "Fail" | "Ignore";
   now(): Date;
-  world(milliseconds: number): World;
+  world(milliseconds: number): Capabilities;
   tell(told: Told): void;
 }
 
@@ -34,11 +34,11 @@ export interface Judged {
   warnings: string[];
 }
 
-export const concerned = (plans: readonly Plan[], phase: Phase, request: Request): Plan[] =>
-  plans.filter(({ match }) => match[phase]?.some((one) => matches(one, request)));
+export const concerned = (plans: readonly Plan[], phase: Phase, request: AdmissionRequest): Plan[] =>
+  plans.filter(({ match }) => match[phase]?.some((one) => matchesRequest(one, request)));
 
 /** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
-export const judge = async (plans: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
+export const judge = async (plans: readonly Plan[], request: AdmissionRequest, around: Around): Promise<Judged> => {
   const mutated = await mutate(concerned(plans, "mutate", request), request, around);
   if (mutated.refusal) return mutated;
   const last = mutated.changed ? { ...request, object: mutated.object } : request;
@@ -50,7 +50,7 @@ export const judge = async (plans: readonly Plan[], request: Request, around: Ar
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
-const mutate = async (asked: readonly Plan[], request: Request, around: Around): Promise<Judged> => {
+const mutate = async (asked: readonly Plan[], request: AdmissionRequest, around: Around): Promise<Judged> => {
   const warnings: string[] = [];
   let { object } = request;
   let refusal: Refusal | undefined;
@@ -60,7 +60,7 @@ const mutate = async (asked: readonly Plan[], request: Request, around: Around):
     for (const warning of said.warnings) warnings.push(warning);
     refusal = said.refusal;
     if (refusal) return undefined;
-    object = applied(object, said.patch);
+    object = applyPatch(object, said.patch);
     return said.patch.length > 0;
   });
   const changed = refusal === undefined && object !== request.object;
@@ -74,13 +74,18 @@ interface Said {
   refusal?: Refusal;
 }
 
-const ask = async (plan: Plan, phase: Phase, request: Request, around: Around): Promise<Said> => {
+const ask = async (plan: Plan, phase: Phase, request: AdmissionRequest, around: Around): Promise<Said> => {
   const { name, mode, rule, settings, variant, milliseconds, entry } = plan;
   const { decision, failure } = await attempt(async () => {
     if (Object.keys(plan.selectors).length > 0 && !(await isAbout(plan, request, around))) return undefined;
-    const world = worldFor(rule, {}, { world: (_, milliseconds) => around.world(milliseconds) }, milliseconds);
-    const said = decide(rule, phase, request, { ...{ name, mode, settings, variant, world }, now: around.now() });
-    return said instanceof Promise ? inTime(said, milliseconds) : said;
+    const world = chooseCapabilities(
+      rule,
+      {},
+      { world: (_, milliseconds) => around.world(milliseconds) },
+      milliseconds,
+    );
+    const said = evaluateRule(rule, phase, request, { ...{ name, mode, settings, variant, world }, now: around.now() });
+    return said instanceof Promise ? rejectWhenLate(said, milliseconds) : said;
   });
   if (decision === undefined && failure === undefined) return nothing;
   around.tell({ rule: name, phase, mode, request, ...(decision && { decision }), ...(failure && { failure }) });
@@ -95,7 +100,7 @@ const nothing: Said = { patch: [], warnings: [] };
 /** Reports whether the rule's selectors select a request, as the API server evaluates them. */
 const isAbout = async (
   { selectors: { ofNamespace, ofObject }, milliseconds }: Plan,
-  { object, oldObject, namespace, resource: { group, resource } }: Request,
+  { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,
   { world }: Around,
 ): Promise<boolean> => {
   const isTaken = (selector: LabelSelector, one: unknown) =>

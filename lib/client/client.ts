@@ -3,7 +3,7 @@
 // that would be stored), chain.ts (evaluates the rules in order) and answers.ts (builds the response). world.ts reads the
 // cluster with the program's own credentials. Nothing else in lib imports this folder.
 import { isObject } from "../json.ts";
-import type { World } from "../needs.ts";
+import type { Capabilities } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
 import { guardedLibrary, type HttpLibrary } from "./api.ts";
 import { read } from "./body.ts";
@@ -31,7 +31,7 @@ export interface Guard {
   /** What happens to a write that a rule in mode enforce can't evaluate. By default Fail: the write gets an error. */
   failurePolicy?: "Fail" | "Ignore";
   /** Returns the capabilities of rules. By default rules read the cluster with the program's credentials. */
-  world?(milliseconds: number): World;
+  world?(milliseconds: number): Capabilities;
   now?(): Date;
   onOutcome?(told: Told): void;
 }

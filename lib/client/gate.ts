@@ -1,6 +1,6 @@
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
-import type { Request } from "../review.ts";
+import type { AdmissionRequest } from "../review.ts";
 import { unfit } from "./answers.ts";
 import { mediaType, objectIn, parsed } from "./body.ts";
 import { concerned } from "./chain.ts";
@@ -41,7 +41,7 @@ export const gate = (setup: Setup) => {
 const isOurs = (plans: readonly Plan[], target: Target): boolean => {
   const request = requestOf(target, { group: "", version: "", kind: "" }, {});
   // A PUT or PATCH of an object that doesn't exist may create it.
-  const created: Request = { ...request, operation: "CREATE" };
+  const created: AdmissionRequest = { ...request, operation: "CREATE" };
   const requests = target.operation === "UPDATE" ? [request, created] : [request];
   return requests.some((one) =>
     (["mutate", "validate"] as const).some((phase) => concerned(plans, phase, one).length > 0),

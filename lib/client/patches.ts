@@ -1,5 +1,5 @@
 import { Failure } from "../failure.ts";
-import { isMap, own, parsePointer } from "../json.ts";
+import { getOwn, isMap, parsePointer } from "../json.ts";
 import { between } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { json, mediaType, objectIn, parsed } from "./body.ts";
@@ -126,7 +126,7 @@ const mergedWith = (body: KubernetesObject, result: unknown, change: Patch[numbe
     }
     const map = isMap(said) ? said : {};
     if (said !== undefined && !isMap(said)) throw unmergeable(`it is in no map, at ${change.path}`);
-    const value = within(own(map, step), isMap(stored) ? own(stored, step) : undefined, rest);
+    const value = within(getOwn(map, step), isMap(stored) ? getOwn(stored, step) : undefined, rest);
     const others = Object.entries(map).filter(([key]) => key !== step);
     return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
   };

@@ -1,8 +1,16 @@
 import type { Mode } from "../decide.ts";
-import { frozen } from "../json.ts";
+import { freezeDeep } from "../json.ts";
 import type { LabelSelector } from "../objects/selection.ts";
-import { inPhase, type Match, type OfSettings, type Phase, phases, type Rule, variantsOf } from "../rule.ts";
-import { merge, mistakes } from "../settings.ts";
+import {
+  getVariants,
+  listPhases,
+  type OfSettings,
+  type Phase,
+  type RequestMatch,
+  type Rule,
+  selectPhase,
+} from "../rule.ts";
+import { mergeWithDefaults, mistakes } from "../settings.ts";
 
 export interface Ruled {
   rule: Rule;
@@ -21,7 +29,7 @@ export interface Plan {
   settings: object;
   variant?: string;
   mode: Mode;
-  match: Partial<Record<Phase, readonly Match[]>>;
+  match: Partial<Record<Phase, readonly RequestMatch[]>>;
   /** The rule's namespace selector and object selector; empty ones are left out. */
   selectors: { ofNamespace?: LabelSelector; ofObject?: LabelSelector };
   /** The rule's timeout. */
@@ -43,27 +51,27 @@ const placeOf = ({ order = webhooksPlace }: Rule) => order;
 const checked = (name: string, { rule, settings: given = {}, mode = "enforce", variant }: Ruled): Plan => {
   const [mistake] = mistakes(rule.settings ?? {}, given);
   if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
-  const settings = frozen(structuredClone(merge(rule.settings ?? {}, given)));
+  const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, given)));
   const unfit = rule.checkSettings?.(settings);
   if (unfit !== undefined) throw new Error(`rules.${name}.settings: ${unfit}`);
 
   if (variant === undefined) return planOf(name, rule, settings, mode);
-  const variants = variantsOf(rule, settings) ?? [];
+  const variants = getVariants(rule, settings) ?? [];
   const found = variants.find((one) => one.name === variant);
   if (found === undefined)
     throw new Error(`rules.${name}.variant must be one of ${variants.map((one) => one.name).join(", ") || "none"}`);
   const { name: _, settings: own, ...differences } = found;
-  return planOf(name, { ...rule, ...differences }, merge(settings, own), mode, variant);
+  return planOf(name, { ...rule, ...differences }, mergeWithDefaults(settings, own), mode, variant);
 };
 
 const planOf = (name: string, rule: Rule, settings: object, mode: Mode, variant?: string): Plan => {
   const match: Plan["match"] = {};
-  for (const phase of phases(rule)) {
-    if (Object.keys(inPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
+  for (const phase of listPhases(rule)) {
+    if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
       throw new Error(
         `${name} asks the cluster's authorizer in CEL, which only an API server can; leave it to a webhook`,
       );
-    match[phase] = inPhase(rule.match, phase, settings) ?? [];
+    match[phase] = selectPhase(rule.match, phase, settings) ?? [];
   }
   const selectors = {
     ...selecting("ofNamespace", rule.namespaceSelector, settings),

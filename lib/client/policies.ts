@@ -1,4 +1,4 @@
-import type { Reader } from "../needs.ts";
+import type { ObjectReader } from "../needs.ts";
 import type { Policy } from "../policy/kinds.ts";
 import { policiesIn } from "../policy/loaded.ts";
 import { override } from "../policy/override.ts";
@@ -18,10 +18,10 @@ import {
 import type { HttpSettings } from "../policy/references/http.ts";
 import { validate } from "../policy/validate.ts";
 import type { KubernetesObject } from "../review.ts";
-import { type Match, rule } from "../rule.ts";
+import { type RequestMatch, rule } from "../rule.ts";
 import type { Ruled } from "./plans.ts";
 
-export type Policies = readonly Policy[] | ((cluster: Reader) => readonly Policy[] | Promise<readonly Policy[]>);
+export type Policies = readonly Policy[] | ((cluster: ObjectReader) => readonly Policy[] | Promise<readonly Policy[]>);
 
 export interface References {
   /** The hosts that references may call, and how; none by default. */
@@ -33,7 +33,7 @@ export interface References {
 }
 
 /** Returns the policies stored in a cluster, at most ten seconds old. */
-export const policiesFrom = (cluster: Reader): Promise<readonly Policy[]> =>
+export const policiesFrom = (cluster: ObjectReader): Promise<readonly Policy[]> =>
   policiesOf([...overridePolicies, ...validatePolicies], { settings: policySettings, reader: cluster });
 
 export const applying = (policies: Policies, references: References = {}): Record<string, Ruled> => {
@@ -79,7 +79,7 @@ const timeoutSeconds = 10;
 
 const needs = policyNeeds([...overridePolicies, ...validatePolicies]);
 
-const every = (...operations: Match["operations"]): Match[] => [
+const every = (...operations: RequestMatch["operations"]): RequestMatch[] => [
   { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations },
 ];
 

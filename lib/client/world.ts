@@ -1,9 +1,9 @@
 import { memoryOf } from "../cluster/answer-cache.ts";
-import { type exchange, longest, Unanswered } from "../cluster/https-request.ts";
-import { worlds } from "../cluster/live.ts";
+import { longest, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
+import { createLiveCapabilities } from "../cluster/live.ts";
 import { Failure } from "../failure.ts";
-import { memoryLedger } from "../ledger.ts";
-import type { World } from "../needs.ts";
+import { createMemoryLedger } from "../ledger.ts";
+import type { Capabilities } from "../needs.ts";
 import { read } from "./body.ts";
 
 export type Send = (
@@ -34,7 +34,7 @@ const mostIdentities = 16;
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
 export const ownWorlds = () => {
   const memories = new Map<string, ReturnType<typeof memoryOf>>();
-  const ledger = memoryLedger();
+  const ledger = createMemoryLedger();
   const memoryFor = (identity: string) => {
     const memory = memories.get(identity) ?? memoryOf();
     memories.delete(identity);
@@ -47,13 +47,13 @@ export const ownWorlds = () => {
     // The credentials are in the program's headers, which `asked` adds.
     const connection = { server, credentials: { token: "" } };
     const memory = memoryFor(identityOf(server, headers));
-    const open = worlds({ [host]: connection }, memory, ledger, () => {}, asked(headers, send));
-    return (milliseconds: number): World => open(host, milliseconds);
+    const open = createLiveCapabilities({ [host]: connection }, memory, ledger, () => {}, asked(headers, send));
+    return (milliseconds: number): Capabilities => open(host, milliseconds);
   };
 };
 
 const asked =
-  (own: Headers, send: Send): typeof exchange =>
+  (own: Headers, send: Send): typeof sendRequest =>
   async (url, { method = "GET", headers: given }, body, deadline, most = longest) => {
     const { accept, "content-type": type } = Object(given);
     const headers = lasting(own, { accept, ...(type && { "content-type": type }) });
@@ -65,9 +65,9 @@ const asked =
       const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
       return { status: response.status, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined };
     } catch (error) {
-      if (signal.aborted) throw new Unanswered("it did not answer in time");
-      if (error instanceof Failure) throw new Unanswered(`its answer has more than ${most} bytes`);
-      throw new Unanswered(reasonOf(error), false, { cause: error });
+      if (signal.aborted) throw new UnansweredError("it did not answer in time");
+      if (error instanceof Failure) throw new UnansweredError(`its answer has more than ${most} bytes`);
+      throw new UnansweredError(reasonOf(error), false, { cause: error });
     }
   };
 

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { Failure } from "../failure.ts";
 import { isMap, parseJson } from "../json.ts";
-import type { World } from "../needs.ts";
+import type { Capabilities } from "../needs.ts";
 import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
-import type { KubernetesObject, Request, UserInfo } from "../review.ts";
+import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
 import { answer, warned } from "./answers.ts";
 import { json } from "./body.ts";
 import { type Around, type Judged, judge, type Told } from "./chain.ts";
@@ -16,7 +16,7 @@ export interface Setup {
   server: URL | undefined;
   user: UserInfo;
   failurePolicy: "Fail" | "Ignore";
-  world: ((milliseconds: number) => World) | undefined;
+  world: ((milliseconds: number) => Capabilities) | undefined;
   now(): Date;
   tell(told: Told): void;
 }
@@ -88,7 +88,7 @@ export const judgedAs = async (
   const operation = given === undefined ? "DELETE" : old === undefined ? "CREATE" : "UPDATE";
   const shown = given ?? old ?? {};
   const kind = await kindOf(shown, old, target, around);
-  const request: Request = {
+  const request: AdmissionRequest = {
     ...requestOf({ ...target, operation }, kind, setup.user, shown),
     object: given === undefined ? null : placed(named(given, kind), target),
     oldObject: old ?? null,
@@ -100,10 +100,10 @@ export const judgedAs = async (
 /** Returns a request as the API server would build it, without its objects. */
 export const requestOf = (
   target: Target,
-  kind: Request["kind"],
+  kind: AdmissionRequest["kind"],
   userInfo: UserInfo,
   object: KubernetesObject = {},
-): Request => {
+): AdmissionRequest => {
   const { operation, group, version, resource, subResource, dryRun } = target;
   const gvr = { group, version, resource };
   const own = isMap(object.metadata) ? object.metadata.name : undefined;
@@ -125,7 +125,7 @@ const kindOf = async (
   old: KubernetesObject | undefined,
   target: Target,
   { world }: Around,
-): Promise<Request["kind"]> => {
+): Promise<AdmissionRequest["kind"]> => {
   for (const { apiVersion, kind } of [object, old ?? {}])
     if (typeof kind === "string" && kind !== "" && typeof apiVersion === "string") {
       return { ...splitApiVersion(apiVersion), kind };
@@ -140,7 +140,7 @@ const kindOf = async (
 const longestDiscovery = 3000;
 
 /** Adds the kind and apiVersion that the API server takes from the URL. */
-const named = (object: KubernetesObject, kind: Request["kind"]): KubernetesObject =>
+const named = (object: KubernetesObject, kind: AdmissionRequest["kind"]): KubernetesObject =>
   object.kind && object.apiVersion ? object : { apiVersion: joinApiVersion(kind), kind: kind.kind, ...present(object) };
 
 const present = ({ apiVersion, kind, ...rest }: KubernetesObject): KubernetesObject => ({

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { eksToken, tokens } from "./credentials.ts";
-import type { exchange } from "./https-request.ts";
+import type { sendRequest } from "./https-request.ts";
 
 const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
 const minute = 60_000;
@@ -10,7 +10,7 @@ const soon = () => Date.now() + 1000;
 /** AWS, that hands out another token each time. */
 const aws = (answer: (count: number) => { status?: number; body: unknown }) => {
   const asked: { url: string; headers: Record<string, string>; body: unknown }[] = [];
-  const ask: typeof exchange = async (url, { headers }, body = "") => {
+  const ask: typeof sendRequest = async (url, { headers }, body = "") => {
     asked.push({ url, headers: { ...Object(headers) }, body: JSON.parse(String(body)) });
     const { status = 200, body: said } = answer(asked.length);
     return { status, body: typeof said === "string" ? said : JSON.stringify(said), retryAfter: undefined };

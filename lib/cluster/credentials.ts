@@ -1,5 +1,5 @@
 import type { SecretPlace } from "../needs.ts";
-import { exchange } from "./https-request.ts";
+import { sendRequest } from "./https-request.ts";
 import { type Identity, presigned, signed } from "./signature.ts";
 
 /** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
@@ -20,11 +20,11 @@ const minute = 60_000;
 
 interface Around {
   identity(): Identity;
-  ask: typeof exchange;
+  ask: typeof sendRequest;
 }
 
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
-export const tokens = (credentials: Credentials, around: Around = { identity: ourIdentity, ask: exchange }) => {
+export const tokens = (credentials: Credentials, around: Around = { identity: ourIdentity, ask: sendRequest }) => {
   let current: Promise<Token> | undefined;
   let until = 0;
   return {
@@ -82,7 +82,7 @@ export const eksToken = ({ eks, region }: { eks: string; region: string }, ident
 const stored = async (
   credentials: SecretPlace,
   identity: Identity,
-  ask: typeof exchange,
+  ask: typeof sendRequest,
   deadline: number,
 ): Promise<string> => {
   const isSecret = "secret" in credentials;

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestOptions } from "node:https";
-import { messageOf } from "../failure.ts";
-import { inTime } from "../needs.ts";
+import { getErrorMessage } from "../failure.ts";
+import { rejectWhenLate } from "../needs.ts";
 
-export interface Answer {
+export interface HttpsAnswer {
   status: number;
   body: string;
   /** Seconds, if the server sent Retry-After. */
@@ -13,7 +13,7 @@ export interface Answer {
 }
 
 /** A request without an answer. `unsent` means that it never reached the server, because a kept connection was dead. */
-export class Unanswered extends Error {
+export class UnansweredError extends Error {
   readonly unsent: boolean;
   constructor(sentence: string, unsent = false, options?: ErrorOptions) {
     super(sentence, options);
@@ -22,8 +22,8 @@ export class Unanswered extends Error {
 }
 
 /** Returns an `Unanswered` as a value; throws any other error, which is a fault of Postern. */
-export const unanswered = (error: unknown): Unanswered => {
-  if (error instanceof Unanswered) return error;
+export const toUnanswered = (error: unknown): UnansweredError => {
+  if (error instanceof UnansweredError) return error;
   throw error;
 };
 
@@ -31,7 +31,7 @@ export const unanswered = (error: unknown): Unanswered => {
 export const longest = 32 * 1024 * 1024;
 
 /** Node's modules, loaded at first use: they take a third of a cold start. */
-export const https = () => process.getBuiltinModule("node:https");
+export const loadHttps = () => process.getBuiltinModule("node:https");
 const http = () => process.getBuiltinModule("node:http");
 const zlib = () => process.getBuiltinModule("node:zlib");
 
@@ -39,18 +39,18 @@ const zlib = () => process.getBuiltinModule("node:zlib");
  * Sends one request and reads the answer of at most `most` bytes, until `deadline` (in milliseconds since the epoch).
  * Every failure is an `Unanswered`. No redirect is followed.
  */
-export const exchange = async (
+export const sendRequest = async (
   url: string,
   options: RequestOptions,
   body: string | Uint8Array | undefined,
   deadline: number,
   most = longest,
-): Promise<Answer> => {
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+): Promise<HttpsAnswer> => {
+  const { promise, resolve, reject } = Promise.withResolvers<HttpsAnswer>();
   const request = begun(url, options);
   const fail = (error: Error) => {
     const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
-    reject(error instanceof Unanswered ? error : new Unanswered(error.message, unsent, { cause: error }));
+    reject(error instanceof UnansweredError ? error : new UnansweredError(error.message, unsent, { cause: error }));
     // An answer that isn't read to its end would keep its connection.
     request.destroy();
   };
@@ -72,9 +72,9 @@ export const exchange = async (
 /** Node throws at once for what can't be sent: a header with a line break, an invalid certificate. */
 const begun = (url: string, options: RequestOptions) => {
   try {
-    return url.startsWith("http:") ? http().request(url, options) : https().request(url, options);
+    return url.startsWith("http:") ? http().request(url, options) : loadHttps().request(url, options);
   } catch (error) {
-    throw new Unanswered(`it can't be asked: ${messageOf(error)}`, false, {
+    throw new UnansweredError(`it can't be asked: ${getErrorMessage(error)}`, false, {
       cause: error,
     });
   }
@@ -82,9 +82,9 @@ const begun = (url: string, options: RequestOptions) => {
 
 /** Waits for an answer until the deadline; others may wait for it longer. */
 export const before = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
-  inTime(answer, deadline - Date.now(), late);
+  rejectWhenLate(answer, deadline - Date.now(), late);
 
-const late = () => new Unanswered("it did not answer in time");
+const late = () => new UnansweredError("it did not answer in time");
 
 const whole = async (response: IncomingMessage, most: number): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";
@@ -93,12 +93,12 @@ const whole = async (response: IncomingMessage, most: number): Promise<string> =
   // The limit counts unpacked bytes.
   const source = isPacked ? response.pipe(zlib().createGunzip()) : response;
   response.on("error", (error) => source.destroy(error));
-  response.on("aborted", () => source.destroy(new Unanswered("it broke off its answer")));
+  response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer")));
   for await (const chunk of source) {
     bytes += chunk.length;
     if (bytes > most) {
       response.destroy();
-      throw new Unanswered(`its answer has more than ${most} bytes`);
+      throw new UnansweredError(`its answer has more than ${most} bytes`);
     }
     chunks.push(chunk);
   }

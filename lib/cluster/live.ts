@@ -1,17 +1,32 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { evaluate } from "../cue/engine.ts";
-import { Failure, messageOf } from "../failure.ts";
-import { frozen, isObject, parseJson } from "../json.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
+import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { type Ledger, within } from "../ledger.ts";
 import { printCounts } from "../metrics.ts";
-import { nowhere, type Permission, type Resource, type Served, unconnected, type World } from "../needs.ts";
+import {
+  type AccessAnswer,
+  type Capabilities,
+  createUnconnectedCapabilities,
+  type ResourceType,
+  type ServedResource,
+  unavailableLedger,
+} from "../needs.ts";
 import { joinApiVersion, rootOf } from "../objects/api-version.ts";
 import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 import { type Found, type Memory, memoryOf } from "./answer-cache.ts";
 import { type Credentials, tokens } from "./credentials.ts";
-import { type Answer, before, exchange, https, longest, Unanswered, unanswered } from "./https-request.ts";
+import {
+  before,
+  type HttpsAnswer,
+  loadHttps,
+  longest,
+  sendRequest,
+  toUnanswered,
+  UnansweredError,
+} from "./https-request.ts";
 import { outside } from "./outside.ts";
 import { pagesOf } from "./pages.ts";
 import { shared } from "./shared-questions.ts";
@@ -33,18 +48,18 @@ const longestRead = 10_000;
 const glance = 150;
 
 /** Returns the capabilities of each cluster; clusters share no connections, tokens or answers. */
-export const worlds = (
+export const createLiveCapabilities = (
   connections: Record<string, Connection>,
   memory = memoryOf(),
-  ledger = nowhere,
+  ledger = unavailableLedger,
   tell = printCounts,
-  send: typeof exchange = exchange,
+  send: typeof sendRequest = sendRequest,
 ) => {
   const known = Object.entries(connections).map(
     ([name, connection]) => [name, live(name, connection, memory, ledger, tell, send)] as const,
   );
   const byName = new Map(known);
-  return (cluster: string, milliseconds: number): World =>
+  return (cluster: string, milliseconds: number): Capabilities =>
     byName.get(cluster)?.(milliseconds) ?? apart(cluster, Date.now() + milliseconds, memory, ledger, tell);
 };
 
@@ -59,12 +74,12 @@ const apart = (
   ledger: Ledger,
   tell: typeof printCounts,
   since?: number,
-): World => {
+): Capabilities => {
   const started = since ?? Date.now();
   const { isRemembered, ...services } = outside(cluster, memory, deadline, since);
   const anew = () => (isRemembered() ? apart(cluster, deadline, memory, ledger, tell, started) : undefined);
   return {
-    ...unconnected(cluster),
+    ...createUnconnectedCapabilities(cluster),
     ...services,
     cue: scripting(deadline),
     ledger: (rule) => within(ledger, `${cluster} ${rule}`),
@@ -79,14 +94,14 @@ const live = (
   memory: Memory,
   ledger: Ledger,
   tell: typeof printCounts,
-  send: typeof exchange,
+  send: typeof sendRequest,
 ) => {
   const { server, ca, credentials } = connection;
   const { token, refused } = tokens(credentials);
   let agent: Agent | undefined;
   const trust = { ...(ca && { ca }), ...("cert" in credentials && credentials) };
   const kept = () => {
-    agent ??= new (https().Agent)({ keepAlive: true, maxSockets: 8, ...trust });
+    agent ??= new (loadHttps().Agent)({ keepAlive: true, maxSockets: 8, ...trust });
     return { agent };
   };
 
@@ -108,9 +123,9 @@ const live = (
         { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : kept()) },
         body && JSON.stringify(body),
         body ? deadline : latest,
-      ).catch(unanswered);
+      ).catch(toUnanswered);
       const again = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
-      if (answer instanceof Unanswered) {
+      if (answer instanceof UnansweredError) {
         if (again === undefined) throw answer;
         // If one kept connection was dead, the others may be, too.
         isFresh = true;
@@ -123,14 +138,14 @@ const live = (
   };
 
   const failing = (what: string) => (error: unknown) => {
-    const why = messageOf(error);
+    const why = getErrorMessage(error);
     throw new Failure(503, `could not ${what} cluster "${cluster}": ${why}`, { cause: error });
   };
 
   /** Returns the content; undefined for a 404 of an object that could exist. */
-  const parsed = ({ status, body }: Answer): { content: unknown; bytes: number } | undefined => {
+  const parsed = ({ status, body }: HttpsAnswer): { content: unknown; bytes: number } | undefined => {
     const content = parseJson(body);
-    if (status < 300 && content !== undefined) return { content: frozen(content), bytes: body.length };
+    if (status < 300 && content !== undefined) return { content: freezeDeep(content), bytes: body.length };
     // A 404 for an unserved resource names no object.
     if (status === 404 && Object(Object(content).details).name !== undefined) return undefined;
     throw new Error(
@@ -138,7 +153,7 @@ const live = (
     );
   };
 
-  const world = (deadline: number, since?: number): World => {
+  const world = (deadline: number, since?: number): Capabilities => {
     const started = since ?? Date.now();
     const { isRemembered: isOutsideRemembered, ...services } = outside(cluster, memory, deadline, since);
     let isRemembered = false;
@@ -153,7 +168,7 @@ const live = (
       return found.content;
     };
 
-    const pathOf = ({ group, resource, version = "v1" }: Resource, namespace?: string) =>
+    const pathOf = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) =>
       [
         rootOf(joinApiVersion({ group, version })),
         ...(namespace === undefined ? [] : ["namespaces", encodeURIComponent(namespace)]),
@@ -179,7 +194,7 @@ const live = (
       const limit = () => Math.min(page, most - items.length);
       for await (const { items: listed, apiVersion, kind } of pagesOf(readPage, limit, selection)) {
         if (kind === undefined || !isListOfObjects(listed)) throw new Error("it answers no list");
-        for (const item of listed) items.push(frozen({ apiVersion, kind, ...item }));
+        for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
         if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
         if (Date.now() > end) throw new Error("it did not answer in time");
         if (items.length >= most) break;
@@ -221,7 +236,7 @@ const live = (
           if (answer.status === 404) return { content: undefined, bytes: undefined };
           const found = parsed(answer);
           return { content: served(found?.content), bytes: found?.bytes };
-        }) as Promise<Served[] | undefined>;
+        }) as Promise<ServedResource[] | undefined>;
       },
       may: async ({ user, verb, name, namespace, group = "", version, resource, subresource }) => {
         const { username, uid, groups, extra } = user;
@@ -232,7 +247,7 @@ const live = (
           spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
         };
         const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        const asked = call(path, deadline, review).then((answer): Permission => {
+        const asked = call(path, deadline, review).then((answer): AccessAnswer => {
           const { allowed, reason, evaluationError } = Object(Object(parsed(answer)?.content).status);
           if (typeof allowed !== "boolean") throw new Error("it answers no access review");
           return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
@@ -269,9 +284,9 @@ const live = (
 const remedy = "npx postern manifests prints the ClusterRole that allows it";
 
 /** Returns milliseconds until a retry; undefined if a retry would be wrong or useless. */
-const pauseAfter = (answer: Answer | Unanswered, isSafe: boolean, attempt: number): number | undefined => {
+const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, attempt: number): number | undefined => {
   // A kept connection may have been closed while Lambda froze the process: the request never arrived.
-  if (answer instanceof Unanswered) return answer.unsent && isSafe ? 0 : undefined;
+  if (answer instanceof UnansweredError) return answer.unsent && isSafe ? 0 : undefined;
   if (answer.status === 401 && attempt === 1) return 0;
   // A server that answers 429 did not begin the request, so that any verb can be repeated.
   if (answer.status === 429) return (answer.retryAfter ?? 1) * 1000;
@@ -279,7 +294,7 @@ const pauseAfter = (answer: Answer | Unanswered, isSafe: boolean, attempt: numbe
 };
 
 /** Returns why the API server refuses an object, by validation or admission, and not for want of a right. */
-const objectionIn = ({ status, body }: Answer): Status | undefined => {
+const objectionIn = ({ status, body }: HttpsAnswer): Status | undefined => {
   const content = parseJson(body);
   const { kind: what, reason, message, details } = Object(content);
   if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
@@ -299,15 +314,17 @@ const sentenceIn = (content: unknown, body: string): string => {
   return typeof message === "string" ? message : body.slice(0, 200);
 };
 
-const served = (list: unknown): Served[] => {
+const served = (list: unknown): ServedResource[] => {
   if (Object(list).kind !== "APIResourceList") throw new Error("it answers no list of resources");
   return servedIn(list);
 };
 
-export const servedIn = (list: unknown): Served[] =>
-  (Object(list).resources ?? []).map(({ name, kind, namespaced }: Omit<Served, "resource"> & { name: string }) => {
-    return { resource: name, kind, namespaced };
-  });
+export const servedIn = (list: unknown): ServedResource[] =>
+  (Object(list).resources ?? []).map(
+    ({ name, kind, namespaced }: Omit<ServedResource, "resource"> & { name: string }) => {
+      return { resource: name, kind, namespaced };
+    },
+  );
 
 /** Reports whether a text may be an apiVersion; any other could lead to another path. */
 export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

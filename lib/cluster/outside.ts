@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { Failure, messageOf } from "../failure.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
 import type { AwsAction, AwsRequest, HttpsRequest, HttpsResponse } from "../needs.ts";
 import type { Memory } from "./answer-cache.ts";
 import { queryOf } from "./aws-query.ts";
 import { tokens } from "./credentials.ts";
-import { type Answer, before, exchange, Unanswered, unanswered } from "./https-request.ts";
+import { before, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
 import { shared } from "./shared-questions.ts";
 
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
@@ -65,7 +65,7 @@ const attempted = <T>(make: () => T): T => {
   try {
     return make();
   } catch (error) {
-    throw new Failure(503, `could not ask AWS: ${messageOf(error)}`, { cause: error });
+    throw new Failure(503, `could not ask AWS: ${getErrorMessage(error)}`, { cause: error });
   }
 };
 
@@ -77,7 +77,7 @@ const asSomebody = async ({ bearer, username, ...request }: HttpsRequest, deadli
   holders.set(place, { token, refused });
   for (let isAgain = false; ; isAgain = true) {
     const value = await before(deadline, token(Date.now() + longestWait)).catch((error: Error) => {
-      throw error instanceof Unanswered ? error : new Error("its token could not be read", { cause: error });
+      throw error instanceof UnansweredError ? error : new Error("its token could not be read", { cause: error });
     });
     const authorization = username === undefined ? `Bearer ${value}` : basic(username, String(value));
     const headers = { ...request.headers, authorization };
@@ -99,12 +99,12 @@ const holders = new Map<string, ReturnType<typeof tokens>>();
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
   const { url, method = "GET", headers = {}, body, ca, connect, most, isWhole, tries = 1, pause = 0 } = request;
   const options = { method, headers, ...(ca && { ca }), ...connect };
-  let last: Answer | undefined;
+  let last: HttpsAnswer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
-    const answer = await exchange(url, options, body, deadline, most).catch(unanswered);
-    if (!(answer instanceof Unanswered)) last = answer;
+    const answer = await sendRequest(url, options, body, deadline, most).catch(toUnanswered);
+    if (!(answer instanceof UnansweredError)) last = answer;
     if (attempt < tries && mayBeBetter(answer) && Date.now() + delay < deadline) await wait(delay);
-    else if (last === undefined || (answer instanceof Unanswered && Date.now() < deadline)) throw answer;
+    else if (last === undefined || (answer instanceof UnansweredError && Date.now() < deadline)) throw answer;
     else {
       const { status, body, headers, trailers } = last;
       return { status, body, ...(isWhole && { headers, trailers }) };
@@ -112,8 +112,8 @@ const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsRespon
   }
 };
 
-const mayBeBetter = (answer: Answer | Unanswered): boolean => {
-  if (!(answer instanceof Unanswered))
+const mayBeBetter = (answer: HttpsAnswer | UnansweredError): boolean => {
+  if (!(answer instanceof UnansweredError))
     return [429, 500, 504].includes(answer.status) || answer.retryAfter !== undefined;
   const { cause } = answer;
   return cause instanceof Error && "code" in cause && cause.code === "ECONNRESET";

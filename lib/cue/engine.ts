@@ -1,5 +1,5 @@
 import type { Worker } from "node:worker_threads";
-import { Failure, messageOf } from "../failure.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
 import { type Place, place } from "./place.ts";
 
 export interface Orders {
@@ -62,7 +62,7 @@ export const engine = (megabytes = 512): Engine => {
       .then((files) => {
         if (thread === own) own.worker = startWorker(files, megabytes, (message) => heard(own, message), over);
       })
-      .catch((error) => over(`CUE can't be started: ${messageOf(error)}`));
+      .catch((error) => over(`CUE can't be started: ${getErrorMessage(error)}`));
     return own;
   };
 

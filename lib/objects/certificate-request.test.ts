@@ -5,7 +5,7 @@ import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
 import fc from "fast-check";
 import { asSpec, der, named, part, pem, requestFor } from "../../infra/parity/generators/certificate-requests.ts";
-import { subjectOf } from "./certificate-request.ts";
+import { parseCertificateSubject } from "./certificate-request.ts";
 
 x509.cryptoProvider.set(webcrypto);
 const keys = await webcrypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
@@ -19,7 +19,7 @@ const libraryRequest = (json: x509.JsonNameParams) =>
 const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
 const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 
-const subjectIn = (...names: Buffer[]) => subjectOf(asSpec(pem(requestFor(...names))));
+const subjectIn = (...names: Buffer[]) => parseCertificateSubject(asSpec(pem(requestFor(...names))));
 const commonNameOf = (identifier: number, ...octets: number[]) => subjectIn(named(part("CN", der(identifier, octets))));
 const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
 
@@ -46,7 +46,7 @@ describe("a certificate request", () => {
         const said = await libraryRequest(json);
         // The library sorts what it writes as a set.
         const own = new x509.Pkcs10CertificateRequest(said.rawData).subjectName;
-        assert.deepEqual(subjectOf(asSpec(said.toString("pem"))), {
+        assert.deepEqual(parseCertificateSubject(asSpec(said.toString("pem"))), {
           subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
         });
         const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
@@ -104,7 +104,7 @@ describe("a certificate request", () => {
 describe("the PEM of a certificate request", () => {
   const bytes = requestFor(named(part("CN", "a")));
   const good = pem(bytes);
-  const read = (text: string) => subjectOf(asSpec(text));
+  const read = (text: string) => parseCertificateSubject(asSpec(text));
   const found = { subject: { commonName: "a", organizations: [] } };
   const other = pem(requestFor(named(part("CN", "b"))));
 
@@ -132,7 +132,8 @@ describe("the PEM of a certificate request", () => {
   it("is there, and holds a request", () => {
     for (const text of ["", "hello", bytes.toString("base64"), good.slice(0, -20), `${good.slice(0, -1)}x`])
       assert.deepEqual(read(text), noBlock);
-    for (const given of [undefined, null, 5, {}, [good], { length: 1e9 }]) assert.deepEqual(subjectOf(given), noBlock);
+    for (const given of [undefined, null, 5, {}, [good], { length: 1e9 }])
+      assert.deepEqual(parseCertificateSubject(given), noBlock);
     isMalformed(read("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
     isMalformed(read(pem(Buffer.from("hello"))));
   });
@@ -153,7 +154,7 @@ describe("what is no DER", () => {
     named(part("CN", "system:node:n1")),
     named(part("O", der(0x13, Buffer.from("system:nodes")))),
   );
-  const read = (bytes: Uint8Array) => subjectOf(asSpec(pem(bytes)));
+  const read = (bytes: Uint8Array) => parseCertificateSubject(asSpec(pem(bytes)));
 
   it("is no request when it is cut short, at any place", () => {
     for (let length = 0; length < good.length; length++) isMalformed(read(good.subarray(0, length)));
@@ -191,6 +192,6 @@ describe("what is no DER", () => {
       { numRuns: 1000 },
     );
     fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => assert.ok(read(bytes))));
-    fc.assert(fc.property(fc.string(), (text) => assert.ok("fault" in subjectOf(text))));
+    fc.assert(fc.property(fc.string(), (text) => assert.ok("fault" in parseCertificateSubject(text))));
   });
 });

@@ -1,6 +1,6 @@
 import { type Element, elementAt, everyElement, fieldsOf, strings } from "./der.ts";
 
-export interface Subject {
+export interface CertificateSubject {
   commonName: string;
   organizations: string[];
 }
@@ -9,7 +9,7 @@ export interface Subject {
  * Returns the subject of a CertificateSigningRequest's `spec.request`, read as Go reads it; or a sentence on why there
  * is none. API validation checks the rest, such as the key.
  */
-export const subjectOf = (request: unknown): { subject: Subject } | { fault: string } => {
+export const parseCertificateSubject = (request: unknown): { subject: CertificateSubject } | { fault: string } => {
   const block = typeof request === "string" ? firstBlock(Buffer.from(request, "base64").toString("latin1")) : undefined;
   if (block?.type !== "CERTIFICATE REQUEST") return { fault: "PEM block type must be CERTIFICATE REQUEST" };
   const subject = subjectIn(block.bytes);
@@ -62,7 +62,7 @@ const decoded = (text: string): Uint8Array | undefined => {
 const [integer, bitString, objectIdentifier, sequence, set, attributes] = [0x02, 0x03, 0x06, 0x30, 0x31, 0xa0] as const;
 
 /** CertificationRequest → CertificationRequestInfo → Name. */
-const subjectIn = (bytes: Uint8Array): Subject | undefined => {
+const subjectIn = (bytes: Uint8Array): CertificateSubject | undefined => {
   const whole = elementAt(bytes, 0, bytes.length);
   if (whole?.identifier !== sequence || whole.end !== bytes.length) return undefined;
   const [information] = fieldsOf(bytes, whole, sequence, sequence, bitString) ?? [];
@@ -71,8 +71,8 @@ const subjectIn = (bytes: Uint8Array): Subject | undefined => {
 };
 
 /** The last common name counts. A value that isn't a string is ignored; a malformed string is an error. */
-const subjectNamed = (bytes: Uint8Array, name: Element): Subject | undefined => {
-  const subject: Subject = { commonName: "", organizations: [] };
+const subjectNamed = (bytes: Uint8Array, name: Element): CertificateSubject | undefined => {
+  const subject: CertificateSubject = { commonName: "", organizations: [] };
   const take = (attribute: Element): boolean => {
     const [type] = fieldsOf(bytes, attribute, objectIdentifier) ?? [];
     const value = type && elementAt(bytes, type.end, attribute.end);

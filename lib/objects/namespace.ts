@@ -1,7 +1,7 @@
-import type { Request } from "../review.ts";
+import type { AdmissionRequest } from "../review.ts";
 
 /** Returns the namespace of a request's object; undefined for a Namespace and for cluster-scoped objects. */
-export const homeOf = ({ kind, namespace }: Request): string | undefined =>
+export const homeOf = ({ kind, namespace }: AdmissionRequest): string | undefined =>
   kind.group === "" && kind.kind === "Namespace" ? undefined : namespace || undefined;
 
 export const creationOf = (namespace = "") => `create namespace ${JSON.stringify(namespace)} first`;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { draft } from "#lib/patch.ts";
-import { containersOf, type ImageVolume, imageVolumesOf } from "./pod.ts";
+import { createDraft } from "#lib/patch.ts";
+import { type ImageVolume, imageVolumesOf, listContainers } from "./pod.ts";
 
 const volumes: ImageVolume[] = [{ name: "v" }, { name: "w", image: { reference: "w" } }];
 const pod: Pod = {
@@ -15,8 +15,8 @@ const pod: Pod = {
 };
 
 describe("a pod's containers", () => {
-  const placed = (...args: Parameters<typeof containersOf>) =>
-    containersOf(...args).map(({ container, path }) => [container.name, path]);
+  const placed = (...args: Parameters<typeof listContainers>) =>
+    listContainers(...args).map(({ container, path }) => [container.name, path]);
 
   it("are those of all three kinds, in order, each with its place", () => {
     assert.deepEqual(placed(pod), [
@@ -37,8 +37,8 @@ describe("a pod's containers", () => {
   });
 
   it("are edited in the pod itself", () => {
-    const { value, changes } = draft(pod);
-    for (const { container } of containersOf(value, ["initContainers"])) container.image = "x";
+    const { value, changes } = createDraft(pod);
+    for (const { container } of listContainers(value, ["initContainers"])) container.image = "x";
     assert.deepEqual(changes(), [{ op: "add", path: "/spec/initContainers/0/image", value: "x" }]);
   });
 });

@@ -14,7 +14,7 @@ export interface ImageVolume extends Volume {
 const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 
 /** Returns a pod's containers, or those of some kinds: first init containers, then regular, then ephemeral ones. */
-export const containersOf = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): Placed[] =>
+export const listContainers = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): Placed[] =>
   of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
 
 /** Returns the same list in CEL. In a pod without regular containers, which is invalid, the API server shows null. */

@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { forbidden } from "../refusals.ts";
-import type { Request, Status } from "../review.ts";
-import { containersOf } from "./pod.ts";
+import type { AdmissionRequest, Status } from "../review.ts";
+import { listContainers } from "./pod.ts";
 
 /** What gives a container access beyond its pod, in the words of the upstream plugins. */
 const escalations = {
@@ -13,7 +13,7 @@ const escalations = {
 type Escalation = keyof typeof escalations;
 
 interface Around {
-  request: Request;
+  request: AdmissionRequest;
   settings: { ephemeralContainers: boolean };
   pods(name: string, namespace?: string): Promise<Pod | undefined>;
 }
@@ -30,6 +30,10 @@ export const refuseExec = async (
 };
 
 const isPrivileged = (pod: Pod, { ephemeralContainers }: Around["settings"]) =>
-  containersOf(pod, ["initContainers", "containers", ...(ephemeralContainers ? ["ephemeralContainers" as const] : [])])
+  listContainers(pod, [
+    "initContainers",
+    "containers",
+    ...(ephemeralContainers ? ["ephemeralContainers" as const] : []),
+  ])
     .map(({ container }) => container.securityContext?.privileged)
     .includes(true);

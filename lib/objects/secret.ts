@@ -1,12 +1,12 @@
 import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { containersOf } from "./pod.ts";
+import { listContainers } from "./pod.ts";
 
 /** Returns the names of all secrets that a pod refers to. */
 export const secretsIn = (pod: Pod): string[] => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   return [
     ...imagePullSecrets.map(({ name }) => name),
-    ...containersOf(pod).flatMap(({ container }) => secretsOf(container).map(({ name }) => name)),
+    ...listContainers(pod).flatMap(({ container }) => secretsOf(container).map(({ name }) => name)),
     ...volumes.flatMap(secretsOfVolume),
   ].filter((name): name is string => Boolean(name));
 };

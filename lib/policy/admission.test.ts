@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
-import { draft } from "../patch.ts";
+import { createDraft } from "../patch.ts";
 import { completed, refusalOf } from "./admission.ts";
 
 const cue = (source: string) => evaluate(source);
@@ -92,7 +92,7 @@ const render = {
   renderedCondition: ({ cond, affectMode }: { cond: string; affectMode?: string }) => `${affectMode} ${cond}`,
 };
 const after = (policy: object, before?: object) => {
-  const { value, changes } = draft(policy);
+  const { value, changes } = createDraft(policy);
   completed(value, render, before);
   return changes();
 };
@@ -124,7 +124,7 @@ test("it leaves renderings out that would make a policy larger than etcd takes",
   const large = { ...render, renderedOverride: () => "x".repeat(100_000) };
   const policy = override({});
   policy.spec.overrideRules = Array.from({ length: 5 }, () => ({ overriders: { template, renderedCue: "old" } }));
-  const { value, changes } = draft(policy);
+  const { value, changes } = createDraft(policy);
   completed(value, large);
   assert.deepEqual(
     changes().map(({ op, path }) => `${op} ${path}`),

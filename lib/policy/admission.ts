@@ -1,4 +1,4 @@
-import { isMap, isSame, type Json, toList, toMap } from "../json.ts";
+import { isMap, isSame, type JsonMap, toList, toMap } from "../json.ts";
 import { scriptsIn } from "./checks/places.ts";
 import { faultsOf } from "./checks/policy.ts";
 import { isTooDeep } from "./checks/shape.ts";
@@ -49,9 +49,9 @@ export const completed = (policy: unknown, render: Renderings, before?: unknown)
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
 };
 
-const rulesOf = (policy: unknown, field: string): Json[] => toList(toMap(toMap(policy).spec)[field]).filter(isMap);
+const rulesOf = (policy: unknown, field: string): JsonMap[] => toList(toMap(toMap(policy).spec)[field]).filter(isMap);
 
-const conditionOf = (rule: Json): unknown => toMap(rule.template).condition;
+const conditionOf = (rule: JsonMap): unknown => toMap(rule.template).condition;
 
 const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: Renderings) => {
   let left = longestRenderings;

@@ -1,4 +1,4 @@
-import { draft, applied as patched } from "../patch.ts";
+import { createDraft, applyPatch as patched } from "../patch.ts";
 import type { KubernetesObject, Operation, Patch } from "../review.ts";
 import type { Policy, Reach } from "./kinds.ts";
 import { type Applied, override } from "./override.ts";
@@ -22,7 +22,7 @@ export const applyPolicies = async ({
   reach,
   ...request
 }: Application): Promise<{ object: KubernetesObject; patch: Patch; applied: Applied[] }> => {
-  const { value, changes } = draft(object);
+  const { value, changes } = createDraft(object);
   const applied = await override(bookOf(policies), { ...request, object: value }, reach);
   const patch = changes();
   // override keeps kind and metadata valid, so the result is still a KubernetesObject.

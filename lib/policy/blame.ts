@@ -1,4 +1,4 @@
-import { Failure, messageOf } from "../failure.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
 import { isMap, toMap } from "../json.ts";
 import type { OverrideRule, Policy, ValidateRule } from "./kinds.ts";
 
@@ -17,7 +17,7 @@ export const titleOf = (policy: unknown): string => {
 
 /** Returns an error of a rule as a Failure that names policy and rule. A Failure keeps its code, others get 500. */
 export const blamed = (policy: Policy, list: keyof Rules, index: number, error: unknown): Failure => {
-  const sentence = messageOf(error);
+  const sentence = getErrorMessage(error);
   const code = error instanceof Failure ? error.code : 500;
   return noted(policy, new Failure(code, `${titleOf(policy)}, ${list}[${index}]: ${sentence}`, { cause: error }));
 };

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Served } from "../needs.ts";
+import type { ServedResource } from "../needs.ts";
 import type { KubernetesObject } from "../review.ts";
-import type { Match } from "../rule.ts";
+import type { RequestMatch } from "../rule.ts";
 import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./interception.ts";
 import type { Policy } from "./kinds.ts";
 import type { PolicySettings } from "./policy-rules.ts";
@@ -26,14 +26,14 @@ const policy = (resourceSelectors: object[] | undefined, ...operations: (string[
     },
   }) as unknown as Policy;
 const ofNamespace = (one: Policy) => ({ ...one, kind: "OverridePolicy" }) as Policy;
-const row = (group: string, version: string, resources: string[], operations: string[], more = {}): Match =>
-  ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as Match;
+const row = (group: string, version: string, resources: string[], operations: string[], more = {}): RequestMatch =>
+  ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as RequestMatch;
 const [create, update] = ["CREATE", "UPDATE"];
 const both = [create, update];
 const everything = row("*", "*", ["*"], both);
 
 const match = interceptionOf("CREATE", "UPDATE");
-const table: [name: string, settings: Partial<PolicySettings>, rows: Match[]][] = [
+const table: [name: string, settings: Partial<PolicySettings>, rows: RequestMatch[]][] = [
   ["is nothing without policies", {}, []],
   [
     "is the kinds and operations of policies",
@@ -83,7 +83,7 @@ describe("what policies intercept", () => {
   for (const [name, settings, rows] of table) it(name, () => assert.deepEqual(match({ ...usual, ...settings }), rows));
 });
 
-const served: Record<string, Served[]> = {
+const served: Record<string, ServedResource[]> = {
   v1: [
     { resource: "pods", kind: "Pod", namespaced: true },
     { resource: "pods/status", kind: "Pod", namespaced: true },
@@ -190,7 +190,7 @@ describe("a survey for policies", () => {
 });
 
 describe("what no entry sends", () => {
-  const of = (one: Policy, ...rows: Match[]) => uncovered(one, ["CREATE", "UPDATE"], cluster([]), rows);
+  const of = (one: Policy, ...rows: RequestMatch[]) => uncovered(one, ["CREATE", "UPDATE"], cluster([]), rows);
   it("is nothing where an entry has it", async () => {
     assert.deepEqual(await of(policy([pod], []), everything), []);
     assert.deepEqual(await of(policy([pod], [create]), row("", "v1", ["pods"], both)), []);

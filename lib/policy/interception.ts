@@ -1,10 +1,10 @@
-import { messageOf } from "../failure.ts";
+import { getErrorMessage } from "../failure.ts";
 import { toList, toMap } from "../json.ts";
-import type { Resource, Served } from "../needs.ts";
+import type { ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import { plural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
-import type { Match, Survey, Surveyed, Written } from "../rule.ts";
+import type { InspectedCluster, InspectedSettings, ParsedManifests, RequestMatch } from "../rule.ts";
 import { nameOf, type Policy, policyGroup } from "./kinds.ts";
 import { policiesIn } from "./loaded.ts";
 import type { Interception, PolicySettings } from "./policy-rules.ts";
@@ -13,7 +13,7 @@ import { isKind, type Kind, kindsIn } from "./references/referred.ts";
 import { isLabelSelector } from "./selectors.ts";
 
 /** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
-type Plurals = (kind: Kind) => (Pick<Resource, "group" | "resource"> & { version: string }) | undefined;
+type Plurals = (kind: Kind) => (Pick<ResourceType, "group" | "resource"> & { version: string }) | undefined;
 
 const split = (apiVersion: string) => {
   const { group, version } = splitApiVersion(apiVersion);
@@ -24,7 +24,7 @@ const split = (apiVersion: string) => {
 const guessed: Plurals = ({ apiVersion, kind }) => ({ ...split(apiVersion), resource: plural(kind) });
 
 /** Returns the webhook rules for one policy; `possible` are the operations that its kind can concern. */
-const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): Match[] => {
+const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): RequestMatch[] => {
   const { resourceSelectors, overrideRules, validateRules } = toMap(policy.spec);
   const rules = [overrideRules, validateRules].flatMap(toList);
   const wanted = rules.map((rule) => toList(toMap(rule).targetOperations));
@@ -45,13 +45,13 @@ const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals
 };
 
 /** Merges rows into fewer that match the same requests, in a stable order. */
-const together = (rows: readonly Match[], possible: readonly Operation[]): Match[] => {
+const together = (rows: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
   const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
   const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
-    const { operations: _, ...row } = some[0] as Match;
+    const { operations: _, ...row } = some[0] as RequestMatch;
     return { ...row, operations: possible.filter((one) => some.some((other) => covers(other.operations, one))) };
   });
-  const isEverything = ({ apiGroups, apiVersions, resources, scope }: Match) =>
+  const isEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
   const whole = each.filter(isEverything);
   const others = each.filter(
@@ -63,7 +63,7 @@ const together = (rows: readonly Match[], possible: readonly Operation[]): Match
   const alike = Map.groupBy(others, ({ resources: _, ...row }) => JSON.stringify(row));
   return [...alike.values()]
     .map((some) => ({
-      ...(some[0] as Match),
+      ...(some[0] as RequestMatch),
       resources: [...new Set(some.flatMap(({ resources }) => resources))].sort(),
     }))
     .sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
@@ -72,13 +72,13 @@ const together = (rows: readonly Match[], possible: readonly Operation[]): Match
 /** Returns the webhook rules for the settings' policies; `possible` are the operations that they can concern. */
 export const interceptionOf =
   (...possible: Operation[]) =>
-  ({ policies, intercept }: PolicySettings): Match[] =>
+  ({ policies, intercept }: PolicySettings): RequestMatch[] =>
     together(
       [...intercept.map((one) => rowOf(one, possible)), ...policies.flatMap((one) => rowsOf(one, possible, guessed))],
       possible,
     );
 
-const rowOf = ({ operations = ["*"], ...row }: Interception, possible: readonly Operation[]): Match => {
+const rowOf = ({ operations = ["*"], ...row }: Interception, possible: readonly Operation[]): RequestMatch => {
   return { ...row, operations: possible.filter((one) => covers(operations, one)) };
 };
 
@@ -89,8 +89,8 @@ const covers = (wanted: readonly string[], one = "") => wanted.includes("*") || 
  * that follow from them, with the plurals that the cluster serves.
  */
 export const surveyOf =
-  (places: readonly Resource[], ...possible: Operation[]) =>
-  async (settings: PolicySettings, cluster: Surveyed): Promise<Survey<PolicySettings>> => {
+  (places: readonly ResourceType[], ...possible: Operation[]) =>
+  async (settings: PolicySettings, cluster: InspectedCluster): Promise<InspectedSettings<PolicySettings>> => {
     const notes: string[] = [];
     const found = settings.inCluster ? await keptIn(cluster, places, notes) : [];
     const policies = [...settings.policies, ...found];
@@ -124,13 +124,13 @@ export const surveyOf =
  * answer adds a note and its plurals are guessed, so that other policies still get their entries.
  */
 const servedBy = async (
-  { discover }: Pick<Surveyed, "discover">,
+  { discover }: Pick<InspectedCluster, "discover">,
   kinds: readonly Kind[],
   notes?: string[],
 ): Promise<Plurals> => {
   if (discover === undefined) return guessed;
   const versions = [...new Set(kinds.map(({ apiVersion }) => apiVersion))];
-  const known = new Map<string, Served[] | undefined>();
+  const known = new Map<string, ServedResource[] | undefined>();
   const silent = new Set<string>();
   for (const version of versions)
     try {
@@ -138,7 +138,7 @@ const servedBy = async (
     } catch (error) {
       if (notes === undefined) throw error;
       silent.add(version);
-      notes.push(`what is served of ${version} can't be found out: ${messageOf(error)}`);
+      notes.push(`what is served of ${version} can't be found out: ${getErrorMessage(error)}`);
     }
   return ({ apiVersion, kind }) => {
     if (silent.has(apiVersion)) return guessed({ apiVersion, kind });
@@ -148,8 +148,8 @@ const servedBy = async (
 };
 
 const keptIn = async (
-  { list, discover }: Surveyed,
-  places: readonly Resource[],
+  { list, discover }: InspectedCluster,
+  places: readonly ResourceType[],
   notes: string[],
 ): Promise<Policy[]> => {
   if (discover !== undefined && (await discover(`${policyGroup}/v1alpha1`)) === undefined) {
@@ -167,8 +167,8 @@ const unique = <T>(values: readonly T[]): T[] => [...new Map(values.map((one) =>
 export const uncovered = async (
   policy: Policy,
   possible: readonly Operation[],
-  cluster: Pick<Surveyed, "discover">,
-  rows: readonly Match[],
+  cluster: Pick<InspectedCluster, "discover">,
+  rows: readonly RequestMatch[],
 ): Promise<string[]> => {
   const plurals = await servedBy(cluster, toList(toMap(policy.spec).resourceSelectors).filter(isKind));
   return rowsOf(policy, possible, plurals).flatMap(({ apiGroups: [group], resources: [resource], operations }) => {
@@ -186,7 +186,7 @@ export const uncovered = async (
 /** Reads policies of these kinds from manifests; policies of other kinds belong to another rule. */
 export const writtenPolicies =
   (...kinds: Policy["kind"][]) =>
-  (documents: readonly unknown[]): Written => {
+  (documents: readonly unknown[]): ParsedManifests => {
     const { policies, faults } = policiesIn(documents);
     return { objects: policies.filter(({ kind }) => kinds.includes(kind)), faults };
   };

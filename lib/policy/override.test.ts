@@ -5,7 +5,7 @@ import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/kinds.ts"
 import type { KubernetesObject } from "#lib/review.ts";
 import { needsCue, normalised, policyCases, reachOver, subjectOf } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
-import { applied as patched } from "../patch.ts";
+import { applyPatch as patched } from "../patch.ts";
 
 const frozen = <T>(value: T): T => {
   if (typeof value === "object" && value !== null) Object.values(value).forEach(frozen);

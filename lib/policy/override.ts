@@ -1,4 +1,4 @@
-import { listOf, mapOf } from "../json.ts";
+import { requireList, requireMap } from "../json.ts";
 import { blamed, rulesOf } from "./blame.ts";
 import type { OverridePolicy, OverrideRule, Reach, Subject } from "./kinds.ts";
 import { applyOrigins } from "./overriders/origins.ts";
@@ -49,11 +49,11 @@ const appliedOf = async (policies: OverridePolicy[], subject: Subject, reach: Re
 };
 
 const changesOf = async ({ overriders }: OverrideRule, subject: Subject, reach: Reach): Promise<Source[]> => {
-  mapOf(overriders, "overriders");
+  requireMap(overriders, "overriders");
   const { object, dryRun = false } = subject;
   const { template, cue, plaintext, origin } = overriders ?? {};
   const sources: Source[] = [];
-  if (mapOf(template, "template") && template) {
+  if (requireMap(template, "template") && template) {
     const reference = referenceOf(template);
     const referenced = reference && (await resolve(reference, subject, reach));
     if (applyTemplate(object, template, referenced)) sources.push("template");
@@ -62,7 +62,7 @@ const changesOf = async ({ overriders }: OverrideRule, subject: Subject, reach: 
     if (typeof cue !== "string") throw new Error("cue must be a text");
     if (patchWith(object, await patchesOf(cue, object, reach, { dryRun }))) sources.push("cue");
   }
-  if (listOf(plaintext, "plaintext") && patchWith(object, plaintext ?? [])) sources.push("plaintext");
-  if (listOf(origin, "origin") && applyOrigins(object, origin ?? [])) sources.push("origin");
+  if (requireList(plaintext, "plaintext") && patchWith(object, plaintext ?? [])) sources.push("plaintext");
+  if (requireList(origin, "origin") && applyOrigins(object, origin ?? [])) sources.push("origin");
   return sources;
 };

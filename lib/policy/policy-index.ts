@@ -1,4 +1,4 @@
-import { isMap, type Json } from "../json.ts";
+import { isMap, type JsonMap } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./kinds.ts";
 import { namespaceOf, policyGroup } from "./kinds.ts";
@@ -72,7 +72,7 @@ const selectorsOf = ({ spec }: Policy): unknown => (isMap(spec) ? spec.resourceS
  * Returns a selector's index key: the kind with the name or, without a name, the first of `matchLabels`. Different
  * selectors may share a key, so `concerned` evaluates each of them again.
  */
-const keyOf = (selector: Json): string => {
+const keyOf = (selector: JsonMap): string => {
   const kind = kindOf(selector);
   const { name, labelSelector } = selector;
   if (typeof name === "string" && name !== "") return `${kind} ${name}`;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Reader, Resource } from "../needs.ts";
-import type { KubernetesObject, Request } from "../review.ts";
+import type { ObjectReader, ResourceType } from "../needs.ts";
+import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import type { Policy } from "./kinds.ts";
 import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./policy-rules.ts";
 
@@ -11,7 +11,7 @@ const [a, b, namesake] = [policy("a"), policy("b"), policy("a")];
 const ofNamespace = policy("a", "OverridePolicy", "team");
 
 /** A cluster that answers the same lists as long as they are the same. */
-const clusterOf = (lists: Record<string, readonly Policy[]>): Pick<Reader, "list" | "discover" | "get"> => ({
+const clusterOf = (lists: Record<string, readonly Policy[]>): Pick<ObjectReader, "list" | "discover" | "get"> => ({
   get: async () => undefined,
   list: async ({ resource }) => (lists[resource] ?? []) as unknown as KubernetesObject[],
   discover: async () => [],
@@ -41,7 +41,7 @@ describe("the policies that hold", () => {
     const none = { ...clusterOf({}), list: unserved, discover: async () => undefined };
     const one = clusterOf({ clusteroverridepolicies: [a], overridepolicies: [] });
     const other = clusterOf({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
-    const foundIn = (reader: Pick<Reader, "list" | "discover" | "get">, places = overridePolicies) =>
+    const foundIn = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicies) =>
       policiesOf(places, { settings: everywhere, reader });
     const [found, another] = [await foundIn(one), await foundIn(other)];
     assert.deepEqual([found, another], [[a], [b, ofNamespace]]);
@@ -50,7 +50,7 @@ describe("the policies that hold", () => {
     assert.equal(await foundIn(other), another);
     const half = {
       ...other,
-      list: (place: Resource) => (place.resource === "overridepolicies" ? other.list(place) : unserved()),
+      list: (place: ResourceType) => (place.resource === "overridepolicies" ? other.list(place) : unserved()),
     };
     assert.deepEqual(await foundIn({ ...none }, overridePolicies.slice(0, 1)), []);
     assert.deepEqual(await foundIn({ ...half, discover: async () => undefined }), [ofNamespace]);
@@ -64,7 +64,7 @@ describe("the policies that hold", () => {
 });
 
 describe("a request that policies judge", () => {
-  const of = (operation: string, group: string) => ({ operation, kind: { group } }) as unknown as Request;
+  const of = (operation: string, group: string) => ({ operation, kind: { group } }) as unknown as AdmissionRequest;
   it("is none of a policy, and none to connect", () => {
     assert.ok(isJudged(of("DELETE", "")));
     assert.ok(!isJudged(of("UPDATE", "policy.kcloudlabs.io")));

@@ -1,10 +1,10 @@
 import { warm } from "../cue/engine.ts";
 import type { Count } from "../metrics.ts";
-import { counter, cue, http, type Reader, type Resource, reader } from "../needs.ts";
+import { counter, cue, http, type ObjectReader, type ResourceType, reader } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import type { LabelSelector } from "../objects/selection.ts";
-import type { KubernetesObject, Request } from "../review.ts";
-import type { Match, Verdict } from "../rule.ts";
+import type { AdmissionRequest, KubernetesObject } from "../review.ts";
+import type { RequestMatch, Verdict } from "../rule.ts";
 import { blamedIn } from "./blame.ts";
 import { nameOf, type Policy, policyGroup, type Reach, type Subject } from "./kinds.ts";
 import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./references/http.ts";
@@ -12,9 +12,9 @@ import { hasScript, kindsReferred } from "./references/referred.ts";
 import type { Validation } from "./validate.ts";
 
 /** Requests that are sent even if no known policy selects them. */
-export interface Interception extends Omit<Match, "operations"> {
+export interface Interception extends Omit<RequestMatch, "operations"> {
   /** If left out, all operations that policies can concern. */
-  operations?: Match["operations"];
+  operations?: RequestMatch["operations"];
 }
 
 export interface PolicySettings {
@@ -24,7 +24,7 @@ export interface PolicySettings {
   intercept: readonly Interception[];
   objectSelector: LabelSelector;
   /** What references may read besides what policies name; they may read Secrets only if listed here. */
-  reads: readonly Resource[];
+  reads: readonly ResourceType[];
   scripts: boolean;
   /** Whether to count per-policy metrics in CloudWatch. */
   metrics: boolean;
@@ -42,13 +42,13 @@ export const policySettings: PolicySettings = {
   http: httpSettings,
 };
 
-const kept = (resource: string): Resource => ({ group: policyGroup, version: "v1alpha1", resource });
+const kept = (resource: string): ResourceType => ({ group: policyGroup, version: "v1alpha1", resource });
 
 export const overridePolicies = [kept("clusteroverridepolicies"), kept("overridepolicies")];
 export const validatePolicies = [kept("clustervalidatepolicies")];
 
 /** Returns the needs of a rule that applies the policies which a cluster keeps in `places`. */
-export const policyNeeds = (places: readonly Resource[]) => ({
+export const policyNeeds = (places: readonly ResourceType[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
     ...(inCluster ? places : []),
     ...kindsReferred(policies),
@@ -63,17 +63,17 @@ export const policyNeeds = (places: readonly Resource[]) => ({
 });
 
 interface Around {
-  request: Request;
+  request: AdmissionRequest;
   oldObject: KubernetesObject | null;
   settings: PolicySettings;
-  reader: Reader;
+  reader: ObjectReader;
   cue: Reach["cue"];
   http: Parameters<typeof httpReach>[1];
   count(counts: readonly Count[]): void;
 }
 
 /** Reports whether policies apply to a request. They don't apply to policies: one could refuse its own correction. */
-export const isJudged = ({ operation, kind }: Request): boolean =>
+export const isJudged = ({ operation, kind }: AdmissionRequest): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 
 /** Builds the request as policies see it. */
@@ -89,7 +89,7 @@ export const subjectOf = (object: KubernetesObject, { request, oldObject }: Arou
 
 /** Returns all policies. One in the settings replaces one in the cluster of the same kind, namespace and name. */
 export const policiesOf = async (
-  places: readonly Resource[],
+  places: readonly ResourceType[],
   { settings: { policies, inCluster, scripts }, reader }: Pick<Around, "settings" | "reader">,
 ): Promise<readonly Policy[]> => {
   if (!inCluster) return policies;
@@ -122,7 +122,7 @@ const isSameLists = (known: readonly unknown[], lists: readonly unknown[]): bool
 const identity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);
 
-const listed = async (place: Resource, { list, discover }: Reader): Promise<readonly KubernetesObject[]> => {
+const listed = async (place: ResourceType, { list, discover }: ObjectReader): Promise<readonly KubernetesObject[]> => {
   try {
     return await list(place);
   } catch (error) {

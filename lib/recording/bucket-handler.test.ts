@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { signing } from "../../infra/parity/test-key.ts";
-import { endpoint, type Host } from "../endpoint.ts";
+import { createEndpoint, type EndpointHost } from "../endpoint.ts";
 import { type GroupShare, group } from "../group.ts";
 import { get } from "../needs.ts";
 import { recorded } from "../recorded-answers.ts";
@@ -62,7 +62,7 @@ const eventOf = (path: string, wish: Wish) => ({
 });
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "there", namespace: "shop" } };
-const host: Host = {
+const host: EndpointHost = {
   publicKeys: signer.publicKey,
   world: () => recorded({ objects: [pod] }),
   journal: () => {},
@@ -139,7 +139,7 @@ describe("a function that records", () => {
     const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
     const share = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const places = { prod: { labels: everywhere } };
-    const handler = stored(places, host, (host, judge) => endpoint(secretive, share, host, judge), put);
+    const handler = stored(places, host, (host, judge) => createEndpoint(secretive, share, host, judge), put);
     for (const token of ["abc", "def"])
       await handler(eventOf("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import type { Context } from "aws-lambda";
 import { domainOf, ourIdentity } from "../cluster/credentials.ts";
-import { before, exchange } from "../cluster/https-request.ts";
+import { before, sendRequest } from "../cluster/https-request.ts";
 import { signed } from "../cluster/signature.ts";
-import type { decide } from "../decide.ts";
-import type { Host } from "../endpoint.ts";
-import { messageOf } from "../failure.ts";
+import type { evaluateRule } from "../decide.ts";
+import type { EndpointHost } from "../endpoint.ts";
+import { getErrorMessage } from "../failure.ts";
 import { read } from "../lambda-event.ts";
-import { timeLeft } from "../needs.ts";
+import { computeTimeLeft } from "../needs.ts";
 import { print } from "../print.ts";
 import { type Heard, recorder } from "./recorder.ts";
 import type { Path } from "./redacted.ts";
@@ -35,8 +35,8 @@ const longestWait = 500;
  */
 export const stored = (
   places: Places,
-  host: Host,
-  make: (host: Host, judge: typeof decide) => Handler,
+  host: EndpointHost,
+  make: (host: EndpointHost, judge: typeof evaluateRule) => Handler,
   put = putObject,
 ): Handler => {
   let heard: Heard[] = [];
@@ -51,7 +51,7 @@ export const stored = (
       return place ? [{ one, place, index }] : [];
     });
     if (kept.length === 0) return answer;
-    const deadline = Date.now() + Math.min(longestWait, timeLeft(read(event), context));
+    const deadline = Date.now() + Math.min(longestWait, computeTimeLeft(read(event), context));
     await Promise.all(
       kept.map(({ one, place, index }) => keep(one, place, index, deadline, put).catch((error) => tell(one, error))),
     );
@@ -85,7 +85,7 @@ const keep = async (
 };
 
 const tell = ({ origin: { cluster, rule }, request: { uid } }: Heard, error: unknown) => {
-  const why = messageOf(error);
+  const why = getErrorMessage(error);
   print(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid, unrecorded: why })}\n`);
 };
 
@@ -101,7 +101,7 @@ const putObject = async (bucket: string, key: string, body: string, deadline: nu
     },
   };
   const headers = signed(request, ourIdentity(), new Date());
-  const { status, body: said } = await exchange(`${origin}${path}`, { method: "PUT", headers }, body, deadline);
+  const { status, body: said } = await sendRequest(`${origin}${path}`, { method: "PUT", headers }, body, deadline);
   if (status === 200) return;
   const [, code] = /<Code>(\w{1,60})<\/Code>/.exec(said) ?? [];
   throw new Error(`s3 answers ${status}${code === undefined ? "" : `, ${code}`}`);

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { holder, secretIn } from "../../test/planted.ts";
-import { type Decision, decide } from "../decide.ts";
+import { type Decision, evaluateRule } from "../decide.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
-import { type Recorded, recorded } from "../recorded-answers.ts";
-import type { KubernetesObject, Request } from "../review.ts";
+import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
+import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { lineOf } from "./case-line.ts";
 import { recorder } from "./recorder.ts";
@@ -32,7 +32,7 @@ const gossip = rule({
 });
 const told = (value: unknown): string => JSON.stringify(value) ?? "";
 
-const requestWith = (more: object): Request => ({
+const requestWith = (more: object): AdmissionRequest => ({
   uid: "1",
   kind: { group: "", version: "v1", kind: "Pod" },
   resource: { group: "", version: "v1", resource: "pods" },
@@ -48,7 +48,12 @@ const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const ear = { publicKeys: "", world: () => recorded({}), journal: () => {} };
 
 /** What is recorded when the gossip is asked of this, in a world that answers everything with that. */
-const lineWith = async (request: Request, settings: object, answer: unknown, keep: Path[] = []): Promise<string> => {
+const lineWith = async (
+  request: AdmissionRequest,
+  settings: object,
+  answer: unknown,
+  keep: Path[] = [],
+): Promise<string> => {
   const lines: Promise<string>[] = [];
   const { host, judge } = recorder(ear, (heard) => void lines.push(heard.line(keep)));
   const object = (kind: string) => ({
@@ -97,7 +102,7 @@ describe("a recording", () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await lineWith(requestWith({ object }), { any: null }, { a: "b" });
     const made: Recording = JSON.parse(line.slice(2));
-    const needs: Recorded = made.needs ?? {};
+    const needs: RecordedAnswers = made.needs ?? {};
     const answer = { status: 200, body: '{"a":"redacted0002"}' };
     const left = told({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
     assert.deepEqual(made.mutate, JSON.parse(left));
@@ -135,7 +140,7 @@ describe("a recording", () => {
     ] as const) {
       const request = requestWith({ object: { metadata: { name: "web", annotations: { note: text } } } });
       const circumstances = { ...around, settings: {}, world: recorded({}) };
-      const decision = await decide(one, "validate", request, circumstances);
+      const decision = await evaluateRule(one, "validate", request, circumstances);
       const judged = {
         rule: one,
         phase: "validate" as const,

@@ -1,11 +1,11 @@
-import { type Decision, decide } from "../decide.ts";
-import { frozen } from "../json.ts";
-import { applied } from "../patch.ts";
-import { nameOf } from "../refusals.ts";
-import type { KubernetesObject, Outcome, Request } from "../review.ts";
-import { merge } from "../settings.ts";
+import { type Decision, evaluateRule } from "../decide.ts";
+import { freezeDeep } from "../json.ts";
+import { applyPatch } from "../patch.ts";
+import { getObjectName } from "../refusals.ts";
+import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
+import { mergeWithDefaults } from "../settings.ts";
 import { noReads, openReads } from "./reads.ts";
-import { askedBy, type Judged, type Origin, type Recording, requestOf } from "./recording.ts";
+import { type Evaluation, type Recording, type RecordingOrigin, recordRequest, restoreRequest } from "./recording.ts";
 import { openRedaction, type Path, type Redaction } from "./redacted.ts";
 import { replaying, trace, untraced } from "./traced-decision.ts";
 
@@ -18,8 +18,8 @@ const longest = 1024 * 1024;
  * and the old one, are not replaced. Throws if the review can't be recorded.
  */
 export const lineOf = async (
-  judged: Judged,
-  origin: Omit<Origin, "redacted">,
+  judged: Evaluation,
+  origin: Omit<RecordingOrigin, "redacted">,
   keep: readonly Path[] = [],
 ): Promise<string> => {
   const recording = await recordingOf(judged, origin, keep);
@@ -34,8 +34,8 @@ const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escaped = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 const recordingOf = async (
-  judged: Judged,
-  origin: Omit<Origin, "redacted">,
+  judged: Evaluation,
+  origin: Omit<RecordingOrigin, "redacted">,
   keep: readonly Path[],
 ): Promise<Recording> => {
   const { rule, phase, request, circumstances, needs, decision } = judged;
@@ -48,7 +48,7 @@ const recordingOf = async (
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = openRedaction({ reads: traced.reads, isSecret });
 
-  const asked = redact(askedBy(request, phase), [
+  const asked = redact(recordRequest(request, phase), [
     ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),
   ]);
   const settings = differing(circumstances.settings, rule.settings, redact);
@@ -58,12 +58,12 @@ const recordingOf = async (
     ...(Object.keys(settings).length > 0 && { settings }),
     now: now.toISOString(),
   };
-  const rest = requestOf(given);
+  const rest = restoreRequest(given);
   const again = needs && replaying(traced, redact);
-  const second = await decide(rule, phase, rest, {
+  const second = await evaluateRule(rule, phase, rest, {
     ...circumstances,
     mode: "enforce",
-    settings: frozen(merge(rule.settings ?? {}, given.settings)),
+    settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given.settings)),
     world: again?.world,
   });
   const isOther =
@@ -82,7 +82,7 @@ const recordingOf = async (
 };
 
 /** Returns the parts of an outcome that quote no text of the object. */
-const gistOf = ({ status, warnings = [], audit = {} }: Outcome): string =>
+const gistOf = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
 const differing = (settings: object, defaults: object = {}, redact: Redaction): object => {
@@ -92,7 +92,7 @@ const differing = (settings: object, defaults: object = {}, redact: Redaction): 
   return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !usual.includes(key)));
 };
 
-const outcomeOf = ({ status, patch = [], warnings = [], audit = {} }: Outcome, judged: KubernetesObject) => {
+const outcomeOf = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, judged: KubernetesObject) => {
   const { code, reason, message, details } = status ?? {};
   const refusal = {
     ...(code !== 403 && code !== undefined && { code }),
@@ -101,17 +101,17 @@ const outcomeOf = ({ status, patch = [], warnings = [], audit = {} }: Outcome, j
   };
   return {
     ...(message !== undefined && { refused: message, ...refusal }),
-    ...(!status && patch.length > 0 && { becomes: applied(judged, patch) as KubernetesObject }),
+    ...(!status && patch.length > 0 && { becomes: applyPatch(judged, patch) as KubernetesObject }),
     ...(!status && patch.length === 0 && { admitted: true as const }),
     ...(warnings.length > 0 && { warnings }),
     ...(Object.keys(audit).length > 0 && { audit }),
   };
 };
 
-const sentence = ({ refused, operations }: Decision, request: Request): string => {
+const sentence = ({ refused, operations }: Decision, request: AdmissionRequest): string => {
   const { operation, kind, subResource, namespace } = request;
   const what = [kind.kind, subResource].filter(Boolean).join("/");
-  const whose = [what, [namespace, nameOf(request)].filter(Boolean).join("/")].join(" ").slice(0, 300);
+  const whose = [what, [namespace, getObjectName(request)].filter(Boolean).join("/")].join(" ").slice(0, 300);
   if (refused) return `refuses to ${operation} ${whose}`;
   return operations > 0 ? `changes ${whose} on ${operation}` : `admits ${operation} of ${whose}`;
 };

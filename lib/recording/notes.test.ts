@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
-import type { Resource, World } from "../needs.ts";
-import { type Recorded, recorded } from "../recorded-answers.ts";
+import type { Capabilities, ResourceType } from "../needs.ts";
+import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noting } from "./notes.ts";
 
-const pods: Resource = { group: "", resource: "pods" };
-const attachments: Resource = { group: "k8s.cni.cncf.io", resource: "network-attachment-definitions" };
+const pods: ResourceType = { group: "", resource: "pods" };
+const attachments: ResourceType = { group: "k8s.cni.cncf.io", resource: "network-attachment-definitions" };
 const pod = (name: string, labels = {}) => {
   return { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", labels } };
 };
 const attachment = { apiVersion: "k8s.cni.cncf.io/v1", kind: "NetworkAttachmentDefinition", metadata: { name: "a" } };
-const everything: Recorded = {
+const everything: RecordedAnswers = {
   objects: [pod("one", { app: "a" }), pod("two"), attachment],
   plurals: { "k8s.cni.cncf.io/NetworkAttachmentDefinition": "network-attachment-definitions" },
   refused: [{ resource: "pods", name: "bad", status: { code: 403, message: "no" } }],
@@ -28,7 +28,7 @@ const everything: Recorded = {
 };
 
 /** Whatever is asked here, is answered alike by what was noted of it. */
-const questions: [string, (world: World) => Promise<unknown>][] = [
+const questions: [string, (world: Capabilities) => Promise<unknown>][] = [
   ["an object that is there", (world) => world.get(pods, "one", "shop")],
   ["an object that isn't", (world) => world.get(pods, "none", "shop")],
   ["a kind with a plural of its own", (world) => world.get(attachments, "a")],
@@ -78,7 +78,7 @@ describe("what was noted of a review", () => {
     it(`answers as the world did: ${what}`, async () => {
       const { world, noted } = noting(recorded(everything));
       const answer = await ask(world);
-      const written: Recorded = JSON.parse(JSON.stringify(noted()));
+      const written: RecordedAnswers = JSON.parse(JSON.stringify(noted()));
       assert.deepEqual(await ask(recorded(written)), answer);
     });
 
@@ -112,7 +112,10 @@ describe("what was noted of a review", () => {
   });
 
   it("is what was read anew, where a refusal had that done", async () => {
-    const named = (name: string): World => ({ ...recorded({}), get: async (): Promise<KubernetesObject> => pod(name) });
+    const named = (name: string): Capabilities => ({
+      ...recorded({}),
+      get: async (): Promise<KubernetesObject> => pod(name),
+    });
     const { world, noted } = noting({ ...named("old"), anew: () => named("new") });
     await world.get(pods, "old", "shop");
     const fresh = world.anew?.();

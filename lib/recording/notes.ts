@@ -1,17 +1,25 @@
-import type { Access, HttpsRequest, HttpsResponse, Permission, Resource, Served, World } from "../needs.ts";
-import { type Present, plural, type Read, type Recorded } from "../recorded-answers.ts";
+import type {
+  AccessAnswer,
+  AccessQuestion,
+  Capabilities,
+  HttpsRequest,
+  HttpsResponse,
+  ResourceType,
+  ServedResource,
+} from "../needs.ts";
+import { type Present, plural, type RecordedAnswers, type RecordedRead } from "../recorded-answers.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 
 /** Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes count. */
 export interface Noting {
-  world: World;
-  noted(): Recorded;
+  world: Capabilities;
+  noted(): RecordedAnswers;
 }
 
 /** Notes the questions of one review and their answers. A question that fails is not noted. */
-export const noting = (world: World): Noting => {
+export const noting = (world: Capabilities): Noting => {
   let notes = book();
-  const noted = (inner: World): World => ({
+  const noted = (inner: Capabilities): Capabilities => ({
     get: async (kind, name, namespace, freshness) => {
       const object = await inner.get(kind, name, namespace, freshness);
       notes.reading(kind, { namespace, name });
@@ -81,18 +89,18 @@ type Answered = { answer: HttpsResponse };
 
 const book = () => {
   const objects = new Map<string, Present>();
-  const reads = new Map<string, Read>();
+  const reads = new Map<string, RecordedRead>();
   const created = new Set<string>();
   const plurals = new Map<string, string>();
   const refused = new Map<string, { resource: string; name: string; status: Status }>();
-  const may = new Map<string, [Access, Permission]>();
-  const discovery = new Map<string, Served[] | undefined>();
+  const may = new Map<string, [AccessQuestion, AccessAnswer]>();
+  const discovery = new Map<string, ServedResource[] | undefined>();
   const answers = { https: new Map(), http: new Map(), aws: new Map<string, object & Answered>() };
   const ledger = new Map<string, unknown>();
 
-  const placeOf = ({ group, resource }: Resource, { metadata = {} }: KubernetesObject) =>
+  const placeOf = ({ group, resource }: ResourceType, { metadata = {} }: KubernetesObject) =>
     JSON.stringify([group, resource, metadata.namespace, metadata.name]);
-  const note = (kind: Resource, object: KubernetesObject) => {
+  const note = (kind: ResourceType, object: KubernetesObject) => {
     const { kind: name = "" } = object;
     if (plural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
     // An object that a cluster returns always has a name.
@@ -102,15 +110,18 @@ const book = () => {
   return {
     discovery,
     ledger,
-    reading: ({ group, resource }: Resource, what: { [Key in keyof Read]?: Read[Key] | undefined }) => {
+    reading: (
+      { group, resource }: ResourceType,
+      what: { [Key in keyof RecordedRead]?: RecordedRead[Key] | undefined },
+    ) => {
       const question = JSON.stringify({ group, resource, ...what });
       reads.set(question, JSON.parse(question));
     },
-    object: (kind: Resource, object: KubernetesObject) => {
+    object: (kind: ResourceType, object: KubernetesObject) => {
       // An object that this review created was not there before it.
       if (!created.has(placeOf(kind, object))) note(kind, object);
     },
-    creation: (kind: Resource, object: KubernetesObject, creation: Awaited<ReturnType<World["create"]>>) => {
+    creation: (kind: ResourceType, object: KubernetesObject, creation: Awaited<ReturnType<Capabilities["create"]>>) => {
       const { apiVersion, kind: of, metadata: { name = "", namespace } = {} } = object;
       const place = placeOf(kind, object);
       if (creation === "created") created.add(place);
@@ -120,12 +131,13 @@ const book = () => {
         note(kind, { ...(apiVersion && { apiVersion }), ...(of && { kind: of }), metadata });
       }
     },
-    permission: (access: Access, permission: Permission) => void may.set(JSON.stringify(access), [access, permission]),
+    permission: (access: AccessQuestion, permission: AccessAnswer) =>
+      void may.set(JSON.stringify(access), [access, permission]),
     answer: (way: keyof typeof answers, question: object, answer: HttpsResponse) => {
       answers[way].set(JSON.stringify(question), { ...question, answer });
       return answer;
     },
-    written: (): Recorded => {
+    written: (): RecordedAnswers => {
       const some = <T>(name: string, values: Iterable<T>) => {
         const all = [...values];
         return all.length > 0 && { [name]: all };
@@ -155,8 +167,9 @@ const book = () => {
   };
 };
 
-const byExtent = ([one]: [Access, Permission], [other]: [Access, Permission]) => extent(other) - extent(one);
-const extent = (access: Access) => Object.values(access).filter((value) => value !== undefined).length;
+const byExtent = ([one]: [AccessQuestion, AccessAnswer], [other]: [AccessQuestion, AccessAnswer]) =>
+  extent(other) - extent(one);
+const extent = (access: AccessQuestion) => Object.values(access).filter((value) => value !== undefined).length;
 
 /** Returns the members that distinguish requests; the others only say how a request is sent. */
 export const questionOf = ({ url, method, headers, body }: HttpsRequest) => {

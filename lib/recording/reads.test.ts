@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { frozen } from "../json.ts";
-import { draft } from "../patch.ts";
+import { freezeDeep } from "../json.ts";
+import { createDraft } from "../patch.ts";
 import { openReads, type Reads } from "./reads.ts";
 
 const podOf = () => ({
@@ -75,17 +75,17 @@ const table: [string, (pod: Pod) => unknown, string[]][] = [
 describe("what a rule reads by name", () => {
   for (const [what, rule, expected] of table) {
     it(`is ${what}`, () => assert.deepEqual(readOf(rule), expected));
-    it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, frozen(podOf())), expected));
+    it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, freezeDeep(podOf())), expected));
     it(`is ${what}, of a draft`, () => {
       const [reads, given] = [openReads(), podOf()];
-      rule(reads.watch(draft(given).value));
+      rule(reads.watch(createDraft(given).value));
       assert.deepEqual(textsIn(given, reads), expected);
     });
   }
 
   it("is nothing that a rule has put there itself", () => {
     const [reads, given] = [openReads(), podOf()];
-    const pod = reads.watch(draft(given).value);
+    const pod = reads.watch(createDraft(given).value);
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
     assert.equal(pod.metadata.annotations.a, "mine");
     pod.spec.containers[0]?.args.unshift("first");

@@ -1,34 +1,34 @@
-import { type Decision, decide } from "../decide.ts";
-import type { Host } from "../endpoint.ts";
-import type { Report } from "../log-line.ts";
-import type { Request } from "../review.ts";
+import { type Decision, evaluateRule } from "../decide.ts";
+import type { EndpointHost } from "../endpoint.ts";
+import type { LogReport } from "../log-line.ts";
+import type { AdmissionRequest } from "../review.ts";
 import { lineOf } from "./case-line.ts";
 import { noting } from "./notes.ts";
-import type { Judged, Origin } from "./recording.ts";
+import type { Evaluation, RecordingOrigin } from "./recording.ts";
 import type { Path } from "./redacted.ts";
 
 export interface Heard {
-  origin: Omit<Origin, "redacted">;
-  request: Request;
+  origin: Omit<RecordingOrigin, "redacted">;
+  request: AdmissionRequest;
   /** Returns a line of a file of recordings that keeps texts at these paths. Throws if the review can't be recorded. */
   line(keep?: readonly Path[]): Promise<string>;
 }
 
 /** The host and `decide` to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
 export interface Recorder {
-  host: Host;
-  judge: typeof decide;
+  host: EndpointHost;
+  judge: typeof evaluateRule;
 }
 
 /**
  * Calls `heard` for every review of a cluster, after its answer. Failures are left out, and so are direct invocations,
  * which are tests. For a group, `heard` is called for each member, because a case belongs to one rule.
  */
-export const recorder = (host: Host, heard: (one: Heard) => void): Recorder => {
+export const recorder = (host: EndpointHost, heard: (one: Heard) => void): Recorder => {
   /** By userInfo, the one object that all copies of a request share. */
-  const open = new WeakMap<object, Judged[]>();
+  const open = new WeakMap<object, Evaluation[]>();
 
-  const told = ({ request, cluster, key, code, version, group }: Report) => {
+  const told = ({ request, cluster, key, code, version, group }: LogReport) => {
     const all = request && !group ? (open.get(request.userInfo) ?? []) : [];
     if (request && !group) open.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;
@@ -49,7 +49,7 @@ export const recorder = (host: Host, heard: (one: Heard) => void): Recorder => {
     },
     judge: (rule, phase, request, circumstances) => {
       const { mode, world } = circumstances;
-      if (mode === "off") return decide(rule, phase, request, circumstances);
+      if (mode === "off") return evaluateRule(rule, phase, request, circumstances);
       // In a group, a member without needs gets the capabilities of the others.
       const notes = rule.needs && world && noting(world);
       const note = (decision: Decision): Decision => {
@@ -58,7 +58,12 @@ export const recorder = (host: Host, heard: (one: Heard) => void): Recorder => {
         open.set(request.userInfo, [...before, judged]);
         return decision;
       };
-      const decision = decide(rule, phase, request, notes ? { ...circumstances, world: notes.world } : circumstances);
+      const decision = evaluateRule(
+        rule,
+        phase,
+        request,
+        notes ? { ...circumstances, world: notes.world } : circumstances,
+      );
       return decision instanceof Promise ? decision.then(note) : note(decision);
     },
   };

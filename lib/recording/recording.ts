@@ -1,16 +1,16 @@
-import type { Circumstances, Decision } from "../decide.ts";
+import type { Decision, EvaluationContext } from "../decide.ts";
 import { isObject } from "../json.ts";
-import type { Recorded } from "../recorded-answers.ts";
-import type { KubernetesObject, Operation, Request, Status, UserInfo } from "../review.ts";
+import type { RecordedAnswers } from "../recorded-answers.ts";
+import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";
 import type { Phase, Rule } from "../rule.ts";
 
-export interface Judged {
+export interface Evaluation {
   rule: Rule;
   phase: Phase;
-  request: Request;
-  circumstances: Circumstances;
+  request: AdmissionRequest;
+  circumstances: EvaluationContext;
   /** The answers it got; undefined if the rule needs nothing. */
-  needs?: Recorded | undefined;
+  needs?: RecordedAnswers | undefined;
   decision: Decision;
 }
 
@@ -25,7 +25,7 @@ export interface Case {
   /** By default UPDATE if there is an oldObject, else CREATE. */
   operation?: Operation;
   /** The members of a recorded request that the case doesn't state elsewhere. With it, no defaults are filled in. */
-  request?: Envelope;
+  request?: RequestEnvelope;
   /** Such as `deployments/scale`. By default the object's resource if the rule matches it, else the rule's first. */
   resource?: string;
   namespace?: string;
@@ -34,7 +34,7 @@ export interface Case {
   variant?: string;
   /** The settings that differ from the rule's defaults. */
   settings?: object;
-  needs?: Recorded;
+  needs?: RecordedAnswers;
   now?: string;
 
   becomes?: KubernetesObject;
@@ -55,9 +55,9 @@ export interface Case {
   recorded?: object;
 }
 
-export type Envelope = Pick<Request, "kind" | "resource"> & Partial<Request>;
+export type RequestEnvelope = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
 
-type Asked = Omit<Case, "name"> & { request: Envelope };
+type Asked = Omit<Case, "name"> & { request: RequestEnvelope };
 
 /**
  * A review and its answer, as a case that passes when copied into a cases.yaml. A file of recordings is a YAML list
@@ -68,11 +68,11 @@ export interface Recording extends Case {
   resource: string;
   user: UserInfo;
   now: string;
-  request: Envelope;
-  recorded: Origin;
+  request: RequestEnvelope;
+  recorded: RecordingOrigin;
 }
 
-export interface Origin {
+export interface RecordingOrigin {
   rule: string;
   cluster: string;
   /** The function's version, or `local`. */
@@ -87,7 +87,10 @@ export interface Origin {
 }
 
 /** Converts a request to the form of a case. Each member is in one place only, so that `requestOf` can restore it. */
-export const askedBy = (request: Request, phase: Phase): Asked & Pick<Recording, "operation" | "resource" | "user"> => {
+export const recordRequest = (
+  request: AdmissionRequest,
+  phase: Phase,
+): Asked & Pick<Recording, "operation" | "resource" | "user"> => {
   const { uid: _, operation, userInfo, namespace, subResource, dryRun, object, oldObject, ...rest } = request;
   const isDelete = operation === "DELETE";
   // `decode` has checked that this object is present.
@@ -109,14 +112,14 @@ export const askedBy = (request: Request, phase: Phase): Asked & Pick<Recording,
     user: userInfo,
     ...(typeof dryRun === "boolean" && { dryRun }),
     // Members without a usable value, such as null, stay in `request`, and `requestOf` restores them from there.
-    request: { ...rest, ...(left as Partial<Request>) },
+    request: { ...rest, ...(left as Partial<AdmissionRequest>) },
   };
 };
 
 /** The uid of every request made from a case; no verdict depends on it. */
 export const uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-export const requestOf = (asked: Asked): Request => {
+export const restoreRequest = (asked: Asked): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = asked;
   const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = asked;
   const judged = mutate ?? validate;

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { readSecrets, requestWith, secretsIn } from "../../test/secret-corpus.ts";
 import { https } from "../needs.ts";
 import { recorded } from "../recorded-answers.ts";
-import type { KubernetesObject, Request } from "../review.ts";
+import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
 import { recorder } from "./recorder.ts";
 
@@ -56,7 +56,7 @@ const rules: [string, Rule][] = [
 ];
 
 /** What is recorded where a rule is asked this. */
-const lineOf = async (one: Rule, request: Request): Promise<string> => {
+const lineOf = async (one: Rule, request: AdmissionRequest): Promise<string> => {
   const lines: Promise<string>[] = [];
   const host = { publicKeys: "", world: () => world, journal: () => {} };
   const { host: heard, judge } = recorder(host, (review) => void lines.push(review.line()));

@@ -1,11 +1,11 @@
-import { decide } from "../decide.ts";
-import { type HttpsRequest, type HttpsResponse, intercept, jsonOf, type World } from "../needs.ts";
-import { type Recorded, recorded } from "../recorded-answers.ts";
+import { evaluateRule } from "../decide.ts";
+import { type Capabilities, type HttpsRequest, type HttpsResponse, intercept, parseAnswer } from "../needs.ts";
+import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { Rule } from "../rule.ts";
 import { noting, questionOf } from "./notes.ts";
 import { noReads, type Reads } from "./reads.ts";
-import type { Judged } from "./recording.ts";
+import type { Evaluation } from "./recording.ts";
 import { hasPlaceholder, type Redaction } from "./redacted.ts";
 
 export interface Traced {
@@ -19,7 +19,10 @@ export interface Traced {
 export const untraced: Traced = { reads: noReads, answers: new Map(), contents: new WeakMap() };
 
 /** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
-export const trace = async ({ rule, phase, request, circumstances, needs }: Judged, reads: Reads): Promise<Traced> => {
+export const trace = async (
+  { rule, phase, request, circumstances, needs }: Evaluation,
+  reads: Reads,
+): Promise<Traced> => {
   const traced: Traced = { reads, answers: new Map(), contents: new WeakMap() };
   const { watch } = reads;
   const judge = rule[phase];
@@ -32,11 +35,11 @@ export const trace = async ({ rule, phase, request, circumstances, needs }: Judg
     return verdict;
   };
   const world = needs && watched(recorded(needs), traced);
-  await decide({ ...rule, [phase]: watching }, phase, request, { ...circumstances, mode: "enforce", world });
+  await evaluateRule({ ...rule, [phase]: watching }, phase, request, { ...circumstances, mode: "enforce", world });
   return traced;
 };
 
-const watched = (world: World, { reads: { watch }, answers, contents }: Traced): World => {
+const watched = (world: Capabilities, { reads: { watch }, answers, contents }: Traced): Capabilities => {
   const turnOf = openTurns();
   return through(
     world,
@@ -45,7 +48,7 @@ const watched = (world: World, { reads: { watch }, answers, contents }: Traced):
       const answer = await ask();
       answers.set(turn, answer);
       if (!isService(answer)) return watch(answer);
-      const content = jsonOf(answer);
+      const content = parseAnswer(answer);
       contents.set(answer, content);
       return { ...watch(answer), json: watch(content) };
     },
@@ -58,8 +61,8 @@ const watched = (world: World, { reads: { watch }, answers, contents }: Traced):
 };
 
 export interface Replaying {
-  world: World;
-  noted(): Recorded;
+  world: Capabilities;
+  noted(): RecordedAnswers;
   /** Reports whether a script was given placeholders. */
   isScriptBlind(): boolean;
 }
@@ -106,10 +109,10 @@ type Question = readonly [verb: string, ...args: unknown[]];
 
 /** Returns capabilities that pass answers through `answer`, and the ledger's values through `before`. */
 const through = (
-  world: World,
+  world: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
   before: (key: string, kept: unknown) => unknown,
-): World => ({
+): Capabilities => ({
   ...intercept(world, (verb, args, ask) => {
     if (verb === "cue") return ask();
     const isRequest = verb === "https" || verb === "http";

@@ -21,7 +21,7 @@ import {
 } from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
-import { type Bundle, bundle } from "../../infra/build/bundle.ts";
+import { type Bundle, bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
@@ -889,7 +889,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
           await writeFile(join(home, file), text);
         const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
-        made.push(await bundle(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), 30_000));
+        made.push(await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), 30_000));
       }
       await writeDeployment(made, one.publicKey, join(folder, "dist"));
     };

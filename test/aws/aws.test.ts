@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
 import { shareOf } from "../../infra/bench/handlers.ts";
-import { bundle } from "../../infra/build/bundle.ts";
+import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { signing } from "../../infra/parity/test-key.ts";
@@ -36,7 +36,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
-    await bundle(listed, shareOf(listed), folder);
+    await bundleRule(listed, shareOf(listed), folder);
     good = await readFile(join(folder, `${rule}.zip`));
     service = await openLambda(join(runtimeClient, "index.mjs"));
     functions = as("somebody");

@@ -10,7 +10,7 @@ import { openBucket } from "../../infra/aws/bucket.ts";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
 import type { Stack, Template } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { signing } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { rollBack, standingOf } from "../../infra/rollout/disarm.ts";
@@ -31,7 +31,7 @@ const [rule, other] = ["always-deny", "always-pull-images"] as const;
 describe("a stage on moto", await needs("moto"), () => {
   let moto: Moto;
   let folder: string;
-  let catalogue: Listed[];
+  let catalogue: CatalogueRule[];
   let stack: Stack;
   let functions: Functions;
   let first: Package;

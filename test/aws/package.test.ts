@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { type Bundle, bundle } from "../../infra/build/bundle.ts";
+import { type Bundle, bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { openSigner } from "../../infra/keys/keys.ts";
@@ -67,7 +67,7 @@ const bundles = async (folder: string, publicKey: string): Promise<Bundle[]> => 
   for (const name of names) {
     const listed = await readRule(join(folder, "functions", name), name);
     const share = { rule: name, clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
-    made.push(await bundle(listed, share, join(folder, "dist"), 30_000));
+    made.push(await bundleRule(listed, share, join(folder, "dist"), 30_000));
   }
   await writeDeployment(made, publicKey, join(folder, "dist"));
   return made;

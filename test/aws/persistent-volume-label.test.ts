@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { worlds } from "#lib/cluster/live.ts";
-import { decide } from "#lib/decide.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { evaluateRule } from "#lib/decide.ts";
 import { Failure } from "#lib/failure.ts";
-import type { AwsAction, World } from "#lib/needs.ts";
+import type { AwsAction, Capabilities } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
 import { patched } from "../../infra/catalogue/case-differences.ts";
 import { needs } from "../parts.ts";
@@ -13,9 +13,9 @@ import { type Moto, startMoto } from "./moto.ts";
 
 const region = "us-east-1";
 
-const judge = async (volumeID: string, world: World) => {
+const judge = async (volumeID: string, world: Capabilities) => {
   const object = { metadata: { name: "a" }, spec: { awsElasticBlockStore: { volumeID } } };
-  const request: Request = {
+  const request: AdmissionRequest = {
     uid: "u",
     kind: { group: "", version: "v1", kind: "PersistentVolume" },
     resource: { group: "", version: "v1", resource: "persistentvolumes" },
@@ -24,7 +24,7 @@ const judge = async (volumeID: string, world: World) => {
     userInfo: {},
     object,
   };
-  const { outcome } = await decide(persistentVolumeLabel, "mutate", request, {
+  const { outcome } = await evaluateRule(persistentVolumeLabel, "mutate", request, {
     name: "persistent-volume-label",
     mode: "enforce",
     settings: { region, topologyLabels: false },
@@ -60,7 +60,7 @@ describe("an EC2 that doesn't say", () => {
 describe("an EC2", await needs("moto"), () => {
   let moto: Moto;
   /** It has half a minute for a review, and each call has one of its own. */
-  const world = () => worlds({})("local", 30_000);
+  const world = () => createLiveCapabilities({})("local", 30_000);
   const call = async (action: AwsAction, parameters: Record<string, string>, place = region): Promise<string> => {
     const { status, body } = await world().aws(action, { region: place, parameters });
     assert.equal(status, 200, body);

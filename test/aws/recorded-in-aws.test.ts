@@ -8,15 +8,15 @@ import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Case } from "#lib/recording/recording.ts";
-import { bundle } from "../../infra/build/bundle.ts";
+import { bundleRule } from "../../infra/build/bundle.ts";
 import { differences } from "../../infra/catalogue/case-differences.ts";
-import { casesIn, decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
-import type { Config } from "../../infra/config/config.ts";
+import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
+import type { PosternConfig } from "../../infra/config/config.ts";
 import { placesOf } from "../../infra/config/record-section.ts";
 import { signing } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/read.ts";
-import { servedRules, shareOf } from "../../infra/project/served.ts";
+import { buildEndpointConfig, listServedRules } from "../../infra/project/served.ts";
 import { runProgram } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
@@ -46,15 +46,15 @@ groups: { defaults: [always-pull-images, default-toleration-seconds] }
 `;
 
 let folder: string;
-let catalogue: Listed[];
-let config: Config;
+let catalogue: CatalogueRule[];
+let config: PosternConfig;
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "postern-recorded-"));
   catalogue = await readCatalogue();
   config = parseConfig(yaml, catalogue);
-  for (const listed of servedRules(config, catalogue))
-    await bundle(listed, shareOf(config, listed), folder, undefined, {}, placesOf(config, listed));
+  for (const listed of listServedRules(config, catalogue))
+    await bundleRule(listed, buildEndpointConfig(config, listed), folder, undefined, {}, placesOf(config, listed));
 });
 after(() => rm(folder, { recursive: true, force: true }));
 
@@ -171,7 +171,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
         names,
       );
       for (const entry of cases) {
-        assert.deepEqual(differences(entry, await decideCase(listed, entry, reviewOf(listed, entry))), []);
+        assert.deepEqual(differences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))), []);
         assert.ok(entry.becomes, "in mode warn, too, what the rule would have done is what is kept");
       }
     }

@@ -11,8 +11,8 @@ import { promisify } from "node:util";
 import { lineOf } from "#lib/recording/case-line.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
-import { decideCase, facetOf, phaseOf, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { Options } from "../../infra/cli/command.ts";
 import { until } from "../../infra/parity/rule-server.ts";
 import { type Checkout, openCheckout, type Said } from "../checkout.ts";
@@ -181,14 +181,14 @@ const postern = (...words: string[]): Promise<Said> =>
 const recorded = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
 /** What is recorded where a case is answered. */
-const judgedAs = async (listed: Listed, entry: Case): Promise<Parameters<typeof lineOf>> => {
+const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<typeof lineOf>> => {
   const { name, rule } = listed;
   const { needs = {}, variant, now = "2026-01-01" } = entry;
-  const review = reviewOf(listed, entry);
+  const review = buildReview(listed, entry);
   const { settings } = facetOf(rule, entry);
   const circumstances = { name, mode: "enforce" as const, settings, variant, now: new Date(now) };
-  const decision = await decideCase(listed, entry, review);
-  const judged = { rule, phase: phaseOf(entry), request: review.request, circumstances, decision };
+  const decision = await evaluateCase(listed, entry, review);
+  const judged = { rule, phase: getCasePhase(entry), request: review.request, circumstances, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
   return [{ ...judged, needs: rule.needs && needs }, origin];
 };

@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { claim } from "#lib/url-key.ts";
-import { bundle } from "../../infra/build/bundle.ts";
+import { bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { decisionIn, differences } from "../../infra/catalogue/case-differences.ts";
-import { eventOf, phaseOf, readCases, reviewOf } from "../../infra/catalogue/cases.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { buildEvent, buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
 import { type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
@@ -29,7 +29,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
     folder = await mkdtemp(join(tmpdir(), "postern-runtime-"));
     // The budget is the build's concern.
     const bundles = catalogue.map((listed) =>
-      bundle(listed, shareOf(listed), join(folder, "dist"), Number.POSITIVE_INFINITY),
+      bundleRule(listed, shareOf(listed), join(folder, "dist"), Number.POSITIVE_INFINITY),
     );
     await writeDeployment(await Promise.all(bundles), keys, join(folder, "dist"));
   });
@@ -47,7 +47,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
 
       it("does what its cases say", async () => {
         for (const entry of cases) {
-          const answer = await running.invoke(eventOf(listed, entry));
+          const answer = await running.invoke(buildEvent(listed, entry));
           assert.deepEqual(differences(entry, decisionOf(answer, listed, entry)), [], entry.name);
         }
       });
@@ -85,7 +85,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
   }
 });
 
-const shareOf = ({ name, rule }: Listed) => {
+const shareOf = ({ name, rule }: CatalogueRule) => {
   return {
     rule: name,
     clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: rule.settings ?? {} } },
@@ -112,11 +112,11 @@ const environment = async (folder: string, name: string): Promise<Record<string,
 
 /** An event of HTTP API, payload 2.0. */
 const request = (
-  listed: Listed,
+  listed: CatalogueRule,
   entry: Case,
   other: { segment?: string; body?: string; isBase64Encoded?: boolean } = {},
 ) => {
-  const path = `/${other.segment ?? segment}/${listed.name}/${phaseOf(entry)}`;
+  const path = `/${other.segment ?? segment}/${listed.name}/${getCasePhase(entry)}`;
   return {
     version: "2.0",
     routeKey: `POST /{cluster}/${listed.name}/{phase+}`,
@@ -125,13 +125,13 @@ const request = (
     headers: { "content-type": "application/json", "user-agent": "kube-apiserver-admission" },
     queryStringParameters: { timeout: "3s" },
     requestContext: { http: { method: "POST", path, protocol: "HTTP/1.1", sourceIp: "192.0.2.1" }, stage: "$default" },
-    body: other.body ?? JSON.stringify(Reflect.get(eventOf(listed, entry), "review")),
+    body: other.body ?? JSON.stringify(Reflect.get(buildEvent(listed, entry), "review")),
     isBase64Encoded: other.isBase64Encoded ?? false,
   };
 };
 
-const decisionOf = (answer: unknown, listed: Listed, entry: Case) => {
-  const decision = decisionIn(answer, reviewOf(listed, entry).request.uid);
+const decisionOf = (answer: unknown, listed: CatalogueRule, entry: Case) => {
+  const decision = decisionIn(answer, buildReview(listed, entry).request.uid);
   assert.ok(decision, `no answer to this review: ${JSON.stringify(answer)}`);
   return decision;
 };

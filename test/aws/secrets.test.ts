@@ -5,7 +5,7 @@ import { createServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import type { SecretPlace } from "#lib/needs.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { close, listen } from "../listen.ts";
@@ -59,7 +59,8 @@ describe("a service that wants to know who asks", await needs("moto"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const ask = async (bearer: SecretPlace) => (await worlds({})("prod", 20_000).https({ ...service, bearer })).status;
+  const ask = async (bearer: SecretPlace) =>
+    (await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer })).status;
 
   it("is told by a token, which is read once", async () => {
     for (const place of places) {
@@ -79,7 +80,7 @@ describe("a service that wants to know who asks", await needs("moto"), () => {
 
   it("is told by a name and a password", async () => {
     for (const bearer of places) {
-      await worlds({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
+      await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
       assert.equal(heard.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
     }
   });

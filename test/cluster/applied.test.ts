@@ -5,7 +5,7 @@ import { createServer as createSecureServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { check } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
@@ -21,7 +21,7 @@ import {
   removeAll,
 } from "../../infra/clusters/apply.ts";
 import { probe, probeAll, reviewOf } from "../../infra/clusters/probe.ts";
-import type { Connect } from "../../infra/config/config.ts";
+import type { ConnectConfig } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -819,7 +819,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
 
   describe("that is served", () => {
     it("is well, whatever a rule matches and reads", async () => {
-      const world = worlds({
+      const world = createLiveCapabilities({
         local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("deployers") } },
       });
       const needing = [
@@ -860,7 +860,7 @@ const configurationsOf = (objects: object[]) =>
 const moto = await needs("moto");
 
 describe("the way to a cluster", () => {
-  const cases: [string, Connect | undefined, Deployer, RegExp][] = [
+  const cases: [string, ConnectConfig | undefined, Deployer, RegExp][] = [
     ["is not said", undefined, {}, /^clusters\.prod-eu has no connect: give --kubeconfig FILE, /],
     [
       "is for rules alone",

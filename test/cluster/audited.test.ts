@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { worlds } from "#lib/cluster/live.ts";
-import { memoryLedger } from "#lib/ledger.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discover } from "../../infra/check/live/discovery.ts";
 import { openReader, type Read } from "../../infra/check/live/reader.ts";
@@ -115,7 +115,11 @@ describe("an audit of a cluster", await needs("API server"), () => {
     });
     stops.push(scripted.stop);
     const { server, ca, tokenOf } = cluster;
-    const world = worlds({ c: { server, ca, credentials: { token: tokenOf("admin") } } }, undefined, memoryLedger());
+    const world = createLiveCapabilities(
+      { c: { server, ca, credentials: { token: tokenOf("admin") } } },
+      undefined,
+      createMemoryLedger(),
+    );
     const catalogue = await readCatalogue();
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
     const served = await serveRules(own, yaml, { certificate, world });

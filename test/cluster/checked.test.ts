@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { worlds } from "#lib/cluster/live.ts";
-import { memoryLedger } from "#lib/ledger.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCheck } from "../../infra/check/check.ts";
 import type { Evaluation } from "../../infra/check/evaluation/environment.ts";
@@ -86,10 +86,10 @@ describe("what check says", await needs("API server"), () => {
     admin = cluster.admin;
     await furnish(admin, false);
     const { server, ca, tokenOf } = cluster;
-    const world = worlds(
+    const world = createLiveCapabilities(
       { local: { server, ca, credentials: { token: tokenOf("reader") } } },
       undefined,
-      memoryLedger(),
+      createMemoryLedger(),
     );
     const rules = catalogue.filter(({ name }) => on.includes(name));
     const postern = await serveRules(rules, yaml, { certificate, world });

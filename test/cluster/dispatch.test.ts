@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Report } from "#lib/log-line.ts";
+import type { LogReport } from "#lib/log-line.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
@@ -95,7 +95,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   /** Rules at the gateway and in the first cluster. */
-  const serving = async (rules: Listed[], yaml: string, host: Partial<Host> = {}) => {
+  const serving = async (rules: CatalogueRule[], yaml: string, host: Partial<Host> = {}) => {
     const postern = await serveRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const applied = (caller?: Caller, cluster = one) =>
@@ -109,7 +109,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   type Serving = Awaited<ReturnType<typeof serving>>;
 
   /** Rules that are there while a test runs. */
-  const whileServing = async (rules: Listed[], yaml: string, act: (postern: Serving) => Promise<void>) => {
+  const whileServing = async (rules: CatalogueRule[], yaml: string, act: (postern: Serving) => Promise<void>) => {
     const postern = await serving(rules, yaml);
     try {
       await postern.applied();
@@ -163,7 +163,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       await postern.applied();
     });
     after(() => postern.stop());
-    const shown = (reports: Report[]) => reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
+    const shown = (reports: LogReport[]) =>
+      reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
     it("and the object ends right, in two rounds", async () => {
       const never = pod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
@@ -248,7 +249,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         const [wet, answered] = await postern.during(() => create(one.admin, path(resource), body));
         assert.deepEqual(comparable(dry), comparable(wet));
         assert.equal(dry.code, code);
-        const summary = (reports: Report[]) =>
+        const summary = (reports: LogReport[]) =>
           reports.map(({ rule, phase, refused, operations }) => ({ rule, phase, refused, operations }));
         assert.deepEqual(summary(asked), summary(answered));
         assert.deepEqual([...new Set(asked.map(({ request }) => request?.dryRun))], [true]);

@@ -3,7 +3,7 @@ import { type FileHandle, mkdtemp, open, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -77,7 +77,7 @@ describe("the chain does what a real API server does", await needs("API server")
     for (const [key, { answer }] of Object.entries(set.scripts))
       scripts[key] = (review) => {
         // What is read of it is what the API server sends.
-        const { apiVersion, request } = review as unknown as { apiVersion: string; request: Request };
+        const { apiVersion, request } = review as unknown as { apiVersion: string; request: AdmissionRequest };
         const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
         calls.get(word)?.push({ hook: names.get(key) ?? key, request });
         return answer(request, apiVersion);

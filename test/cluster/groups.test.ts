@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Report } from "#lib/log-line.ts";
-import { inPhase, rule } from "#lib/rule.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import type { LogReport } from "#lib/log-line.ts";
+import { rule, selectPhase } from "#lib/rule.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { comparable, diffOf } from "../../infra/parity/compare.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -24,7 +24,10 @@ import { needs } from "../parts.ts";
 // What rules read of a cluster makes no difference to a group, and one that judges everything can be in none.
 const mutators = (await readCatalogue()).filter(
   ({ rule, phases }) =>
-    phases.includes("mutate") && !rule.needs && !rule.exemptionRequired && rule.twin?.plugin !== "PodGroupProtection",
+    phases.includes("mutate") &&
+    !rule.needs &&
+    !rule.exemptionRequired &&
+    rule.upstreamPlugin?.plugin !== "PodGroupProtection",
 );
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }];
 const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
@@ -48,7 +51,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     const script: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
     scripted = await openScripted(certificate, { herald: script });
     announcer = herald(`${scripted.url}/herald`, certificate.ca);
-    const disable = mutators.flatMap(({ rule: { twin } }) => (twin?.defaultOn ? [twin.plugin] : []));
+    const disable = mutators.flatMap(({ rule: { upstreamPlugin: twin } }) => (twin?.defaultOn ? [twin.plugin] : []));
     [one, two] = await Promise.all([bootCluster(binaries, { disable }), bootCluster(binaries, { disable })]);
   });
   after(async () => {
@@ -56,7 +59,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const serving = async (rules: Listed[], yaml: string, cluster: Cluster) => {
+  const serving = async (rules: CatalogueRule[], yaml: string, cluster: Cluster) => {
     const postern = await serveRules(rules, yaml, { certificate });
     await apply(cluster.admin, patient(postern.manifests()), announcer);
     const stop = async () => {
@@ -76,7 +79,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     let together: Awaited<ReturnType<typeof serving>> | undefined;
     try {
       together = await serving(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, two);
-      const matches = mutators.flatMap(({ rule }) => inPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
+      const matches = mutators.flatMap(({ rule }) => selectPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
       const sequences = fc.sample(sequencesFor(matches), { seed, numRuns: 120 });
       for (const [index, sequence] of sequences.entries()) {
         const name = `s${index}`;
@@ -94,7 +97,7 @@ describe("a group on a real API server", await needs("API server"), () => {
             `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && diffOf(turn, actual[step])}`,
           );
       }
-      const calls = (reports: Report[]) => reports.filter(({ phase }) => phase === "mutate").length;
+      const calls = (reports: LogReport[]) => reports.filter(({ phase }) => phase === "mutate").length;
       assert.ok(calls(together.reports) > 50, "the group was called");
       assert.ok(calls(together.reports) < calls(alone.reports), "in place of its members");
       assert.deepEqual(

@@ -6,9 +6,9 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import fc from "fast-check";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
-import { type Connection, worlds } from "#lib/cluster/live.ts";
+import { type Connection, createLiveCapabilities } from "#lib/cluster/live.ts";
 import { Failure } from "#lib/failure.ts";
-import type { World } from "#lib/needs.ts";
+import type { Capabilities } from "#lib/needs.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -64,7 +64,7 @@ describe("a cluster that is read", await needs("API server"), () => {
   /** A fresh environment, with nothing remembered. */
   const environment = (change: Partial<Connection> = {}) => {
     const credentials = { token: one.tokenOf("admin") };
-    const world = worlds({ prod: { server: way.url, ca, credentials, ...change } });
+    const world = createLiveCapabilities({ prod: { server: way.url, ca, credentials, ...change } });
     return (milliseconds = 4000) => world("prod", milliseconds);
   };
   beforeEach(() => {
@@ -77,7 +77,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.match(error.message, sentence);
     return true;
   };
-  const read = (world: World) => world.get(namespaces, "a", undefined, fresh);
+  const read = (world: Capabilities) => world.get(namespaces, "a", undefined, fresh);
 
   describe("badly", () => {
     it("fails in time where it is slow", async () => {
@@ -159,7 +159,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       });
 
     const list = (content: unknown) => ({ status: 200, body: JSON.stringify(content) });
-    const shapes: [string, unknown, (world: World) => Promise<unknown>, RegExp][] = [
+    const shapes: [string, unknown, (world: Capabilities) => Promise<unknown>, RegExp][] = [
       ["a list that is no object", 5, (world) => world.list(limitranges), /it answers no list$/],
       ["a list of nothing known", { kind: "LimitRangeList" }, (world) => world.list(limitranges), /no list$/],
       ["a list of no objects", { kind: "LimitRangeList", items: [3] }, (world) => world.list(limitranges), /no list$/],
@@ -342,7 +342,7 @@ describe("a cluster that is read", await needs("API server"), () => {
         const connections = Object.entries(clusters).map(([name, { server, ca, tokenOf }]) => {
           return [name, { server, ca, credentials: { token: tokenOf("admin") } }] as const;
         });
-        const world = worlds(Object.fromEntries(connections), memoryOf({ entries: 3, bytes: 2000 }));
+        const world = createLiveCapabilities(Object.fromEntries(connections), memoryOf({ entries: 3, bytes: 2000 }));
         const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
           const asked = world(cluster, 8000);
           if (lists) {

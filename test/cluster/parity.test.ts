@@ -71,7 +71,7 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
   const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
   /** Other ones with each seed; `npx postern parity --requests 1000` asks more at once. */
   const requests = 60;
-  const isMissing = ({ rule: { twin } }: (typeof ports)[number]) =>
+  const isMissing = ({ rule: { upstreamPlugin: twin } }: (typeof ports)[number]) =>
     plugins?.all.includes(twin.plugin) ? false : `${twin.plugin} is not in Kubernetes ${binaries?.version}`;
   const ask = async (port: (typeof ports)[number], requests: number) => {
     const binaries = await requireBinaries();
@@ -79,7 +79,9 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
   };
 
   for (const port of ports)
-    it(`${port.name} answers as ${port.rule.twin.plugin} does`, { skip: isMissing(port) }, async (context) => {
+    it(`${port.name} answers as ${port.rule.upstreamPlugin.plugin} does`, {
+      skip: isMissing(port),
+    }, async (context) => {
       context.diagnostic(`POSTERN_SEED=${seed} asks the same again`);
       const { unexplained, failedConditions, differences, equal, known } = await ask(port, requests);
       const told = differences.map(({ calls, diff }) => `${calls.join("\n")}\n${diff}`).join("\n\n");

@@ -5,9 +5,9 @@ import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { merge } from "#lib/settings.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { exampleCases, normalised } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Answer } from "../../infra/parity/control-plane/client.ts";
@@ -62,7 +62,10 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("admin") } };
     // What was read is forgotten at once: a policy holds as soon as it is there.
-    postern = await servePostern(yaml, worlds({ local: connection }, memoryOf({ entries: 0, bytes: 0 })));
+    postern = await servePostern(
+      yaml,
+      createLiveCapabilities({ local: connection }, memoryOf({ entries: 0, bytes: 0 })),
+    );
     await register(cluster.admin, patient(postern.manifests()));
     const probe = of("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
@@ -102,7 +105,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
       // What is there already can't be created.
       const isNew = operation === "CREATE";
       const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
-      for (const neighbour of there) await put(merge(workload, neighbour));
+      for (const neighbour of there) await put(mergeWithDefaults(workload, neighbour));
       if (!isNew) await put(one.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);

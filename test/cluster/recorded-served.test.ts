@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
 import { differences } from "../../infra/catalogue/case-differences.ts";
-import { casesIn, decideCase, reviewOf } from "../../infra/catalogue/cases.ts";
+import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -136,7 +136,11 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
       const cases = casesIn(text, file, listed.phases);
       count += cases.length;
       for (const entry of cases)
-        assert.deepEqual(differences(entry, await decideCase(listed, entry, reviewOf(listed, entry))), [], entry.name);
+        assert.deepEqual(
+          differences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
+          [],
+          entry.name,
+        );
     }
     assert.equal(summary, `${count} reviews recorded in ${join(folder, "to")}`);
   });

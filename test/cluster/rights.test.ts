@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
-import { type Listed, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/read.ts";
@@ -36,7 +36,7 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
   const world = (name: string) => {
     const { server, ca, tokenOf } = cluster;
     const credentials = { token: tokenOf(`function:${name}`) };
-    return worlds({ local: { server, ca, credentials } })("local", 10_000);
+    return createLiveCapabilities({ local: { server, ca, credentials } })("local", 10_000);
   };
 
   for (const { name, rule } of asking) {
@@ -70,7 +70,7 @@ function questionsOf({ verb, kind, kinds }: Need<unknown>, settings: object): Pi
 
 /** What comes of asking for something of a kind: an error's message, or nothing. */
 const said = (
-  world: ReturnType<ReturnType<typeof worlds>>,
+  world: ReturnType<ReturnType<typeof createLiveCapabilities>>,
   { verb, kind = { group: "", resource: "" } }: Pick<Need<unknown>, "verb" | "kind">,
 ): Promise<string> => {
   const user = { username: "jane", groups: [] };
@@ -89,7 +89,7 @@ const said = (
 };
 
 /** Settings that a rule can't do without say nothing of its rights. */
-const withoutSettings = (listed: Listed): Listed => {
+const withoutSettings = (listed: CatalogueRule): CatalogueRule => {
   const { checkSettings: _, ...rule } = listed.rule;
   return { ...listed, rule };
 };

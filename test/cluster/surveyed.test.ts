@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { parse, stringify } from "yaml";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCluster } from "../../infra/clusters/access.ts";
 import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";
@@ -54,7 +54,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const { server, ca } = cluster;
     const token = cluster.tokenOf("admin");
     await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ local: cluster }));
-    served = await servePostern(yaml, worlds({ local: { server, ca, credentials: { token } } }));
+    served = await servePostern(yaml, createLiveCapabilities({ local: { server, ca, credentials: { token } } }));
   });
   after(async () => {
     await Promise.all([served?.stop(), cluster?.stop()]);

@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
-import { type Connection, worlds } from "#lib/cluster/live.ts";
+import { type Connection, createLiveCapabilities } from "#lib/cluster/live.ts";
 import { Failure } from "#lib/failure.ts";
-import type { World } from "#lib/needs.ts";
+import type { Capabilities } from "#lib/needs.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import { plural, type Recorded, recorded } from "#lib/recorded-answers.ts";
+import { plural, type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
 import { servedAmong } from "../../infra/apiserver/kinds/served.ts";
 import { readManifests, type Written, writtenCluster } from "../../infra/apiserver/manifest-cluster.ts";
@@ -58,7 +58,7 @@ const plurals: Record<string, string> = {
   PriorityClass: "/apis/scheduling.k8s.io/v1/priorityclasses",
 };
 const user = { username: "jane", groups: ["developers"] };
-const may: NonNullable<Recorded["may"]> = [
+const may: NonNullable<RecordedAnswers["may"]> = [
   { user, verb: "get", resource: "limitranges", namespace: "a", allowed: true },
   { user, verb: "get", resource: "limitranges", namespace: "b", allowed: false },
 ];
@@ -76,7 +76,7 @@ const namespaces = { group: "", resource: "namespaces" };
 const classes = { group: "storage.k8s.io", resource: "storageclasses" };
 
 /** The law of every world. */
-const suite = (open: () => Pick<World, "get" | "list" | "create">) => {
+const suite = (open: () => Pick<Capabilities, "get" | "list" | "create">) => {
   const names = async (namespace?: string) =>
     (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
 
@@ -146,7 +146,7 @@ const suite = (open: () => Pick<World, "get" | "list" | "create">) => {
 };
 
 /** The law of those who know more than the objects that are there. */
-const suiteOfServers = (open: () => World) => {
+const suiteOfServers = (open: () => Capabilities) => {
   it("knows who may do what", async () => {
     const ask = (namespace: string) => open().may({ user, verb: "get", resource: "limitranges", namespace });
     assert.equal((await ask("a")).allowed, true);
@@ -244,7 +244,7 @@ describe("a world in a folder of manifests", () => {
 
 describe("a world behind a real API server", await needs("API server"), () => {
   let cluster: Cluster;
-  let open: (milliseconds?: number) => World;
+  let open: (milliseconds?: number) => Capabilities;
   const role = (name: string, namespace: string) =>
     [
       [
@@ -276,7 +276,7 @@ describe("a world behind a real API server", await needs("API server"), () => {
     }
     const { server, ca } = cluster;
     const connection: Connection = { server, ca, credentials: { token: cluster.tokenOf("admin") } };
-    const world = worlds({ prod: connection });
+    const world = createLiveCapabilities({ prod: connection });
     open = (milliseconds = 5000) => world("prod", milliseconds);
   });
   after(() => cluster?.stop());
@@ -303,14 +303,14 @@ describe("a world behind a real API server", await needs("API server"), () => {
 
   it("fails where it may not create, and where what it should create isn't served", async () => {
     const credentials = { token: cluster.tokenOf("jane") };
-    const world = worlds({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
+    const world = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
     const [widget, namespace] = [named("Widget", "w"), named("Namespace", "newer")];
     await assert.rejects(world("prod", 5000).create(namespaces, namespace), Failure);
     await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
   });
 
   it("fails with a sentence where a cluster is unknown", async () => {
-    const failure = await worlds({})("prod", 1000)
+    const failure = await createLiveCapabilities({})("prod", 1000)
       .get(namespaces, "a")
       .catch((error) => error);
     assert.ok(failure instanceof Failure);

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, beforeEach, describe, it } from "node:test";
-import { worlds } from "#lib/cluster/live.ts";
-import { decide } from "#lib/decide.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { evaluateRule } from "#lib/decide.ts";
 import { Failure } from "#lib/failure.ts";
-import type { World } from "#lib/needs.ts";
+import type { Capabilities } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
-import type { Request } from "#lib/review.ts";
-import { merge } from "#lib/settings.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { isAllowed, parseNetwork } from "../../functions/deletion-guard/address.ts";
 import deletionGuard from "../../functions/deletion-guard/rule.ts";
 import { addressFor } from "../../functions/deletion-guard/template.ts";
@@ -53,15 +53,15 @@ describe("a pod that has to clean up", () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  const around = (...objects: object[]): World => {
+  const around = (...objects: object[]): Capabilities => {
     // What a table of cases would hold.
     const world = recorded({ objects: objects as never });
-    return { ...world, http: (request) => worlds({})("local", 5000).http(request) };
+    return { ...world, http: (request) => createLiveCapabilities({})("local", 5000).http(request) };
   };
   let reviews = 0;
-  const judge = async (world: World, more: Partial<Request> = {}) => {
+  const judge = async (world: Capabilities, more: Partial<AdmissionRequest> = {}) => {
     reviews++;
-    const request: Request = {
+    const request: AdmissionRequest = {
       uid: `review-${reviews}`,
       kind: { group: "", version: "v1", kind: "Pod" },
       resource: { group: "", version: "v1", resource: "pods" },
@@ -72,16 +72,16 @@ describe("a pod that has to clean up", () => {
       oldObject: standing(),
       ...more,
     };
-    const { outcome } = await decide(deletionGuard, "validate", request, {
+    const { outcome } = await evaluateRule(deletionGuard, "validate", request, {
       name: "deletion-guard",
       mode: "enforce",
-      settings: merge(deletionGuard.settings ?? {}, settings),
+      settings: mergeWithDefaults(deletionGuard.settings ?? {}, settings),
       now: new Date(1_800_000_000_000 + clock * 1000),
       world,
     });
     return outcome.allowed ? "goes" : (outcome.audit?.["clean-up"] ?? "stays");
   };
-  const eviction = (more: object = {}): Partial<Request> => {
+  const eviction = (more: object = {}): Partial<AdmissionRequest> => {
     const object = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "a", namespace: "shop" }, ...more };
     return { operation: "CREATE", subResource: "eviction", object, oldObject: null };
   };
@@ -284,7 +284,8 @@ describe("an address", () => {
 });
 
 describe("the settings of deletion-guard", () => {
-  const wrong = (given: object) => deletionGuard.checkSettings?.(merge(deletionGuard.settings ?? {}, given));
+  const wrong = (given: object) =>
+    deletionGuard.checkSettings?.(mergeWithDefaults(deletionGuard.settings ?? {}, given));
   const addresses = ["10.0.0.0/8"];
   const template = "http:// or https://, a host, and a path with {name}, {namespace} and {uid} where they belong";
   const named = "a host, or {ip} in its place, and nothing else before the path";

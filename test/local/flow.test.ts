@@ -4,9 +4,9 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { parse as parseYaml } from "yaml";
-import { endpoint, type Host, type Share } from "#lib/endpoint.ts";
-import { line, type Report } from "#lib/log-line.ts";
-import { list, unconnected } from "#lib/needs.ts";
+import { createEndpoint, type EndpointConfig, type EndpointHost } from "#lib/endpoint.ts";
+import { formatLogLine, type LogReport } from "#lib/log-line.ts";
+import { createUnconnectedCapabilities, list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import { signing } from "../../infra/parity/test-key.ts";
@@ -50,7 +50,7 @@ const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typ
 
 const one = signing(1);
 const cluster = { keyVersions: [1], mode: "enforce", settings: { label: "seen" } } as const;
-const share: Share = {
+const share: EndpointConfig = {
   rule: "judge",
   clusters: { "prod-eu": cluster, idle: { ...cluster, mode: "off" }, raised: { ...cluster, keyVersions: [2, 3] } },
 };
@@ -59,10 +59,15 @@ const context = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
 /** An endpoint with no cluster to ask, and what it tells of its reviews. */
-const opened = (asked: Rule, itsShare = share, host: Partial<Host> = {}) => {
-  const reports: Report[] = [];
-  const journal = (report: Report) => void reports.push(report);
-  const handler = endpoint(asked, itsShare, { publicKeys: one.publicKey, world: unconnected, journal, ...host });
+const opened = (asked: Rule, itsShare = share, host: Partial<EndpointHost> = {}) => {
+  const reports: LogReport[] = [];
+  const journal = (report: LogReport) => void reports.push(report);
+  const handler = createEndpoint(asked, itsShare, {
+    publicKeys: one.publicKey,
+    world: createUnconnectedCapabilities,
+    journal,
+    ...host,
+  });
   return { handler, reports };
 };
 
@@ -278,7 +283,7 @@ describe("an event", () => {
     let asked = 0;
     const world = () => {
       asked += 1;
-      return unconnected("prod-eu");
+      return createUnconnectedCapabilities("prod-eu");
     };
     const { handler } = opened(judge, share, { world });
     const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(named("curious")) };
@@ -534,7 +539,7 @@ describe("a review", () => {
     const { body } = await ask(altered(plain, { path: to("validate"), body: named("broken") }));
     const [report] = reports;
     assert.ok(report);
-    const { error, verdict } = JSON.parse(line(report, "test", 0));
+    const { error, verdict } = JSON.parse(formatLogLine(report, "test", 0));
     assert.equal(verdict, "failed");
     assert.match(error, /caused by RangeError: the rule broke\n +at .*flow\.test\.ts:\d+/);
     assert.doesNotMatch(body, /flow\.test/);
@@ -621,7 +626,7 @@ describe("a handler", () => {
             throw thrown;
           },
         });
-        const journal = (report: Report) => void JSON.parse(line(report, "test", 0));
+        const journal = (report: LogReport) => void JSON.parse(formatLogLine(report, "test", 0));
         const { handler } = opened(broken, share, { journal });
         const { statusCode, body } = (await handler(altered(plain, { path: to("validate") }), context())) as Reply;
         assert.equal(statusCode, 500);
@@ -642,6 +647,6 @@ describe("a handler", () => {
     });
     const { handler, reports } = opened(broken);
     assert.equal(((await handler(altered(plain, { path: to("validate") }), context())) as Reply).statusCode, 500);
-    assert.match(reports.map((report) => line(report, "test", 0)).join(), /and round/);
+    assert.match(reports.map((report) => formatLogLine(report, "test", 0)).join(), /and round/);
   });
 });

@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { worlds } from "#lib/cluster/live.ts";
-import { decide } from "#lib/decide.ts";
-import type { Request } from "#lib/review.ts";
-import { merge } from "#lib/settings.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { evaluateRule } from "#lib/decide.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
@@ -47,7 +47,7 @@ describe("an image policy backend", () => {
 
   let backend: { url: string; ca: string };
   let otherCa: string;
-  let world: ReturnType<typeof worlds>;
+  let world: ReturnType<typeof createLiveCapabilities>;
   before(async () => {
     const own = await certificate();
     otherCa = (await certificate()).ca;
@@ -58,7 +58,7 @@ describe("an image policy backend", () => {
   });
   beforeEach(() => {
     asked.length = 0;
-    world = worlds({});
+    world = createLiveCapabilities({});
   });
   after(async () => {
     server.closeAllConnections();
@@ -67,7 +67,7 @@ describe("an image policy backend", () => {
   });
 
   const resource = { group: "", version: "v1", resource: "pods" };
-  const review = (image: string): Request => ({
+  const review = (image: string): AdmissionRequest => ({
     uid: "u",
     kind: { group: "", version: "v1", kind: "Pod" },
     resource,
@@ -78,10 +78,10 @@ describe("an image policy backend", () => {
     object: { metadata: { name: "a" }, spec: { containers: [{ name: "c", image }] } },
   });
   const judge = async (image: string, settings: object = {}, milliseconds = 5000) => {
-    const { outcome } = await decide(imagePolicyWebhook, "validate", review(image), {
+    const { outcome } = await evaluateRule(imagePolicyWebhook, "validate", review(image), {
       name: "image-policy-webhook",
       mode: "enforce",
-      settings: merge(imagePolicyWebhook.settings ?? {}, merge({ backend }, settings)),
+      settings: mergeWithDefaults(imagePolicyWebhook.settings ?? {}, mergeWithDefaults({ backend }, settings)),
       now: new Date(),
       world: world("local", milliseconds),
     });
@@ -191,7 +191,7 @@ describe("an image policy backend", () => {
 
 describe("settings of image-policy-webhook", () => {
   const unfit = (imagePolicy: object, backend: object = { url: "https://images.example/policy" }) =>
-    imagePolicyWebhook.checkSettings?.(merge(imagePolicyWebhook.settings ?? {}, { imagePolicy, backend }));
+    imagePolicyWebhook.checkSettings?.(mergeWithDefaults(imagePolicyWebhook.settings ?? {}, { imagePolicy, backend }));
 
   it("are fit with an address, and numbers in upstream's bounds", () => {
     for (const number of [-1, 0, 1, 1800]) assert.equal(unfit({ allowTTL: number, denyTTL: number }), undefined);

@@ -6,11 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import fc from "fast-check";
-import { worlds } from "#lib/cluster/live.ts";
-import { decide } from "#lib/decide.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { evaluateRule } from "#lib/decide.ts";
 import { Failure } from "#lib/failure.ts";
-import type { Request } from "#lib/review.ts";
-import { merge } from "#lib/settings.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { readAnswer } from "../../functions/initial-resources/history.ts";
 import initialResources from "../../functions/initial-resources/rule.ts";
 import { patched } from "../../infra/catalogue/case-differences.ts";
@@ -29,7 +29,7 @@ interface Question {
 describe("a Prometheus with the history of images", () => {
   let folder: string;
   let backend: { url: string; ca: string };
-  let world: ReturnType<typeof worlds>;
+  let world: ReturnType<typeof createLiveCapabilities>;
   const asked: Question[] = [];
   let answer: (question: Question) => object | number;
 
@@ -74,7 +74,7 @@ describe("a Prometheus with the history of images", () => {
   });
   beforeEach(() => {
     asked.length = 0;
-    world = worlds({});
+    world = createLiveCapabilities({});
   });
   after(async () => {
     server.closeAllConnections();
@@ -84,7 +84,7 @@ describe("a Prometheus with the history of images", () => {
 
   const judge = async (spec: object, settings: object = {}) => {
     const object = { metadata: { name: "a" }, spec };
-    const request: Request = {
+    const request: AdmissionRequest = {
       uid: "u",
       kind: { group: "", version: "v1", kind: "Pod" },
       resource: { group: "", version: "v1", resource: "pods" },
@@ -94,10 +94,13 @@ describe("a Prometheus with the history of images", () => {
       userInfo: {},
       object,
     };
-    const { outcome } = await decide(initialResources, "mutate", request, {
+    const { outcome } = await evaluateRule(initialResources, "mutate", request, {
       name: "initial-resources",
       mode: "enforce",
-      settings: merge(initialResources.settings ?? {}, merge({ prometheus: backend }, settings)),
+      settings: mergeWithDefaults(
+        initialResources.settings ?? {},
+        mergeWithDefaults({ prometheus: backend }, settings),
+      ),
       now: new Date(),
       world: world("local", 5000),
     });
@@ -247,7 +250,8 @@ describe("an answer to initial-resources", () => {
 });
 
 describe("the settings of initial-resources", () => {
-  const wrong = (given: object) => initialResources.checkSettings?.(merge(initialResources.settings ?? {}, given));
+  const wrong = (given: object) =>
+    initialResources.checkSettings?.(mergeWithDefaults(initialResources.settings ?? {}, given));
   const url = "https://prometheus.example";
   it("must have an address of https without a secret", () => {
     assert.match(wrong({}) ?? "", /^must have an https:/);

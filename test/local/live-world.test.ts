@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import type { World } from "#lib/needs.ts";
+import type { Capabilities } from "#lib/needs.ts";
 import { openCapabilities } from "../../infra/check/live/rule-capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
@@ -20,7 +20,7 @@ const answers: Record<string, object> = {
 describe("what rules may ask while a cluster is audited", () => {
   let folder: string;
   let stop: () => void;
-  let open: (hosts?: string[]) => Promise<{ world: World; told: string[] }>;
+  let open: (hosts?: string[]) => Promise<{ world: Capabilities; told: string[] }>;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-world-"));

@@ -7,10 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { worlds } from "#lib/cluster/live.ts";
-import { decide } from "#lib/decide.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { evaluateRule } from "#lib/decide.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
@@ -24,7 +24,7 @@ describe("a service outside the cluster", () => {
     request.resume();
     if (says !== "nothing") request.on("end", () => response.end(says));
   });
-  let world: ReturnType<typeof worlds>;
+  let world: ReturnType<typeof createLiveCapabilities>;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-outside-"));
@@ -36,7 +36,7 @@ describe("a service outside the cluster", () => {
   });
   beforeEach(() => {
     [asked, says] = [0, "yes"];
-    world = worlds({});
+    world = createLiveCapabilities({});
   });
   after(async () => {
     server.closeAllConnections();
@@ -119,14 +119,14 @@ describe("a service outside the cluster", () => {
         if (body === "no") return "the service says no";
       },
     });
-    const request: Request = {
+    const request: AdmissionRequest = {
       ...{ uid: "u", operation: "CREATE", userInfo: {}, object: {} },
       kind: { group: "", version: "v1", kind: "Pod" },
       resource: { group: "", version: "v1", resource: "pods" },
     };
     const isRefused = async () =>
       (
-        await decide(picky, "validate", request, {
+        await evaluateRule(picky, "validate", request, {
           ...{ name: "picky", mode: "enforce" as const, settings: {}, now: new Date() },
           world: world("one", 5000),
         })

@@ -11,7 +11,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { TLSSocket } from "node:tls";
 import { gzipSync } from "node:zlib";
-import { worlds } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import type { HttpReference, ProcessingRequest } from "#lib/policy/kinds.ts";
 import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
@@ -45,7 +45,7 @@ describe("a policy's request", () => {
   const plain = createPlainServer(listener);
   let host: string;
   let plainHost: string;
-  let world: ReturnType<typeof worlds>;
+  let world: ReturnType<typeof createLiveCapabilities>;
 
   const says =
     (body: unknown, status = 200, headers: Record<string, string | string[]> = {}) =>
@@ -71,7 +71,7 @@ describe("a policy's request", () => {
     heard = [];
     connections = 0;
     answer = says({ ok: true });
-    world = worlds({});
+    world = createLiveCapabilities({});
   });
   after(async () => {
     for (const server of [secure, plain]) {
@@ -352,7 +352,7 @@ describe("a policy's request", () => {
         [{}, { expireDuration: "1h40m" }, 100],
         [() => ({ expireAt: Date.now() + 10 * 60_000 }), { expireDuration: "1h" }, 10],
       ] as const) {
-        world = worlds({});
+        world = createLiveCapabilities({});
         further = typeof say === "function" ? say() : say;
         const first = await token(given);
         minutes(life * 0.89);

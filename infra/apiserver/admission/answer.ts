@@ -1,9 +1,9 @@
-import { isMap, type Json } from "#lib/json.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 
 export interface Answer {
   allowed: boolean;
-  status?: Json;
+  status?: JsonMap;
   /** The decoded text of the patch; it isn't parsed yet and may be invalid. */
   patch?: string;
   patchType?: string;
@@ -25,15 +25,15 @@ export const chooseVersion = (versions: readonly string[]): "v1" | "v1beta1" | u
 export const parseAnswer = (phase: Phase, version: "v1" | "v1beta1", uid: string, body: unknown): Answer | Fault => {
   const undecoded = findUndecodable(version, body);
   if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
-  const { response } = body as Json;
+  const { response } = body as JsonMap;
   const invalid = isMap(response)
     ? version === "v1"
-      ? findInvalid(phase, uid, body as Json, response)
+      ? findInvalid(phase, uid, body as JsonMap, response)
       : undefined
     : "webhook response was absent";
   if (invalid !== undefined) return { fault: `received invalid webhook response: ${invalid}` };
 
-  const { allowed, status, patch, patchType, warnings, auditAnnotations } = response as Json;
+  const { allowed, status, patch, patchType, warnings, auditAnnotations } = response as JsonMap;
   const text = typeof patch === "string" ? Buffer.from(patch, "base64").toString("utf8") : "";
   return {
     allowed: allowed === true,
@@ -87,7 +87,7 @@ const statusFields: Record<string, string> = {
   details: "v1.StatusDetails",
 };
 
-const typeFault = ({ response }: Json): string | undefined => {
+const typeFault = ({ response }: JsonMap): string | undefined => {
   const place = "AdmissionReview.response";
   if (response == null) return undefined;
   if (!isMap(response)) return mismatch(response, `struct field ${place}`, "v1.AdmissionResponse");
@@ -97,7 +97,7 @@ const typeFault = ({ response }: Json): string | undefined => {
     const fault = ofType(value, type, `AdmissionResponse.response.${key}`);
     if (fault !== undefined) return fault;
     if (key !== "status") continue;
-    for (const [name, inner] of Object.entries(value as Json)) {
+    for (const [name, inner] of Object.entries(value as JsonMap)) {
       const wrong =
         Object.hasOwn(statusFields, name) &&
         inner !== null &&
@@ -151,7 +151,7 @@ const base64Fault = (text: string): string | undefined => {
   return count % 4 === 0 ? undefined : at(text.length - (count % 4));
 };
 
-const findInvalid = (phase: Phase, uid: string, body: Json, response: Json): string | undefined => {
+const findInvalid = (phase: Phase, uid: string, body: JsonMap, response: JsonMap): string | undefined => {
   if (response.uid !== uid) return `expected response.uid="${uid}", got ${JSON.stringify(response.uid ?? "")}`;
   const { apiVersion, kind } = body;
   if (!apiVersion || !kind)

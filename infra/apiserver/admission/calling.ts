@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { isMap, type Json } from "#lib/json.ts";
-import type { Request, Status } from "#lib/review.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
+import type { AdmissionRequest, Status } from "#lib/review.ts";
 import { type Answer, chooseVersion, parseAnswer } from "./answer.ts";
 import { type Annotations, openNote } from "./audit-annotations.ts";
 import type { Hook } from "./hooks.ts";
@@ -55,7 +55,7 @@ export const ask = async (
 
   const { subResource, name, namespace, operation, userInfo, dryRun = false, options = null } = attributes;
   const uid = randomUUID();
-  const request: Request = {
+  const request: AdmissionRequest = {
     uid,
     kind,
     resource,
@@ -143,7 +143,7 @@ export const outOfTime = (): Status => {
 };
 
 /** Returns the status that the client gets for a hook's refusal; a code below 400 becomes 400. */
-export const toRefusal = (hook: string, given: Json = {}): Status => {
+export const toRefusal = (hook: string, given: JsonMap = {}): Status => {
   const { code, message, reason, details } = given;
   const deniedBy = `admission webhook "${hook}" denied the request`;
   const text = [message, reason].find((one) => typeof one === "string" && one !== "");
@@ -155,7 +155,7 @@ export const toRefusal = (hook: string, given: Json = {}): Status => {
   };
 };
 
-const detailsOf = ({ name, group, kind, uid, causes, retryAfterSeconds }: Json): Status["details"] & object => {
+const detailsOf = ({ name, group, kind, uid, causes, retryAfterSeconds }: JsonMap): Status["details"] & object => {
   const texts = Object.entries({ name, group, kind, uid }).filter(([, one]) => typeof one === "string" && one !== "");
   const listed = Array.isArray(causes) ? causes.filter(isMap) : [];
   return {

@@ -1,4 +1,4 @@
-import { isMap, type Json } from "#lib/json.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
 import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
@@ -122,7 +122,7 @@ const alone: Record<string, string> = {
   apiVersions: "API versions",
 };
 
-const ruleFaults = (rule: Json): string[] => {
+const ruleFaults = (rule: JsonMap): string[] => {
   const faults: string[] = [];
   for (const key of [...Object.keys(alone), "resources"]) {
     const { [key]: given } = rule;

@@ -1,6 +1,6 @@
 import { isMap } from "#lib/json.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
-import type { Match, Phase } from "#lib/rule.ts";
+import type { Phase, RequestMatch } from "#lib/rule.ts";
 import { listFaults } from "./configurations.ts";
 
 /** A webhook entry with the API server's defaults. */
@@ -10,7 +10,7 @@ export interface Hook {
   name: string;
   /** Unique among the hooks of a phase. */
   identity: string;
-  rules: readonly Match[];
+  rules: readonly RequestMatch[];
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
   reinvocationPolicy: "Never" | "IfNeeded";

@@ -1,4 +1,4 @@
-import { isMap, type Json, parseJson } from "#lib/json.ts";
+import { isMap, type JsonMap, parseJson } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
 import type { Called } from "./types.ts";
 
@@ -8,7 +8,7 @@ export const addressOf = ({ url, service }: Hook["clientConfig"]): string => {
     const { host, hostname, port, pathname } = new URL(url);
     return `https://${port === "" && url.includes(`${hostname}:443`) ? `${hostname}:443` : host}${tidy(pathname)}`;
   }
-  const { name, namespace, port, path }: Json = isMap(service) ? service : {};
+  const { name, namespace, port, path }: JsonMap = isMap(service) ? service : {};
   return `https://${String(name)}.${String(namespace)}.svc:${String(port ?? 443)}${tidy(typeof path === "string" ? path : "/")}`;
 };
 

@@ -1,11 +1,11 @@
-import { messageOf } from "#lib/failure.ts";
-import { isMap, isObject, type Json, parsePointer } from "#lib/json.ts";
+import { getErrorMessage } from "#lib/failure.ts";
+import { isMap, isObject, type JsonMap, parsePointer } from "#lib/json.ts";
 
 /**
  * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
  * count from the end, and `test` compares the JSON text of values.
  */
-export const applyPatch = (document: Json, operations: readonly Json[]): unknown => {
+export const applyPatch = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
   const root: { value: unknown } = { value: document };
   const budget = { copied: 0 };
   // Parts of the given document are shared with the caller; they are copied before they are changed.
@@ -15,7 +15,7 @@ export const applyPatch = (document: Json, operations: readonly Json[]): unknown
 };
 
 /** Parses the operations of a patch; throws the API server's error if they are invalid. */
-export const parseOperations = (text: string): Json[] => {
+export const parseOperations = (text: string): JsonMap[] => {
   let read: unknown;
   try {
     read = JSON.parse(text, keepSource);
@@ -51,7 +51,7 @@ const plain = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
 };
 
-export const toPlain = (operations: readonly Json[]): unknown[] => operations.map(plain);
+export const toPlain = (operations: readonly JsonMap[]): unknown[] => operations.map(plain);
 
 const typeName = (value: unknown): string => {
   const inner = plain(value);
@@ -64,11 +64,11 @@ const mismatch = (value: unknown, type: string) =>
 
 interface Act extends Root {
   name: string;
-  operation: Json;
+  operation: JsonMap;
   budget: { copied: number };
 }
 
-const apply = (root: Root["root"], operation: Json, budget: Act["budget"], owned: WeakSet<object>): void => {
+const apply = (root: Root["root"], operation: JsonMap, budget: Act["budget"], owned: WeakSet<object>): void => {
   const { op } = operation;
   const name = op instanceof Scalar && typeof op.value === "string" ? op.value : "unknown";
   if (!Object.hasOwn(operations, name)) throw new Error(`Unexpected kind: ${name}`);
@@ -159,7 +159,7 @@ const withContext = <T>(before: string, act: () => T): T => {
   try {
     return act();
   } catch (error) {
-    throw new Error(`${before}${messageOf(error)}`);
+    throw new Error(`${before}${getErrorMessage(error)}`);
   }
 };
 
@@ -197,7 +197,7 @@ const invalid = "invalid index referenced";
 
 /** The position of a member: its parent, which may be changed, and its key. */
 interface Place {
-  parent: Json | unknown[];
+  parent: JsonMap | unknown[];
   key: string;
 }
 
@@ -215,7 +215,7 @@ const find = ({ root, owned, name }: Act, path: string, fault: string): Place =>
     const next: unknown = Object.hasOwn(parent ?? {}, at) ? Reflect.get(parent ?? {}, at) : undefined;
     if (!isObject(next)) throw nowhere;
     const mine = own(next, owned);
-    set(parent as Json, at, mine);
+    set(parent as JsonMap, at, mine);
     parent = mine;
   }
   return { parent: parent as Place["parent"], key };

@@ -2,8 +2,8 @@ import { isMap, isSame } from "#lib/json.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
 import { aggregate, forbidden, notFound } from "#lib/refusals.ts";
-import { matches } from "#lib/request-match.ts";
-import type { GroupVersionKind, GroupVersionResource, Request, Status } from "#lib/review.ts";
+import { matchesRequest } from "#lib/request-match.ts";
+import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
 import type { Around, Attributes } from "./types.ts";
 
@@ -108,21 +108,21 @@ const connections = new Set(
 const invocationOf = (hook: Hook, attributes: Attributes, { equivalents }: Around): Invocation | undefined => {
   const { resource, kind } = attributes;
   // `matches` doesn't read the fields that Attributes lacks.
-  if (hook.rules.some((rule) => matches(rule, attributes as Request))) return { resource, kind };
+  if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
   const others = remembered(attributes, "others", () =>
     equivalents(resource)
       .filter((one) => !isSame({ ...one }, { ...resource }))
-      .map((one) => ({ ...attributes, resource: one }) as Request),
+      .map((one) => ({ ...attributes, resource: one }) as AdmissionRequest),
   );
   for (const rule of hook.rules)
     for (const other of others)
-      if (matches(rule, other)) return { resource: other.resource, kind: kindFor(other.resource, attributes) };
+      if (matchesRequest(rule, other)) return { resource: other.resource, kind: kindFor(other.resource, attributes) };
   return undefined;
 };
 
 interface Known {
-  others?: Request[];
+  others?: AdmissionRequest[];
   request?: Record<string, unknown>;
 }
 
@@ -175,7 +175,7 @@ const underConditions = (
   if (errors.length === 0) return { invocation };
   if (hook.failurePolicy === "Ignore")
     return { skipped: `its conditions fail and it is left out then: ${aggregate(errors)}` };
-  return { refusal: forbidden(attributes as Request, aggregate(errors), attributes.name ?? "") };
+  return { refusal: forbidden(attributes as AdmissionRequest, aggregate(errors), attributes.name ?? "") };
 };
 
 /** Names an unknown conversion, as a clause of a sentence about what is undecided. */

@@ -1,5 +1,5 @@
-import { messageOf } from "#lib/failure.ts";
-import { isMap, type Json } from "#lib/json.ts";
+import { getErrorMessage } from "#lib/failure.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
 import { openReinvocations, type Reinvocations } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import type { Answer } from "./answer.ts";
@@ -109,11 +109,11 @@ const change = (
   const failed = (text: string): Change => {
     return { isChanged: false, refusal: fail(run, hook, step, text).refusal };
   };
-  let operations: Json[];
+  let operations: JsonMap[];
   try {
     operations = parseOperations(patch);
   } catch (error) {
-    return failed(`received findUndecodable patch in webhook response: ${messageOf(error)}`);
+    return failed(`received findUndecodable patch in webhook response: ${getErrorMessage(error)}`);
   }
   if (operations.length === 0) return unchanged;
   const { object: before } = view.latest;
@@ -138,6 +138,6 @@ const change = (
     view.put(step.after);
     return { isChanged: isStamped || !isSameToServer(before, read), isApplied: true };
   } catch (error) {
-    return ended(messageOf(error));
+    return ended(getErrorMessage(error));
   }
 };

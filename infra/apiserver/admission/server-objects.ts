@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { isMap, isObject, isSame, type Json, own } from "#lib/json.ts";
+import { getOwn, isMap, isObject, isSame, type JsonMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Attributes } from "./types.ts";
 
@@ -11,7 +11,7 @@ import type { Attributes } from "./types.ts";
  */
 export const readObject = (object: unknown): unknown => {
   if (!isMap(object) || !isOwn(object)) return object;
-  const read = withoutNulls(object) as Json;
+  const read = withoutNulls(object) as JsonMap;
   if (!isMap(read.metadata)) return read;
   const kept = Object.entries(read.metadata).filter(([key, value]) => !(omitted.has(key) && isEmpty(value)));
   return { ...read, metadata: Object.fromEntries(kept) };
@@ -22,7 +22,7 @@ const omitted = new Set(["labels", "annotations", "finalizers", "ownerReferences
 const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0;
 
 /** Reports whether an object belongs to one of Kubernetes' own API groups. */
-const isOwn = ({ apiVersion }: Json): boolean => {
+const isOwn = ({ apiVersion }: JsonMap): boolean => {
   const { group } = splitApiVersion(String(apiVersion));
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
@@ -64,7 +64,7 @@ const isSameObject = (one: unknown, other: unknown, key = ""): boolean => {
     );
   if (!isMap(one) || !isMap(other)) return false;
   return (
-    Object.keys(one).every((name) => isSameObject(one[name], own(other, name), name)) &&
+    Object.keys(one).every((name) => isSameObject(one[name], getOwn(other, name), name)) &&
     Object.keys(other).every((name) => Object.hasOwn(one, name) || isNothing(other[name], name))
   );
 };
@@ -96,7 +96,7 @@ const unowned = new Set(
 );
 
 /** Reports whether an object has fields for managedFields to list; without any, the API server adds no entry. */
-const hasContent = ({ metadata, apiVersion, kind, status, ...rest }: Json): boolean =>
+const hasContent = ({ metadata, apiVersion, kind, status, ...rest }: JsonMap): boolean =>
   Object.keys(rest).length > 0 || Object.keys(Object(metadata)).some((key) => !unowned.has(key));
 
 const unmanaged = (object: unknown): unknown => {

@@ -1,14 +1,20 @@
-import type { GroupVersionKind, GroupVersionResource, KubernetesObject, Request, Status } from "#lib/review.ts";
+import type {
+  AdmissionRequest,
+  GroupVersionKind,
+  GroupVersionResource,
+  KubernetesObject,
+  Status,
+} from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Hook } from "./hooks.ts";
 
 /** A request without the fields that differ from hook to hook. */
-export type Attributes = Omit<Request, "uid" | "requestKind" | "requestResource" | "requestSubResource">;
+export type Attributes = Omit<AdmissionRequest, "uid" | "requestKind" | "requestResource" | "requestSubResource">;
 
 export interface Sent {
   kind: "AdmissionReview";
   apiVersion: string;
-  request: Request;
+  request: AdmissionRequest;
 }
 
 export type Called =
@@ -56,7 +62,7 @@ export interface Step {
   index: number;
   outcome: "called" | "would be called" | "skipped" | "can't say";
   why?: string;
-  request?: Request;
+  request?: AdmissionRequest;
   allowed?: boolean;
   /** The refusal that the client gets, also for a failure that refuses the request. */
   status?: Status;

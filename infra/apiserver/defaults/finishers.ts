@@ -1,4 +1,4 @@
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { type Finishers, listIn, partOf } from "./finisher.ts";
 import { podFinishers } from "./pods.ts";
 
@@ -118,14 +118,14 @@ const generation = "deprecated.daemonset.template.generation";
 const rbac = "rbac.authorization.k8s.io";
 
 /** With another type, absent fields become 0 in the API server's internal version. */
-const finishRolling = (strategy: Json, usual: Json): void => {
+const finishRolling = (strategy: JsonMap, usual: JsonMap): void => {
   const isRolling = strategy.type === "RollingUpdate";
   const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };
   if (isRolling || strategy.rollingUpdate)
     strategy.rollingUpdate = { ...filling, ...partOf(strategy, "rollingUpdate") };
 };
 
-const finishService = (spec: Json, status: Json): void => {
+const finishService = (spec: JsonMap, status: JsonMap): void => {
   if (spec.sessionAffinity === "None") delete spec.sessionAffinityConfig;
   if (spec.sessionAffinity === "ClientIP") {
     const { timeoutSeconds } = partOf(partOf(spec, "sessionAffinityConfig"), "clientIP");

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
 import { type Finishers, listIn, partOf } from "./finisher.ts";
@@ -35,10 +35,10 @@ export const podFinishers: Finishers = {
   },
 };
 
-const amountsIn = (fields: Json, member: string): Record<string, string> =>
+const amountsIn = (fields: JsonMap, member: string): Record<string, string> =>
   (fields[member] ?? {}) as Record<string, string>;
 
-const finishContainer = (container: Json): void => {
+const finishContainer = (container: JsonMap): void => {
   container.imagePullPolicy ??= pullPolicyOf(container.image);
   container.terminationMessagePath ??= "/dev/termination-log";
   container.terminationMessagePolicy ??= "File";
@@ -55,14 +55,14 @@ const oldAnnotations = ["alpha", "beta"].flatMap((stage) =>
   ["init-containers", "init-container-statuses"].map((name) => `pod.${stage}.kubernetes.io/${name}`),
 );
 
-const withoutOldAnnotations = (object: Json): void => {
+const withoutOldAnnotations = (object: JsonMap): void => {
   const metadata = partOf(object, "metadata");
   const annotations = partOf(metadata, "annotations");
   for (const key of oldAnnotations) delete annotations[key];
   if (Object.keys(annotations).length === 0) delete metadata.annotations;
 };
 
-const requestLimits = (resources: Json): void => {
+const requestLimits = (resources: JsonMap): void => {
   if (resources.limits !== undefined)
     resources.requests = { ...partOf(resources, "limits"), ...partOf(resources, "requests") };
 };
@@ -74,7 +74,7 @@ const isShared = (resource: string) => resource === "cpu" || resource === "memor
  * Completes the limits and requests of a pod that sets some of them, with the sums of its containers. `given` has the
  * amounts before rounding.
  */
-const shareAmounts = (spec: Json, given: Json): void => {
+const shareAmounts = (spec: JsonMap, given: JsonMap): void => {
   const resources = partOf(spec, "resources");
   const [limits, requests] = [amountsIn(resources, "limits"), amountsIn(resources, "requests")];
   if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
@@ -96,12 +96,12 @@ const textsOf = (amounts: Amounts, isMeant: (resource: string) => boolean): Reco
   );
 
 /** Sums amounts as `takenAtOnce` does; a container without a request counts with its limit. */
-const inAll = (spec: Json, kind: "requests" | "limits"): Amounts => {
+const inAll = (spec: JsonMap, kind: "requests" | "limits"): Amounts => {
   // A null container counts as an empty one.
   const [containers, initContainers] = ["containers", "initContainers"].map((list) => listIn(spec, list).map(Object));
   const pod: Pod = Object({ spec: { containers, initContainers } });
   return takenAtOnce(pod, ({ resources }) => {
-    const { limits, requests }: Record<string, Json | null | undefined> = Object(resources);
+    const { limits, requests }: Record<string, JsonMap | null | undefined> = Object(resources);
     const amounts = Object.entries(kind === "limits" ? (limits ?? {}) : { ...limits, ...requests });
     return amountsOf(Object.fromEntries(amounts.map(([name, amount]) => [name, String(amount ?? 0).trim()])));
   });

@@ -1,4 +1,4 @@
-import { isMap, type Json } from "#lib/json.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
 import { finishers } from "./finishers.ts";
 import { presets } from "./presets.ts";
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
@@ -105,7 +105,7 @@ const struct = (name: string): Shape => {
   return {
     read: (value, reading) => {
       if (!isNone(value) && !isMap(value)) return misfit(value, "an object", reading);
-      const result: Json = {};
+      const result: JsonMap = {};
       for (const [member, given] of Object.entries(value ?? {})) {
         const [shape, isOptional] = shapeOf(member) ?? [];
         if (shape === undefined) {

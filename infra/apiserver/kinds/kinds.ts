@@ -1,5 +1,5 @@
 import { isMap } from "#lib/json.ts";
-import type { Served } from "#lib/needs.ts";
+import type { ServedResource } from "#lib/needs.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/kinds.ts";
 import { plural } from "#lib/recorded-answers.ts";
@@ -21,7 +21,7 @@ export interface Kind {
 export interface Kinds {
   of(apiVersion: string, kind: string): Kind | undefined;
   equivalents(resource: GroupVersionResource): GroupVersionResource[];
-  discover(groupVersion: string): Served[] | undefined;
+  discover(groupVersion: string): ServedResource[] | undefined;
   /** Converts an object if only its apiVersion changes; otherwise returns undefined. */
   convert(object: unknown, to: GroupVersionKind): unknown;
 }
@@ -86,7 +86,7 @@ export const kindsAmong = (objects: readonly KubernetesObject[]): KindsByName =>
 
 export const kindName = (apiVersion: string, kind: string) => `${apiVersion} ${kind}`;
 
-export const servedOf = ({ kind: { kind }, resource: { resource }, namespaced }: Kind): Served => {
+export const servedOf = ({ kind: { kind }, resource: { resource }, namespaced }: Kind): ServedResource => {
   return { resource, kind, namespaced };
 };
 

@@ -1,5 +1,5 @@
-import type { Resource, Served, World } from "#lib/needs.ts";
-import { plural, type Recorded, recorded } from "#lib/recorded-answers.ts";
+import type { Capabilities, ResourceType, ServedResource } from "#lib/needs.ts";
+import { plural, type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { kindName, kindsAmong, servedOf } from "./kinds.ts";
 
@@ -7,18 +7,18 @@ import { kindName, kindsAmong, servedOf } from "./kinds.ts";
  * Returns the kinds of `kindsAmong` by group and version. A kind that is off by default is included only if there are
  * objects of it.
  */
-export const servedAmong = (objects: readonly KubernetesObject[]): Record<string, Served[]> => {
+export const servedAmong = (objects: readonly KubernetesObject[]): Record<string, ServedResource[]> => {
   const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => kindName(apiVersion, kind)));
   const served = [...kindsAmong(objects)].filter(([name, { off }]) => !off || present.has(name));
   const byVersion = Map.groupBy(served, ([name]) => name.slice(0, name.indexOf(" ")));
   return Object.fromEntries([...byVersion].map(([version, all]) => [version, all.map(([, kind]) => servedOf(kind))]));
 };
 
-export const servedAs = (served: Record<string, Served[]>, { apiVersion = "", kind }: KubernetesObject) =>
+export const servedAs = (served: Record<string, ServedResource[]>, { apiVersion = "", kind }: KubernetesObject) =>
   Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((one) => one.kind === kind) : undefined;
 
 /** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
-export const describedWorld = (given: Recorded): World => {
+export const describedWorld = (given: RecordedAnswers): Capabilities => {
   const discovery = { ...servedAmong(given.objects ?? []), ...given.discovery };
   const { get, list, create, ...world } = recorded({ ...given, discovery });
   // Objects are stored under the plural that Kubernetes forms; a definition may set another plural.
@@ -27,7 +27,7 @@ export const describedWorld = (given: Recorded): World => {
       kinds.map(({ resource, kind }) => [`${groupOf(apiVersion)}/${resource}`, plural(kind)] as const),
     ),
   );
-  const kept = ({ group, resource, ...rest }: Resource): Resource => {
+  const kept = ({ group, resource, ...rest }: ResourceType): ResourceType => {
     return { ...rest, group, resource: usual.get(`${group}/${resource}`) ?? resource };
   };
   return {

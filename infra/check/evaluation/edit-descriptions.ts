@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
-import { isMap, own } from "#lib/json.ts";
-import { clean, shortened } from "../../cli/terminal.ts";
+import { getOwn, isMap } from "#lib/json.ts";
+import { escapeControls, shortened } from "../../cli/terminal.ts";
 import type { Path } from "../manifests/manifests.ts";
 
 interface Edit {
@@ -28,7 +28,7 @@ export const describeEdits = (before: unknown, after: unknown, at: Path = []): s
 };
 
 /** Cleans and shortens a suggestion for reports; its text is untrusted. */
-export const onOneLine = (text: string): string => shortened(clean(text), longest);
+export const onOneLine = (text: string): string => shortened(escapeControls(text), longest);
 
 const joined = (all: readonly string[], told: number) =>
   [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
@@ -67,7 +67,7 @@ const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
   if (now === undefined) return [{ verb: "remove", path }];
   if (isMap(now) && (isMap(old) || (old === undefined && Object.keys(now).length > 0)))
     return [...new Set([...Object.keys(old ?? {}), ...Object.keys(now)])].flatMap((key) =>
-      editsBetween(own(old, key), own(now, key), [...path, key]),
+      editsBetween(getOwn(old, key), getOwn(now, key), [...path, key]),
     );
   const ofList = Array.isArray(old) && Array.isArray(now) ? editsInList(old, now, path) : undefined;
   return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
@@ -107,12 +107,13 @@ const formatPath = (path: Path, indices: string): string => {
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
-  return shortened(clean(steps.join("")), longestPart);
+  return shortened(escapeControls(steps.join("")), longestPart);
 };
 
 const formatValue = (value: unknown): string => {
-  if (typeof value === "string" && /\p{Cc}/u.test(value)) return shortened(clean(JSON.stringify(value)), longestPart);
+  if (typeof value === "string" && /\p{Cc}/u.test(value))
+    return shortened(escapeControls(JSON.stringify(value)), longestPart);
   const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
   const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
-  return shortened(clean(text.trim()), longestPart);
+  return shortened(escapeControls(text.trim()), longestPart);
 };

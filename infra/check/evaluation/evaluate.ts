@@ -1,13 +1,13 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
 import { notConverted } from "#infra/apiserver/admission/matching.ts";
 import type { Around, Attributes, Trace } from "#infra/apiserver/admission/types.ts";
-import { own } from "#lib/json.ts";
+import { getOwn } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fill } from "../../apiserver/defaults/defaults.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { isDefinable, unknownKind } from "../../apiserver/kinds/unknown.ts";
-import { sentenceOf } from "../../cli/complaint.ts";
+import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
 import type { Environment, Evaluation } from "./environment.ts";
@@ -47,7 +47,7 @@ const evaluateReview = async (manifest: Manifest, environment: Environment): Pro
   try {
     return await evaluateRequest({ attributes: readRecordedRequest(manifest), manifest }, environment);
   } catch (error) {
-    return toUndecided(manifest, manifest.object, sentenceOf(error));
+    return toUndecided(manifest, manifest.object, toSentence(error));
   }
 };
 
@@ -139,13 +139,13 @@ export const evaluatePods = async function* (
 };
 
 const toIdentity = ({ source, line }: Manifest, object: unknown) => {
-  const [metadata, name] = [own(object, "metadata"), (key: string) => own(own(object, "metadata"), key)];
-  const [said, namespace] = [name("name") ?? name("generateName"), own(metadata, "namespace")];
+  const [metadata, name] = [getOwn(object, "metadata"), (key: string) => getOwn(getOwn(object, "metadata"), key)];
+  const [said, namespace] = [name("name") ?? name("generateName"), getOwn(metadata, "namespace")];
   return {
     file: source.name,
     line,
-    apiVersion: String(own(object, "apiVersion") ?? ""),
-    kind: String(own(object, "kind") ?? ""),
+    apiVersion: String(getOwn(object, "apiVersion") ?? ""),
+    kind: String(getOwn(object, "kind") ?? ""),
     ...(typeof namespace === "string" && { namespace }),
     name: typeof said === "string" ? said : "",
   };

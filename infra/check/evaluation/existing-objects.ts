@@ -1,8 +1,8 @@
 import { evaluate } from "#lib/cue/engine.ts";
 import { Failure } from "#lib/failure.ts";
-import { frozen } from "#lib/json.ts";
-import { memoryLedger, within } from "#lib/ledger.ts";
-import type { Access, Permission, Resource, World } from "#lib/needs.ts";
+import { freezeDeep } from "#lib/json.ts";
+import { createMemoryLedger, within } from "#lib/ledger.ts";
+import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -11,33 +11,33 @@ import type { Kinds } from "../../apiserver/kinds/kinds.ts";
 
 /** The objects that exist during a check: the given ones and those admitted since. */
 export interface Existing {
-  find(kind: Resource, name: string, namespace?: string): KubernetesObject | undefined;
-  put(kind: Resource, object: KubernetesObject): void;
-  remove(kind: Resource, name: string, namespace?: string): void;
+  find(kind: ResourceType, name: string, namespace?: string): KubernetesObject | undefined;
+  put(kind: ResourceType, object: KubernetesObject): void;
+  remove(kind: ResourceType, name: string, namespace?: string): void;
   /** Returns what rules may ask; calls `tell` with a sentence for each question without an answer here. */
-  capabilities(tell: (sentence: string) => void): World;
+  capabilities(tell: (sentence: string) => void): Capabilities;
 }
 
-type Recorded = Omit<Access, "user"> & { user?: string; groups?: string[] } & Permission;
+type Recorded = Omit<AccessQuestion, "user"> & { user?: string; groups?: string[] } & AccessAnswer;
 
 type Shelf = Map<string, Map<string, KubernetesObject>>;
 
 interface Store extends Pick<Existing, "find" | "put" | "remove"> {
-  list: World["list"];
+  list: Capabilities["list"];
   reviews: readonly Recorded[];
 }
 
 /** Opens a cluster with these kinds and without objects. Calls `note` when an object with unknown content is read. */
 export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Existing => {
   const store = openStore(kinds, note);
-  const ledger = memoryLedger();
+  const ledger = createMemoryLedger();
   return { ...store, capabilities: (tell) => toCapabilities(store, kinds, ledger, tell) };
 };
 
 const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
   const shelves = new Map<string, Shelf>();
   const reviews: Recorded[] = [];
-  const shelfOf = ({ group, resource }: Resource): Shelf => {
+  const shelfOf = ({ group, resource }: ResourceType): Shelf => {
     const name = `${group}/${resource}`;
     const shelf = shelves.get(name) ?? new Map();
     shelves.set(name, shelf);
@@ -52,13 +52,13 @@ const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
       );
     return object;
   };
-  const put = (kind: Resource, object: KubernetesObject) => {
+  const put = (kind: ResourceType, object: KubernetesObject) => {
     const { namespace = "", name = "" } = object.metadata ?? {};
     const review = readReview(object);
     if (review) reviews.push(review);
     const shelf = shelfOf(kind);
     const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
-    shelf.set(namespace, box.set(name, frozen(object)));
+    shelf.set(namespace, box.set(name, freezeDeep(object)));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
     for (const one of listNamespaceObjects(name)) {
       const its = kinds.of("v1", one.kind ?? "")?.resource;
@@ -86,9 +86,9 @@ const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
 const toCapabilities = (
   { find, put, list, reviews }: Store,
   kinds: Kinds,
-  ledger: ReturnType<typeof memoryLedger>,
+  ledger: ReturnType<typeof createMemoryLedger>,
   tell: (sentence: string) => void,
-): World => {
+): Capabilities => {
   const giveUp = (sentence: string): never => {
     tell(sentence);
     throw new Failure(503, sentence);
@@ -143,10 +143,10 @@ const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Rec
 };
 
 /** A field that is absent from the recorded review, or "*" in it, matches every value. */
-const isAbout = (review: Recorded, access: Access): boolean => {
+const isAbout = (review: Recorded, access: AccessQuestion): boolean => {
   const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...asked } = review;
   const isThem = user === undefined || user === access.user.username;
   const isThose = groups.every((group) => access.user.groups?.includes(group));
-  const fields = Object.entries(asked) as [keyof Access, unknown][];
+  const fields = Object.entries(asked) as [keyof AccessQuestion, unknown][];
   return isThem && isThose && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
 };

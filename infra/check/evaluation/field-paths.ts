@@ -1,4 +1,4 @@
-import { isMap, own } from "#lib/json.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
 import type { Path } from "../manifests/manifests.ts";
 
@@ -49,7 +49,7 @@ const memberIn = (container: unknown, message: string): Path => {
 const depthIn = (value: unknown, path: Path): number => {
   let inner = value;
   for (const [depth, step] of path.entries()) {
-    inner = own(inner, step);
+    inner = getOwn(inner, step);
     if (inner === undefined) return depth;
   }
   return path.length;
@@ -66,11 +66,15 @@ const lists = ["containers", "initContainers", "ephemeralContainers"];
 const containersIn = (object: unknown): Container[] => {
   const places: Path[] = [["spec"], ["spec", "template", "spec"], ["spec", "jobTemplate", "spec", "template", "spec"]];
   return places.flatMap((place) => {
-    const spec = place.reduce<unknown>(own, object);
+    const spec = place.reduce<unknown>(getOwn, object);
     return lists.flatMap((list) => {
       const all = isMap(spec) ? spec[list] : undefined;
       if (!Array.isArray(all)) return [];
-      return all.map((value: unknown, index) => ({ name: own(value, "name"), path: [...place, list, index], value }));
+      return all.map((value: unknown, index) => ({
+        name: getOwn(value, "name"),
+        path: [...place, list, index],
+        value,
+      }));
     });
   });
 };

@@ -1,9 +1,9 @@
 import type { Attributes, Step, Trace } from "#infra/apiserver/admission/types.ts";
 import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
-import { own } from "#lib/json.ts";
+import { getOwn } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";
-import { matches } from "#lib/request-match.ts";
-import type { Request, Status } from "#lib/review.ts";
+import { matchesRequest } from "#lib/request-match.ts";
+import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { Manifest, Path } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
 import type { Environment } from "./environment.ts";
@@ -81,8 +81,8 @@ const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf 
     const unknown = keys.find((key) => key !== "kubernetes.io/metadata.name");
     if (unknown === undefined) return [];
     const others = matchPolicy === "Exact" ? [] : kinds.equivalents(attributes.resource);
-    const asked = [attributes.resource, ...others].map((resource) => ({ ...attributes, resource }) as Request);
-    if (!rules.some((rule) => asked.some((one) => matches(rule, one)))) return [];
+    const asked = [attributes.resource, ...others].map((resource) => ({ ...attributes, resource }) as AdmissionRequest);
+    if (!rules.some((rule) => asked.some((one) => matchesRequest(rule, one)))) return [];
     const labels = [attributes.object, attributes.oldObject].map((one) => Object(Object(one).metadata).labels);
     if (!labels.some((one) => isSelected(objectSelector, one))) return [];
     return [`${nameOf(name)}: whether its namespace has the label ${unknown}; ${moreOf}`];
@@ -95,7 +95,7 @@ const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message:
   const rule = ruleOf(said);
   const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
   const at = [...inManifest(manifest), ...prefix];
-  const field = findField(at.reduce<unknown>(own, manifest.object), { ...status, message }, []);
+  const field = findField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
   const { line, column } = positionOf(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };
@@ -103,5 +103,5 @@ const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message:
 
 const inManifest = (manifest: Manifest): Path => {
   if (!isReview(manifest)) return [];
-  return ["request", own(own(manifest.object, "request"), "object") == null ? "oldObject" : "object"];
+  return ["request", getOwn(getOwn(manifest.object, "request"), "object") == null ? "oldObject" : "object"];
 };

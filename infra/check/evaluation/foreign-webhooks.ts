@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { addressOf, parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { Called, Sent } from "#infra/apiserver/admission/types.ts";
-import { sentenceOf } from "../../cli/complaint.ts";
+import { toSentence } from "../../cli/complaint.ts";
 
 /** The limit for a response, in bytes. */
 const longest = 10 * 1024 * 1024;
@@ -34,7 +34,7 @@ export const callForeign = async (hook: Hook, review: Sent, hosts: readonly stri
       return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
     return parseHttpAnswer(answer);
   } catch (error) {
-    return { failure: `Post ${JSON.stringify(where)}: ${sentenceOf(error)}` };
+    return { failure: `Post ${JSON.stringify(where)}: ${toSentence(error)}` };
   }
 };
 

@@ -1,4 +1,4 @@
-import { isMap, own } from "#lib/json.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Path } from "../manifests/manifests.ts";
 
@@ -36,7 +36,7 @@ export const buildPod = (workload: KubernetesObject): Made | undefined => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
   const word = `${apiVersion} ${kind}`;
   const maker = Object.hasOwn(makers, word) ? makers[word] : undefined;
-  const template = maker?.at.reduce<unknown>(own, workload);
+  const template = maker?.at.reduce<unknown>(getOwn, workload);
   if (maker === undefined || !isMap(template)) return undefined;
   const given = isMap(template.metadata) ? template.metadata : {};
   const { labels, annotations, finalizers } = given;

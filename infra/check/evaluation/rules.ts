@@ -2,16 +2,16 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { Context } from "aws-lambda";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import type { Called, Sent, Step } from "#infra/apiserver/admission/types.ts";
-import type { Resource, World } from "#lib/needs.ts";
+import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { inPhase, variantsOf } from "#lib/rule.ts";
-import type { Broken, Listed } from "../../catalogue/registry.ts";
+import { getVariants, selectPhase } from "#lib/rule.ts";
+import type { BrokenRule, CatalogueRule } from "../../catalogue/registry.ts";
 import { requireRules } from "../../catalogue/rule-names.ts";
 import { asVariant } from "../../catalogue/variants.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
-import type { Cluster, Config } from "../../config/config.ts";
-import { servedRules } from "../../project/served.ts";
+import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
+import { listServedRules } from "../../project/served.ts";
 import type { Handler } from "../../serve/gateway.ts";
 import { handlerOf } from "../../serve/handlers.ts";
 import { configurations, ruleOf } from "../../webhooks/configurations.ts";
@@ -47,11 +47,11 @@ const here = "https://rules.postern.invalid";
  * or with its defaults.
  */
 export const selectRules = (
-  cluster: Cluster,
+  cluster: ClusterConfig,
   names: readonly string[],
-  catalogue: Listed[],
-  broken: readonly Broken[] = [],
-): Cluster => {
+  catalogue: CatalogueRule[],
+  broken: readonly BrokenRule[] = [],
+): ClusterConfig => {
   const known = [...catalogue, ...broken].map(({ name }) => name);
   const chosen = names.flatMap((name) => {
     const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
@@ -74,11 +74,11 @@ export const selectRules = (
  * rules that inspect the cluster follow from them, too.
  */
 export const openRules = async (
-  catalogue: Listed[],
-  [clusterName, cluster]: [string, Cluster],
+  catalogue: CatalogueRule[],
+  [clusterName, cluster]: [string, ClusterConfig],
   harden: boolean,
-  worldOf: (tell: (sentence: string) => void, milliseconds: number) => World,
-  coming: (kind: Resource) => KubernetesObject[] = () => [],
+  worldOf: (tell: (sentence: string) => void, milliseconds: number) => Capabilities,
+  coming: (kind: ResourceType) => KubernetesObject[] = () => [],
 ): Promise<Rules> => {
   const answers = new AsyncLocalStorage<string[]>();
   // Each review gets its own capabilities, which have a time limit.
@@ -152,14 +152,14 @@ export const openRules = async (
 };
 
 const openHandlers = (
-  catalogue: Listed[],
-  [clusterName, cluster]: [string, Cluster],
-  world: (milliseconds: number) => World,
+  catalogue: CatalogueRule[],
+  [clusterName, cluster]: [string, ClusterConfig],
+  world: (milliseconds: number) => Capabilities,
   asks: (name: string) => void,
 ): Map<string, Handler> => {
-  const config: Config = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
+  const config: PosternConfig = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
   return new Map(
-    servedRules(config, catalogue).map((listed) => {
+    listServedRules(config, catalogue).map((listed) => {
       const own = (_: string, milliseconds: number) => watchReads(world(milliseconds), () => asks(listed.name));
       return [listed.name, handlerOf(config, listed, { publicKeys: "", world: own, journal: () => {} })];
     }),
@@ -167,7 +167,7 @@ const openHandlers = (
 };
 
 /** Returns capabilities that call `asked` before a rule reads or creates objects. */
-const watchReads = (world: World, asked: () => void): World => {
+const watchReads = (world: Capabilities, asked: () => void): Capabilities => {
   const watch =
     <A extends unknown[], R>(ask: (...args: A) => R) =>
     (...args: A): R => {
@@ -191,15 +191,15 @@ const partsOf = (url = "") => {
 };
 
 /** Returns the conditions of a rule's entries, except those of authorizedBy, which decide. */
-const conditionsOf = ({ name, rule, phases }: Listed, { rules }: Cluster): string[] => {
+const conditionsOf = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterConfig): string[] => {
   const setup = rules.get(name);
   if (setup === undefined || setup.mode === "off") return [];
-  const variants = variantsOf(rule, setup.settings)?.map((variant) => variant.name) ?? [undefined];
+  const variants = getVariants(rule, setup.settings)?.map((variant) => variant.name) ?? [undefined];
   return variants.flatMap((variant) => {
     const facet = asVariant(rule, setup.settings, variant);
     return phases.flatMap((phase) => {
-      const conditions = inPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
-      const deciding = inPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
+      const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
+      const deciding = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
       return Object.entries(conditions).flatMap(([name, text]) =>
         Object.hasOwn(deciding, name) ? [] : [oneLine(text)],
       );

@@ -1,6 +1,6 @@
-import { type Circumstances, decide } from "#lib/decide.ts";
-import { applied } from "#lib/patch.ts";
-import type { Request } from "#lib/review.ts";
+import { type EvaluationContext, evaluateRule } from "#lib/decide.ts";
+import { applyPatch } from "#lib/patch.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { Path } from "../manifests/manifests.ts";
 import { describeEdits, onOneLine } from "./edit-descriptions.ts";
@@ -20,18 +20,18 @@ export interface Suggestion {
 export const suggestFix = async (
   rule: Rule,
   phase: Phase,
-  request: Request,
-  around: Omit<Circumstances, "mode">,
+  request: AdmissionRequest,
+  around: Omit<EvaluationContext, "mode">,
   at: Path = [],
 ): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
-  const circumstances: Circumstances = { ...around, mode: "enforce" };
+  const circumstances: EvaluationContext = { ...around, mode: "enforce" };
   // `suggest` edits a draft as `mutate` does; a sentence that it returns comes out as a refusal.
   const suggesting = rule.suggest.bind(rule);
-  const { outcome } = await decide({ ...rule, mutate: suggesting }, "mutate", request, circumstances);
+  const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, circumstances);
   if (outcome.status) return { text: onOneLine(outcome.status.message) };
   if (outcome.patch === undefined) return undefined;
-  const object = applied(request.object, outcome.patch);
-  const tried = await decide(rule, phase, { ...request, object }, circumstances);
+  const object = applyPatch(request.object, outcome.patch);
+  const tried = await evaluateRule(rule, phase, { ...request, object }, circumstances);
   return { text: describeEdits(request.object, object, at), object, isVain: tried.refused };
 };

@@ -2,7 +2,7 @@ import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { matchHook, openView } from "#infra/apiserver/admission/matching.ts";
 import { assignIdentity } from "#infra/apiserver/admission/server-objects.ts";
 import type { Around, Attributes } from "#infra/apiserver/admission/types.ts";
-import { isMap, isSame, own } from "#lib/json.ts";
+import { getOwn, isMap, isSame } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
@@ -89,14 +89,14 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhol
   const found = objects.filter((object) => object.kind === kind);
   const bindings = Map.groupBy(
     objects.filter((object) => object.kind === `${kind}Binding`),
-    (binding) => String(own(getSpec(binding), "policyName")),
+    (binding) => String(getOwn(getSpec(binding), "policyName")),
   );
   const bound = found.flatMap((policy): Policy[] => {
     const { name = "" } = policy.metadata ?? {};
     const spec = getSpec(policy);
-    const selection = readSelection(own(spec, "matchConstraints"), {
-      matchConditions: own(spec, "matchConditions"),
-      failurePolicy: own(spec, "failurePolicy"),
+    const selection = readSelection(getOwn(spec, "matchConstraints"), {
+      matchConditions: getOwn(spec, "matchConditions"),
+      failurePolicy: getOwn(spec, "failurePolicy"),
     });
     const its = bindings.get(name) ?? [];
     const sentence = `${kind} ${name} matches it, and policies in CEL are not evaluated here`;
@@ -114,15 +114,15 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhol
   ];
 };
 
-const getSpec = (object: KubernetesObject): unknown => own(object, "spec");
+const getSpec = (object: KubernetesObject): unknown => getOwn(object, "spec");
 
 const everyRule = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] };
 const everything = { resourceRules: [everyRule] };
 
 /** A binding without resourceRules only narrows by its selectors. */
 const readBinding = (binding: KubernetesObject): Selection => {
-  const resources = own(getSpec(binding), "matchResources") ?? {};
-  const rules = own(resources, "resourceRules");
+  const resources = getOwn(getSpec(binding), "matchResources") ?? {};
+  const rules = getOwn(resources, "resourceRules");
   const isOpen = rules === undefined || rules === null || (Array.isArray(rules) && rules.length === 0);
   return readSelection(isOpen ? { ...Object(resources), ...everything } : resources);
 };
@@ -174,10 +174,10 @@ const selects = (
  * enough for a name that isn't generated yet.
  */
 const includesName = (rule: object, { name, object }: Attributes, guess: boolean): boolean => {
-  const listed = own(rule, "resourceNames");
+  const listed = getOwn(rule, "resourceNames");
   if (!Array.isArray(listed) || listed.length === 0) return true;
-  const prefix = own(own(object, "metadata"), "generateName");
-  if (typeof prefix !== "string" || own(own(object, "metadata"), "name")) return listed.includes(name ?? "");
+  const prefix = getOwn(getOwn(object, "metadata"), "generateName");
+  if (typeof prefix !== "string" || getOwn(getOwn(object, "metadata"), "name")) return listed.includes(name ?? "");
   return guess && listed.some((one) => String(one).startsWith(prefix));
 };
 
@@ -199,7 +199,7 @@ const isExempt = ({ resource: { group, resource } }: Attributes): boolean =>
 const readQuota = (quota: KubernetesObject): Quota => {
   const { name = "", namespace = "" } = quota.metadata ?? {};
   // The API server counts by the status, which a controller copies from the spec.
-  const limits = ["spec", "status"].map((part) => own(own(quota, part), "hard"));
+  const limits = ["spec", "status"].map((part) => getOwn(getOwn(quota, part), "hard"));
   const keys = [...new Set(limits.flatMap((hard) => (isMap(hard) ? Object.keys(hard) : [])))];
   return {
     ...{ namespace, keys },
@@ -245,10 +245,12 @@ const toName = ({ group, resource }: GroupVersionResource): string =>
 
 /** Reports whether an update can use more of what a quota limits. */
 const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: string): boolean => {
-  const specs = [object, oldObject].map((one) => own(one, "spec"));
+  const specs = [object, oldObject].map((one) => getOwn(one, "spec"));
   if (subResource !== "") return [name, subResource].join("/") === "pods/resize" || name === "persistentvolumeclaims";
   if (name === "pods") {
-    const [isTerminating, wasTerminating] = specs.map((spec) => Number(own(spec, "activeDeadlineSeconds") ?? -1) >= 0);
+    const [isTerminating, wasTerminating] = specs.map(
+      (spec) => Number(getOwn(spec, "activeDeadlineSeconds") ?? -1) >= 0,
+    );
     return isTerminating !== wasTerminating;
   }
   return growing.has(name) && !isSame(specs[0], specs[1]);
@@ -259,7 +261,7 @@ const growing = new Set(["services", "persistentvolumeclaims", "resourceclaims.r
 /** Reports whether a Service uses what a key limits; objects of other kinds may always use it. */
 const isCharged = (key: string, { object }: Attributes, isNew: boolean): boolean => {
   if (!key.startsWith("services")) return true;
-  const type = own(own(object, "spec"), "type");
+  const type = getOwn(getOwn(object, "spec"), "type");
   if (key === "services") return isNew;
   return type === "LoadBalancer" || (type === "NodePort" && key === "services.nodeports");
 };

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
-import { escapeStep, isObject, own, parsePointer } from "#lib/json.ts";
-import { applied, between } from "#lib/patch.ts";
+import { escapeStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
+import { applyPatch, between } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
@@ -59,10 +59,10 @@ const fixDocument = (text: string, fixes: readonly Fix[]): string | undefined =>
   let document: Document.Parsed | undefined = wanted;
   for (const { manifest, patch, after } of fixes)
     for (const change of patch) {
-      const edit = toYamlEdit(manifest.path.reduce<unknown>(own, value), change, after);
+      const edit = toYamlEdit(manifest.path.reduce<unknown>(getOwn, value), change, after);
       if (edit === undefined) continue;
       const path = [...manifest.path, ...edit.steps].map((step) => `/${escapeStep(String(step))}`).join("");
-      value = applied(value, [
+      value = applyPatch(value, [
         edit.op === "remove" ? { op: "remove", path } : { op: edit.op, path, value: edit.value },
       ]);
       if (text.length > longest) {
@@ -109,13 +109,13 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
   let holder = written;
   for (const [depth, step] of all.entries()) {
     const steps = all.slice(0, depth + 1);
-    const inner = own(holder, step);
+    const inner = getOwn(holder, step);
     const isLast = depth === all.length - 1;
     if (isLast && op === "remove") return inner === undefined ? undefined : { steps, op };
     if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
     if (isLast || !isObject(inner)) {
       if (change.op === "remove" || holder === undefined) return undefined;
-      const whole = steps.reduce<unknown>(own, after);
+      const whole = steps.reduce<unknown>(getOwn, after);
       const value = nestValue(all.slice(depth + 1), change.value, whole);
       return { steps, op: inner === undefined ? "add" : "replace", value };
     }
@@ -128,7 +128,7 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
 const nestValue = ([step, ...rest]: readonly string[], value: unknown, whole: unknown): unknown => {
   if (step === undefined) return value;
   if (Array.isArray(whole)) return whole;
-  return Object.fromEntries([[step, nestValue(rest, value, own(whole, step))]]);
+  return Object.fromEntries([[step, nestValue(rest, value, getOwn(whole, step))]]);
 };
 
 const applyToDocument = (document: Document.Parsed, place: Path, { steps, op, value }: YamlEdit): void => {

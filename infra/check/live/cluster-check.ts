@@ -1,11 +1,11 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { counted, type Progress, type Tell } from "../../cli/progress.ts";
+import { formatCount, type Progress, type Tell } from "../../cli/progress.ts";
 import { type Deployer, wayTo } from "../../clusters/access.ts";
-import type { Cluster } from "../../config/config.ts";
+import type { ClusterConfig } from "../../config/config.ts";
 import type { Environment, Evaluation } from "../evaluation/environment.ts";
 import { hasWorkloads } from "../evaluation/pod-templates.ts";
 import { noFindings } from "../evaluation/result.ts";
@@ -24,8 +24,8 @@ import { isAbout, readKinds, selectResources, toResourceName } from "./selected-
 import { type Evaluator, openEvaluator } from "./stored-objects.ts";
 
 export interface AuditOptions {
-  catalogue: Listed[];
-  cluster: [name: string, Cluster];
+  catalogue: CatalogueRule[];
+  cluster: [name: string, ClusterConfig];
   deployer: Deployer;
   harden: boolean;
   /** Files with webhook configurations other than Postern's. */
@@ -164,7 +164,7 @@ const openWalk =
       if (signal.aborted) break;
     }
     const refused = denied > 0 ? [`${denied} denied`] : [];
-    return [counted(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
+    return [formatCount(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
   };
 
 const checkNamespace = async (name: string, read: Read, why: Why): Promise<void> => {

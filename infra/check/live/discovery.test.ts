@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Answer } from "#lib/cluster/https-request.ts";
+import type { HttpsAnswer } from "#lib/cluster/https-request.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { discover } from "./discovery.ts";
 import { openNamespaces } from "./namespaces.ts";
 import type { Read } from "./reader.ts";
 
-const answer = (body: string): Answer => ({ status: 200, body, retryAfter: undefined });
+const answer = (body: string): HttpsAnswer => ({ status: 200, body, retryAfter: undefined });
 const page = answer("<html>sign in, please</html>");
 const why = () => "refused";
 

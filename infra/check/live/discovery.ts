@@ -1,4 +1,4 @@
-import { Unanswered } from "#lib/cluster/https-request.ts";
+import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { rootOf, splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -24,7 +24,7 @@ export const discover = async (read: Read, why: Why): Promise<Discovered> => {
   const all: Discovered = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
     const answer = await read(root, aggregated);
-    if (answer instanceof Unanswered || answer.status !== 200)
+    if (answer instanceof UnansweredError || answer.status !== 200)
       throw new Complaint(`what the cluster has can't be told: ${why(answer)}`, 3);
     const content = contentOf(answer);
     const kind = String(Object(content).kind);
@@ -75,7 +75,7 @@ const versionsIn = (content: unknown): string[] => {
 
 const single = async (apiVersion: string, { read, why }: { read: Read; why: Why }, all: Discovered): Promise<void> => {
   const answer = await read(rootOf(apiVersion));
-  if (answer instanceof Unanswered || answer.status !== 200) {
+  if (answer instanceof UnansweredError || answer.status !== 200) {
     all.unknown.push({ ...splitApiVersion(apiVersion), why: why(answer) });
     return;
   }

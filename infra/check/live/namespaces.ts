@@ -1,4 +1,4 @@
-import { Unanswered } from "#lib/cluster/https-request.ts";
+import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { Existing } from "../evaluation/existing-objects.ts";
@@ -22,7 +22,7 @@ export const openNamespaces = (read: Read, why: Why): Namespaces => {
   };
   const ask = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
-    if (answer instanceof Unanswered || answer.status !== 200) return why(answer);
+    if (answer instanceof UnansweredError || answer.status !== 200) return why(answer);
     const { kind, metadata, status } = Object(contentOf(answer));
     if (kind !== "Namespace") return "the API server answers no Namespace";
     const { labels, annotations } = Object(metadata);

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { type Answer, Unanswered } from "#lib/cluster/https-request.ts";
+import { type HttpsAnswer, UnansweredError } from "#lib/cluster/https-request.ts";
 import { pagesOf } from "./pages.ts";
 import type { Read } from "./reader.ts";
 
 /** What an API server does instead of showing the next page. */
 type Trouble = "none" | "expired, with a token" | "expired" | "too large" | "made" | "removed";
 
-const answer = (status: number, body: object): Answer => ({
+const answer = (status: number, body: object): HttpsAnswer => ({
   status,
   body: JSON.stringify(body),
   retryAfter: undefined,
@@ -26,7 +26,7 @@ const served = (names: Iterable<string>, troubles: readonly Trouble[]) => {
     asked.push(url);
     const last = url.searchParams.get("continue") ?? "";
     const limit = Number(url.searchParams.get("limit"));
-    if (trouble === "too large" && limit > 1) return new Unanswered("its answer has more than 10 bytes");
+    if (trouble === "too large" && limit > 1) return new UnansweredError("its answer has more than 10 bytes");
     if (trouble.startsWith("expired") && last !== "")
       return answer(410, { metadata: trouble === "expired" ? {} : { continue: `${last}\u0000` } });
     if (trouble === "made") left.add(`m${asked.length}`);
@@ -101,9 +101,9 @@ describe("the pages of a list", () => {
     }
   });
   it("are none of what is no list, or holds no objects", async () => {
-    const odd: [Answer | Unanswered, string][] = [
+    const odd: [HttpsAnswer | UnansweredError, string][] = [
       [answer(403, {}), "refused"],
-      [new Unanswered("gone"), "refused"],
+      [new UnansweredError("gone"), "refused"],
       [answer(200, []), "the API server answers no list"],
       [{ ...answer(200, {}), body: "<html>" }, "the API server answers no list"],
       [answer(200, { items: { length: 3 } }), "the API server answers no list"],

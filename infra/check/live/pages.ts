@@ -1,4 +1,4 @@
-import { Unanswered } from "#lib/cluster/https-request.ts";
+import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { pageIn, pageQuery } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -41,10 +41,10 @@ export const pagesOf = async function* (
       limit = Math.ceil(limit / 4);
       continue;
     }
-    const content = answer instanceof Unanswered ? undefined : contentOf(answer);
+    const content = answer instanceof UnansweredError ? undefined : contentOf(answer);
     const { items: listed = [], next: further } = pageIn(content);
     const remaining = Object(Object(content).metadata).remainingItemCount;
-    if (!(answer instanceof Unanswered) && answer.status === 410) {
+    if (!(answer instanceof UnansweredError) && answer.status === 410) {
       inVain++;
       // A 410 may carry a token that continues the list with the current objects. Without one, the list begins again,
       // and objects up to `skipped` are left out; this requires an ordered list.
@@ -53,7 +53,7 @@ export const pagesOf = async function* (
       next = further;
       continue;
     }
-    if (answer instanceof Unanswered || answer.status !== 200) return yield { broken: why(answer) };
+    if (answer instanceof UnansweredError || answer.status !== 200) return yield { broken: why(answer) };
     if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server answers no list" };
     if (further !== "" && further === next) break;
     const found = listed.filter(isObject);

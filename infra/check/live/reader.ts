@@ -1,14 +1,14 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Answer, exchange, Unanswered, unanswered } from "#lib/cluster/https-request.ts";
+import { type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
-import { clean } from "../../cli/terminal.ts";
+import { escapeControls } from "../../cli/terminal.ts";
 import type { Way } from "../../clusters/api.ts";
 
 /** Sends a GET request to the API server, with retries, and returns the last answer or failure. */
-export type Read = (path: string, accept?: string) => Promise<Answer | Unanswered>;
+export type Read = (path: string, accept?: string) => Promise<HttpsAnswer | UnansweredError>;
 
-export type Why = (answer: Answer | Unanswered) => string;
+export type Why = (answer: HttpsAnswer | UnansweredError) => string;
 
 export interface Reader {
   read: Read;
@@ -39,19 +39,19 @@ export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader 
     };
     // A retry opens a new connection: if one kept connection was dead, the others may be, too.
     const options = { headers, ...(isFresh ? { agent: false as const, signal, ...trust } : { agent }) };
-    return exchange(`${server}${path}`, options, undefined, Date.now() + patience, largest).catch(unanswered);
+    return sendRequest(`${server}${path}`, options, undefined, Date.now() + patience, largest).catch(toUnanswered);
   };
   return {
     read: async (path, accept = "application/json") => {
       for (let attempt = 1, pause = breath; ; attempt++, pause *= 2) {
         const answer = await ask(path, accept, attempt > 1);
-        if (!(answer instanceof Unanswered)) most = tries;
+        if (!(answer instanceof UnansweredError)) most = tries;
         if (attempt >= most || signal.aborted || !mayHelpAgain(answer, attempt)) {
           // A server that can't be reached now may stay so: the next request gets fewer tries.
-          if (answer instanceof Unanswered && !isTooLarge(answer)) most = firstTries;
+          if (answer instanceof UnansweredError && !isTooLarge(answer)) most = firstTries;
           return answer;
         }
-        const said = answer instanceof Unanswered ? undefined : answer.retryAfter;
+        const said = answer instanceof UnansweredError ? undefined : answer.retryAfter;
         const milliseconds = said === undefined ? pause : Math.min(Math.max(said, 0), longestBreak) * 1000;
         await wait(milliseconds, undefined, { signal }).catch(() => {});
       }
@@ -60,24 +60,24 @@ export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader 
   };
 };
 
-const mayHelpAgain = (answer: Answer | Unanswered, attempt: number): boolean => {
-  if (answer instanceof Unanswered) return !isTooLarge(answer);
+const mayHelpAgain = (answer: HttpsAnswer | UnansweredError, attempt: number): boolean => {
+  if (answer instanceof UnansweredError) return !isTooLarge(answer);
   // The token may have expired; the second try asks for a new one.
   if (answer.status === 401) return attempt === 1;
   return [429, 500, 502, 503, 504].includes(answer.status);
 };
 
-export const isTooLarge = (answer: Answer | Unanswered): boolean =>
-  answer instanceof Unanswered && answer.message.startsWith("its answer has more than ");
+export const isTooLarge = (answer: HttpsAnswer | UnansweredError): boolean =>
+  answer instanceof UnansweredError && answer.message.startsWith("its answer has more than ");
 
 /** Returns an answer parsed as JSON; undefined if it isn't JSON. */
-export const contentOf = ({ body }: Answer): unknown => parseJson(body);
+export const contentOf = ({ body }: HttpsAnswer): unknown => parseJson(body);
 
 export const refusalIn = (
-  answer: Answer | Unanswered,
+  answer: HttpsAnswer | UnansweredError,
   { server, unknown }: Pick<Way, "server" | "unknown">,
 ): string => {
-  if (answer instanceof Unanswered) {
+  if (answer instanceof UnansweredError) {
     const remedy = /self-signed|unable to (get|verify)/.test(answer.message)
       ? "; its ca must be the one that signed its certificate"
       : "";
@@ -85,7 +85,7 @@ export const refusalIn = (
   }
   const { message } = Object(contentOf(answer));
   const said = typeof message === "string" ? message : answer.body.slice(0, 200);
-  const words = clean(said.replace(/\s+/g, " ").trim());
+  const words = escapeControls(said.replace(/\s+/g, " ").trim());
   const remedy = answer.status === 401 ? `; ${unknown}` : "";
   return `the API server answers ${answer.status}${words === "" ? "" : `: ${words}`}${remedy}`;
 };

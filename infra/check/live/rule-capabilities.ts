@@ -1,10 +1,10 @@
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
 import { addressOf } from "#lib/cluster/credentials.ts";
-import { exchange, Unanswered } from "#lib/cluster/https-request.ts";
-import { type Connection, worlds } from "#lib/cluster/live.ts";
+import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
+import { type Connection, createLiveCapabilities } from "#lib/cluster/live.ts";
 import { Failure } from "#lib/failure.ts";
-import { memoryLedger, within } from "#lib/ledger.ts";
-import type { HttpsRequest, World } from "#lib/needs.ts";
+import { createMemoryLedger, within } from "#lib/ledger.ts";
+import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { Way } from "../../clusters/api.ts";
 
 /**
@@ -15,10 +15,16 @@ export const openCapabilities = async (
   cluster: string,
   way: Way,
   hosts: readonly string[],
-): Promise<(tell: (sentence: string) => void, milliseconds: number) => World> => {
-  const open = worlds({ [cluster]: await connectionOf(way) }, memoryOf(), memoryLedger(), () => {}, sending(way));
+): Promise<(tell: (sentence: string) => void, milliseconds: number) => Capabilities> => {
+  const open = createLiveCapabilities(
+    { [cluster]: await connectionOf(way) },
+    memoryOf(),
+    createMemoryLedger(),
+    () => {},
+    sending(way),
+  );
   return (tell, milliseconds) => {
-    const ledger = memoryLedger();
+    const ledger = createMemoryLedger();
     const giveUp = (sentence: string): never => {
       tell(sentence);
       throw new Failure(503, sentence);
@@ -27,7 +33,7 @@ export const openCapabilities = async (
       hosts.includes(host) || giveUp(`it asks ${host}, and --call ${host} would allow that`);
     const hostOf = ({ url }: HttpsRequest): string =>
       URL.canParse(url) ? new URL(url).hostname : giveUp(`it asks ${url}, which is no address`);
-    const harmless = (world: World): World => ({
+    const harmless = (world: Capabilities): Capabilities => ({
       ...world,
       // Doesn't wait: an audited object is stored already, and what it refers to won't appear shortly.
       get: (kind, name, namespace, freshness) => world.get(kind, name, namespace, { ...freshness, patience: 0 }),
@@ -59,11 +65,11 @@ const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /** Sends only reads and SubjectAccessReviews, which are not stored. */
 const sending =
-  ({ server, token }: Way): typeof exchange =>
+  ({ server, token }: Way): typeof sendRequest =>
   async (url, options, body, deadline, most) => {
     if (options.method !== "GET" && url !== `${server}${accessReviews}`)
-      throw new Unanswered("an audit writes nothing there");
+      throw new UnansweredError("an audit writes nothing there");
     const bearer = await token();
     const headers = { ...options.headers, ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }) };
-    return exchange(url, { ...options, headers }, body, deadline, most);
+    return sendRequest(url, { ...options, headers }, body, deadline, most);
   };

@@ -1,8 +1,8 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import { own } from "#lib/json.ts";
+import { getOwn } from "#lib/json.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
-import { matches } from "#lib/request-match.ts";
-import type { Operation, Request } from "#lib/review.ts";
+import { matchesRequest } from "#lib/request-match.ts";
+import type { AdmissionRequest, Operation } from "#lib/review.ts";
 import { type Kind, type Kinds, kindName, kindsFrom } from "../../apiserver/kinds/kinds.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { sortForApply } from "../evaluation/requests.ts";
@@ -49,9 +49,9 @@ const findUniform = async (
   for await (const found of pagesOf(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {
-      const spec = own(definition, "spec");
-      const name = `${own(spec, "group")}/${own(own(spec, "names"), "plural")}`;
-      if (several.has(name) && (own(own(spec, "conversion"), "strategy") ?? "None") === "None") uniform.add(name);
+      const spec = getOwn(definition, "spec");
+      const name = `${getOwn(spec, "group")}/${getOwn(getOwn(spec, "names"), "plural")}`;
+      if (several.has(name) && (getOwn(getOwn(spec, "conversion"), "strategy") ?? "None") === "None") uniform.add(name);
     }
   }
   return uniform;
@@ -71,20 +71,21 @@ export const selectResources = (
   const isMade =
     alsoPods &&
     operation !== "DELETE" &&
-    hooks.some(({ rules }) => rules.some((rule) => matches(rule, madePod as Request)));
+    hooks.some(({ rules }) => rules.some((rule) => matchesRequest(rule, madePod as AdmissionRequest)));
   const isAsked = ({ kind, resource, namespaced, verbs }: Resource): boolean => {
     // Hooks aren't called for operations that the API server doesn't serve, nor for webhook configurations.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
       // `matches` reads no other field of a request.
-      (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as Request,
+      (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
     );
     if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
     const [own, ...others] = requests;
     return hooks.some(({ rules, matchPolicy }) =>
       rules.some(
         (rule) =>
-          (own && matches(rule, own)) || (matchPolicy === "Equivalent" && others.some((one) => matches(rule, one))),
+          (own && matchesRequest(rule, own)) ||
+          (matchPolicy === "Equivalent" && others.some((one) => matchesRequest(rule, one))),
       ),
     );
   };

@@ -1,9 +1,9 @@
-import { isMap, own } from "#lib/json.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import { openRedaction } from "#lib/recording/redacted.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fill } from "../../apiserver/defaults/defaults.ts";
 import type { Kind } from "../../apiserver/kinds/kinds.ts";
-import { sentenceOf } from "../../cli/complaint.ts";
+import { toSentence } from "../../cli/complaint.ts";
 import type { Environment, Evaluation } from "../evaluation/environment.ts";
 import { evaluatePods, evaluateRequest, toUndecided } from "../evaluation/evaluate.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
@@ -58,7 +58,7 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Mean
   };
   return async (object, resource) => {
     const all = await evaluate(object, resource).catch((error) => [
-      toUndecided(toManifest(object), object, sentenceOf(error)),
+      toUndecided(toManifest(object), object, toSentence(error)),
     ]);
     return all.map((evaluation) => redactSecret(withoutPlace(evaluation, object.metadata?.uid)));
   };
@@ -87,9 +87,9 @@ const requestFor = ({ status, ...object }: Stored, kind: Kind, operation: Operat
 
 /** Reports whether a workload controls the object; the Pods are then evaluated with that workload. */
 const isOfWorkload = ({ metadata }: Stored): boolean => {
-  const owners: unknown = own(metadata, "ownerReferences");
+  const owners: unknown = getOwn(metadata, "ownerReferences");
   return (
-    Array.isArray(owners) && owners.some((owner) => own(owner, "controller") === true && isWorkload(Object(owner)))
+    Array.isArray(owners) && owners.some((owner) => getOwn(owner, "controller") === true && isWorkload(Object(owner)))
   );
 };
 

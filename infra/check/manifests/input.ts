@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, normalize } from "node:path";
-import { Complaint, sentenceOf } from "../../cli/complaint.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { type Fault, formatFault, type Manifest, parseManifests } from "./manifests.ts";
 
 export interface Input {
@@ -35,7 +35,7 @@ export const readInput = async (
     }
   for (const file of files.values()) {
     const bytes = await (file.name === "-" ? stdin() : contents(file.name)).catch((error: unknown) => {
-      input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${sentenceOf(error)}` });
+      input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
     if (bytes) take(input, file, bytes);
   }
@@ -74,7 +74,7 @@ const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
 const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
   const unread = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
-    unread(folder, `can't be read: ${sentenceOf(error)}`);
+    unread(folder, `can't be read: ${toSentence(error)}`);
     return [];
   });
   const found: string[] = [];

@@ -1,6 +1,6 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/json.ts";
-import { sentenceOf } from "../../cli/complaint.ts";
+import { toSentence } from "../../cli/complaint.ts";
 import { openPlaces, type Places, parseDocuments, readPieces } from "./yaml.ts";
 
 export interface Source {
@@ -98,7 +98,7 @@ const ofOne: Places = () => {
 
 /** Replaces messages that describe the parser instead of the text. */
 const wordsOf = (error: unknown) => {
-  const sentence = sentenceOf(error);
+  const sentence = toSentence(error);
   return plainly.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
 };
 

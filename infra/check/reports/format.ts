@@ -1,6 +1,6 @@
-import { own } from "#lib/json.ts";
-import { counted } from "../../cli/progress.ts";
-import { clean, oneLine } from "../../cli/terminal.ts";
+import { getOwn } from "#lib/json.ts";
+import { formatCount } from "../../cli/progress.ts";
+import { escapeControls, toOneLine } from "../../cli/terminal.ts";
 import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
 import { type Checked, type Denial, describeObject, type Verdict } from "../evaluation/result.ts";
@@ -30,16 +30,16 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
   const line = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const listed = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
-    return all.length === 0 ? "" : line(colour, word, clean(all.join(", ")));
+    return all.length === 0 ? "" : line(colour, word, escapeControls(all.join(", ")));
   };
-  const place = checked.file === undefined ? [] : [paint("dim", clean(formatPlace(checked)))];
+  const place = checked.file === undefined ? [] : [paint("dim", escapeControls(formatPlace(checked)))];
   return [
-    `${[paint("bold", clean(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", escapeControls(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? line("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
-    ...undecided.map((sentence) => line("yellow", "can't say", oneLine(sentence))),
-    ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${clean(rule)}: ${oneLine(text)}`)),
-    ...listAuditNotes(audit).map((text) => line("dim", "for the audit log,", oneLine(text))),
+    ...undecided.map((sentence) => line("yellow", "can't say", toOneLine(sentence))),
+    ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${escapeControls(rule)}: ${toOneLine(text)}`)),
+    ...listAuditNotes(audit).map((text) => line("dim", "for the audit log,", toOneLine(text))),
     listed(
       "cyan",
       "changed by",
@@ -60,9 +60,9 @@ const formatPlace = ({ file = "", line = 1 }: Pick<Checked, "file" | "line">) =>
 
 const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: Checked, paint: Paint): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
-  const place = isElsewhere ? ` ${paint("dim", clean(formatPlace({ file, line: at.line })))}` : "";
-  const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${oneLine(suggestion)}`;
-  return `${paint("bold", clean(rule))}: ${oneLine(message)}${place}${advice}`;
+  const place = isElsewhere ? ` ${paint("dim", escapeControls(formatPlace({ file, line: at.line })))}` : "";
+  const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${toOneLine(suggestion)}`;
+  return `${paint("bold", escapeControls(rule))}: ${toOneLine(message)}${place}${advice}`;
 };
 
 export const listAuditNotes = (audit: Record<string, string>): string[] =>
@@ -86,7 +86,7 @@ const differenceOf = ({ checked, steps, before, after }: Evaluation): Hunk[] => 
   const stages = made.map(
     (step, index): Stage => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
   );
-  const isOneVersion = stages.every((stage) => own(stage.after, "apiVersion") === own(before, "apiVersion"));
+  const isOneVersion = stages.every((stage) => getOwn(stage.after, "apiVersion") === getOwn(before, "apiVersion"));
   // Changes to another API version can't be attributed to lines of this one.
   const all = [...new Set(stages.map(({ rule }) => rule))].join(", ");
   return difference(before, isOneVersion ? stages : [{ rule: all, after }]);
@@ -97,10 +97,10 @@ const signs: Record<Line["sign"], Colour> = { " ": "dim", "-": "red", "+": "gree
 export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
-  const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${clean(rules.join(", "))}`;
+  const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${escapeControls(rules.join(", "))}`;
   const body = lines.map(({ sign, text, rule }) => {
-    const whose = rules.length > 1 && rule !== undefined ? paint("dim", `  # ${clean(rule)}`) : "";
-    return `    ${paint(signs[sign], `${sign} ${clean(text)}`.trimEnd())}${whose}\n`;
+    const whose = rules.length > 1 && rule !== undefined ? paint("dim", `  # ${escapeControls(rule)}`) : "";
+    return `    ${paint(signs[sign], `${sign} ${escapeControls(text)}`.trimEnd())}${whose}\n`;
   });
   return `    ${paint("cyan", head)}\n${body.join("")}`;
 };
@@ -132,9 +132,9 @@ export const summaryLine = (summary: Summary, paint: Paint): string => {
       return paint(verdicts[verdict][0], `${summary[verdict]} ${verdicts[verdict][1]}${unruled}`);
     });
   const more = [
-    ...(summary.warnings > 0 ? [counted(summary.warnings, "warning")] : []),
+    ...(summary.warnings > 0 ? [formatCount(summary.warnings, "warning")] : []),
     ...(summary.faults > 0 ? [paint("red", `${summary.faults} could not be read`)] : []),
   ];
   const all = [...parts, ...more].join(", ");
-  return `${counted(summary.objects, "object")}${all === "" ? "" : `: ${all}`}\n`;
+  return `${formatCount(summary.objects, "object")}${all === "" ? "" : `: ${all}`}\n`;
 };

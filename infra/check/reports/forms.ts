@@ -1,4 +1,4 @@
-import type { Listed } from "../../catalogue/registry.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { isColoured, painter } from "./format.ts";
 import { github } from "./github.ts";
 import { json } from "./json-report.ts";
@@ -11,7 +11,7 @@ import { text } from "./text.ts";
 
 interface Purpose {
   isLive: boolean;
-  catalogue: Listed[];
+  catalogue: CatalogueRule[];
   /** Undefined for files, and for a cluster that serves no reports. */
   reportVersion: ReportVersion | undefined;
 }

@@ -1,4 +1,4 @@
-import { clean } from "../../cli/terminal.ts";
+import { escapeControls } from "../../cli/terminal.ts";
 import { type Checked, describeObject } from "../evaluation/result.ts";
 import { formatDenial, lineOf, toRepositoryPath } from "./paths.ts";
 import type { Plain } from "./report.ts";
@@ -31,6 +31,6 @@ const commandsOf = (one: Checked): string => {
  * its line: an escaped line break can't begin another command.
  */
 const escaped = (text: string): string =>
-  text.split(/\r?\n/).map(clean).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");
+  text.split(/\r?\n/).map(escapeControls).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");
 
 const escapedProperty = (text: string): string => escaped(text).replaceAll(":", "%3A").replaceAll(",", "%2C");

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import { Complaint, sentenceOf } from "../../cli/complaint.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Evaluation } from "../evaluation/environment.ts";
 import type { Closing, Report } from "./report.ts";
 
@@ -112,7 +112,7 @@ const chunk = 64 * 1024;
 const filed = async (file: string): Promise<Sink> => {
   const attempt = <T>(promise: Promise<T>): Promise<T> =>
     promise.catch((error) => {
-      throw new Complaint(`${file} can't be written: ${sentenceOf(error)}`);
+      throw new Complaint(`${file} can't be written: ${toSentence(error)}`);
     });
   // Writes the target of a symbolic link, not the link.
   const goal = await realpath(file).catch(() => file);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
-import { clean } from "../../cli/terminal.ts";
+import { escapeControls } from "../../cli/terminal.ts";
 import type { Checked } from "../evaluation/result.ts";
 import { github } from "./github.ts";
 import { junit } from "./junit.ts";
@@ -139,7 +139,10 @@ describe("the report for GitHub", () => {
         const read = lines.map((line) => /^::(error|warning) ([^:]*)::([\s\S]*)$/.exec(line) ?? []);
         assert.deepEqual(
           read.map(([, command, , message = ""]) => [command, unescaped(message)]),
-          wanted.map(([command = "", message = ""]) => [command, message.split(/\r?\n/).map(clean).join("\n")]),
+          wanted.map(([command = "", message = ""]) => [
+            command,
+            message.split(/\r?\n/).map(escapeControls).join("\n"),
+          ]),
         );
         for (const [, , properties = ""] of read)
           for (const property of properties.split(",")) assert.match(property, /^(file|line|col|title)=/);

@@ -6,7 +6,7 @@ import type { Option, Options } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { didYouMean } from "../../cli/did-you-mean.ts";
 import { address, content, isNoFile } from "../../cli/options.ts";
-import { type Config, chooseCluster } from "../../config/config.ts";
+import { chooseCluster, type PosternConfig } from "../../config/config.ts";
 import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";
 
 /** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
@@ -33,7 +33,7 @@ export const ruleOfStage = async (given: string): Promise<string> => {
   return found ?? given;
 };
 
-export const chosenClusters = (config: Config, options: Options): string[] => {
+export const chosenClusters = (config: PosternConfig, options: Options): string[] => {
   const name = options.text("cluster");
   return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];
 };

@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { plural, type Recorded } from "#lib/recorded-answers.ts";
+import { plural, type RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { phaseOf } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import { getCasePhase } from "../../catalogue/cases.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { Answer, Client } from "../control-plane/client.ts";
 import { clear } from "../player.ts";
 import { complete } from "./case-request.ts";
@@ -11,7 +11,7 @@ import { complete } from "./case-request.ts";
 // What a case says is there, put into an API server: a case in namespaces of its own, and what no namespace holds for as
 // long as the case is asked.
 
-type Present = NonNullable<Recorded["objects"]>[number];
+type Present = NonNullable<RecordedAnswers["objects"]>[number];
 
 const presentFor = ({ needs }: Case): Present[] => needs?.objects ?? [];
 const isHome = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
@@ -21,7 +21,7 @@ const isHome = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" 
  * as it is, and so does one whose namespace there can't be.
  */
 export const toHome = (entry: Case, home: string): Case => {
-  const given = entry[phaseOf(entry)];
+  const given = entry[getCasePhase(entry)];
   const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
   if (entry.resource === "namespaces" || /[^a-z\d-]/.test(own)) return entry;
   const called = (name: string) => (name === own ? home : `${home}-${name}`);
@@ -65,7 +65,7 @@ export interface Settled {
 }
 
 /** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, see them. */
-export const settle = async (admin: Client, { rule }: Listed, entry: Case): Promise<Settled> => {
+export const settle = async (admin: Client, { rule }: CatalogueRule, entry: Case): Promise<Settled> => {
   const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
   const lacks: string[] = [];
   const made: string[] = [];

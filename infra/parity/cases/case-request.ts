@@ -1,9 +1,9 @@
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
-import { merge } from "#lib/settings.ts";
-import { operationOf, phaseOf, reviewOf } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { buildReview, getCasePhase, operationOf } from "../../catalogue/cases.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { Call, Client } from "../control-plane/client.ts";
 import { until } from "../rule-server.ts";
 
@@ -14,9 +14,9 @@ export interface CaseRequest {
   method: Call["method"];
   path: string;
   /** The case's object, or what it becomes, with no more around it than the API server insists on. */
-  body(object: KubernetesObject): Json;
+  body(object: KubernetesObject): JsonMap;
   /** The object before the request, without ephemeral containers: a pod can't be created with them. */
-  present?: Json;
+  present?: JsonMap;
   ephemeralContainers?: unknown;
   /** Where the object will be; nowhere where nothing is kept, or the API server makes the name. */
   place: string | undefined;
@@ -26,13 +26,18 @@ export interface CaseRequest {
 }
 
 /** A case's request, in this namespace unless the case says another. */
-export const requestOf = async (listed: Listed, entry: Case, spare: string, admin: Client): Promise<CaseRequest> => {
-  const { request } = reviewOf(listed, entry);
+export const requestOf = async (
+  listed: CatalogueRule,
+  entry: Case,
+  spare: string,
+  admin: Client,
+): Promise<CaseRequest> => {
+  const { request } = buildReview(listed, entry);
   const { subResource, operation } = request;
   const main = await served(admin, request.resource, request.kind.kind);
   const own = subResource ? await served(admin, request.resource, request.kind.kind, subResource) : main;
 
-  const given = entry[phaseOf(entry)] ?? {};
+  const given = entry[getCasePhase(entry)] ?? {};
   const { name: said, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
   const isKept = main.verbs.includes("get");
   const isMade = said === undefined && generateName !== undefined;
@@ -55,7 +60,7 @@ export const requestOf = async (listed: Listed, entry: Case, spare: string, admi
   const query = new URLSearchParams(operation === "CONNECT" ? optionsIn(given) : []);
   if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
-  const whole = (object: KubernetesObject, { apiVersion, kind }: Served): Json =>
+  const whole = (object: KubernetesObject, { apiVersion, kind }: Served): JsonMap =>
     withoutUid({ apiVersion, kind, metadata: called, ...complete({ ...object, kind }, namespace) }, called);
   const before = presentIn(entry, subResource);
   return {
@@ -69,11 +74,11 @@ export const requestOf = async (listed: Listed, entry: Case, spare: string, admi
 };
 
 /** An object with what the API server insists on. */
-export const complete = (object: KubernetesObject, namespace: string | undefined): Json =>
-  merge(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as Json;
+export const complete = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
+  mergeWithDefaults(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as JsonMap;
 
 /** The API server draws them. */
-const withoutUid = (object: Json, called: object): Json => {
+const withoutUid = (object: JsonMap, called: object): JsonMap => {
   const { uid: _, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...called, ...metadata } };
 };
@@ -147,14 +152,14 @@ const presentIn = (entry: Case, subResource: string | undefined): KubernetesObje
   const operation = operationOf(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
-  const old = operation === "DELETE" ? entry[phaseOf(entry)] : entry.oldObject;
+  const old = operation === "DELETE" ? entry[getCasePhase(entry)] : entry.oldObject;
   if (subResource !== "scale") return old;
   // A Scale leaves a 0 out, where what is scaled takes nothing for 1.
   const { replicas = 0 } = Object(Object(old).spec);
   return { metadata: { ...old?.metadata }, ...{ spec: { replicas } } };
 };
 
-const withoutEphemeral = (object: Json) => {
+const withoutEphemeral = (object: JsonMap) => {
   const { ephemeralContainers, ...spec } = Object(object.spec);
   return ephemeralContainers === undefined
     ? { present: object }
@@ -173,7 +178,7 @@ const selecting = {
 };
 
 /** Without these, the API server takes no object of a kind. */
-const needed: Record<string, (namespace: string | undefined) => Json> = {
+const needed: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selecting }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
@@ -200,7 +205,7 @@ const needed: Record<string, (namespace: string | undefined) => Json> = {
 const inFull = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
   if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
-    const full = spec.podGroupTemplates.map((one: Json) => ({ schedulingPolicy: { basic: {} }, ...one }));
+    const full = spec.podGroupTemplates.map((one: JsonMap) => ({ schedulingPolicy: { basic: {} }, ...one }));
     return { ...object, spec: { ...spec, podGroupTemplates: full } };
   }
   if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)
@@ -210,12 +215,12 @@ const inFull = (kind: string, object: KubernetesObject): object => {
   const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
   const full = lists.map((list) => [
     list,
-    spec[list].map((one: Json, at: number) => containerInFull(one, `${list[0]}${at}`)),
+    spec[list].map((one: JsonMap, at: number) => containerInFull(one, `${list[0]}${at}`)),
   ]);
   return { ...object, ...(spec && { spec: { ...spec, ...Object.fromEntries(full) } }) };
 };
 
-const containerInFull = (container: Json, name: string): Json => {
+const containerInFull = (container: JsonMap, name: string): JsonMap => {
   const { requests = {}, limits = {} } = Object(container.resources);
   const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));
   const resources = extended.length > 0 && {

@@ -1,6 +1,6 @@
 import type { Case } from "#lib/recording/recording.ts";
 import { readCases } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type Binaries, callers, pluginsIn } from "../control-plane/binaries.ts";
 import type { Client } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
@@ -56,7 +56,7 @@ export interface CaseServers {
   /** The API server without the plugins. */
   admin: Client;
   /** Sends cases of a rule. Their settings must be those of cases that the servers were opened with. */
-  check(listed: Listed, cases: Case[]): Promise<CaseResults>;
+  check(listed: CatalogueRule, cases: Case[]): Promise<CaseResults>;
   stop(): Promise<void>;
 }
 
@@ -91,7 +91,7 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
     if (!setup) throw new Error(`nothing is served as ${key} has it`);
     return setup;
   };
-  const check = async (listed: Listed, cases: Case[]): Promise<CaseResults> => {
+  const check = async (listed: CatalogueRule, cases: Case[]): Promise<CaseResults> => {
     const [port] = portsAmong([listed]);
     const alone = port && (whyUnavailable(port, plugins.all, binaries) ?? whyIncomparable(port));
     const group = port && alone === undefined ? groupOf(port) : undefined;
@@ -141,13 +141,13 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
 };
 
 /** Returns the rules with their cases and outcomes, which the servers are opened with. */
-export const readAllCases = (rules: Listed[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
+export const readAllCases = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
   Promise.all(
     rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
   );
 
 /** Checks all cases of these rules, and their outcomes. */
-export const checkAllCases = async (binaries: Binaries, rules: Listed[]): Promise<RuleResults[]> => {
+export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]): Promise<RuleResults[]> => {
   const all = await readAllCases(rules);
   await using opened = new AsyncDisposableStack();
   const servers = await openCaseServers(

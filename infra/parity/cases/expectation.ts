@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Case } from "#lib/recording/recording.ts";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import { differences } from "../../catalogue/case-differences.ts";
-import { decideCase, phaseOf, reviewOf } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type Comparable, comparable, diffOf } from "../compare.ts";
 import {
   accepts,
@@ -35,7 +35,7 @@ const checkCaseIn = async (
   setup: string,
 ): Promise<Finding> => {
   const { listed, entry } = question;
-  const phase = phaseOf(entry);
+  const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
   const tries: { shape: Shape; plain: Sent }[] = [];
   for (const shape of shapes)
@@ -72,9 +72,9 @@ const toStored = ({ seen, ...turn }: Sent): Comparable => {
   return comparable({ ...turn, answer: { ...answer, body: { ...body, metadata } } }, turn.name);
 };
 
-const denial = ({ name }: Listed, { variant }: Case) =>
+const denial = ({ name }: CatalogueRule, { variant }: Case) =>
   `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
-const toRefusal = (listed: Listed, entry: Case, warnings: string[]): Comparable => {
+const toRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): Comparable => {
   const { refused, code = 403, reason = "Forbidden" } = entry;
   // Without a sentence, the API server says the reason.
   return { code, warnings, body: { reason, message: `${denial(listed, entry)}${refused || reason}` } };
@@ -88,13 +88,13 @@ const toRefused = ({ answer: { code, warnings, body } }: Sent): Comparable => {
  * so if the rule decides on the received object what the API server answered, and without the field what the case says.
  */
 const findMissing = async ({ listed, entry }: Question, plain: Sent, ours: Sent): Promise<string | undefined> => {
-  const phase = phaseOf(entry);
+  const phase = getCasePhase(entry);
   const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
-  const review = reviewOf(listed, entry);
-  if (entry.becomes || !received || differences(entry, await decideCase(listed, entry, review)).length > 0) return;
+  const review = buildReview(listed, entry);
+  if (entry.becomes || !received || differences(entry, await evaluateCase(listed, entry, review)).length > 0) return;
 
-  const refusalOf = async (request: Request) =>
-    (await decideCase(listed, entry, { ...review, request })).outcome.status?.message;
+  const refusalOf = async (request: AdmissionRequest) =>
+    (await evaluateCase(listed, entry, { ...review, request })).outcome.status?.message;
   const [refusal, { answer }] = [await refusalOf(received), ours];
   if (refusal === entry.refused) return;
   if (accepts(answer) ? refusal !== undefined : answer.body.message !== `${denial(listed, entry)}${refusal}`) return;

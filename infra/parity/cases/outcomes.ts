@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import type { Case } from "#lib/recording/recording.ts";
 import { casesIn } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 
 /** Returns the outcomes of a plugin that no API server has any more, as further cases of its port. */
-export const readOutcomes = async ({ name, phases }: Listed): Promise<Case[]> => {
+export const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> => {
   const text = await readFile(new URL(`outcomes/${name}.yaml`, import.meta.url), "utf8").catch(() => undefined);
   if (text === undefined) return [];
   return casesIn(text, `outcomes/${name}.yaml`, phases).flatMap((entry) => {

@@ -1,8 +1,8 @@
-import { isMap, type Json } from "#lib/json.ts";
+import { isMap, type JsonMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, Request } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { Answer, Client } from "../control-plane/client.ts";
 import { clear, type Turn } from "../player.ts";
 import { listed, type Manifests } from "../rule-server.ts";
@@ -26,12 +26,12 @@ const onlyWhere = (expression: string, manifests: Manifests) => {
 };
 
 /** The review that the API server sent in each phase; the last of several. */
-type Seen = Partial<Record<Phase, Request>>;
+type Seen = Partial<Record<Phase, AdmissionRequest>>;
 
 /** Returns a rule that admits everything and keeps the reviews. */
 export const openObserver = () => {
   const seen = new Map<string, Seen>();
-  const note = (phase: Phase, request: Request) => {
+  const note = (phase: Phase, request: AdmissionRequest) => {
     const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
     seen.set(word, { ...seen.get(word), [phase]: request });
   };
@@ -65,14 +65,14 @@ export interface CaseServer {
 
 /** A case to send. */
 export interface Question {
-  listed: Listed;
+  listed: CatalogueRule;
   entry: Case;
   /** The namespace of its object, unless the case says another. */
   namespace: string;
   /** The labels of that namespace. */
   labels: Record<string, string>;
   /** Puts further objects in place once its object is there; returns what deletes them. */
-  around?(admin: Client, stored: Json): Promise<() => Promise<unknown>>;
+  around?(admin: Client, stored: JsonMap): Promise<() => Promise<unknown>>;
 }
 
 /** What was sent and answered, and the reviews that the observer saw. */
@@ -81,8 +81,8 @@ export interface Sent extends Turn {
 }
 
 /** Makes the body of a request of a case's object and the stored one: as it is, or with all that it leaves out. */
-export type Shape = (body: Json, stored: Json) => Json;
-export const shapes: Shape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as Json];
+export type Shape = (body: JsonMap, stored: JsonMap) => JsonMap;
+export const shapes: Shape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
 
 export const accepts = ({ code }: Answer) => code >= 200 && code < 300;
 
@@ -124,7 +124,7 @@ type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 export const send = async (
   { admin, observer }: CaseServer,
   { method, path, user, name }: Sendable,
-  body: Json,
+  body: JsonMap,
   setup?: string,
 ): Promise<Sent> => {
   const word = observer?.word();
@@ -180,5 +180,5 @@ const mergeOnto = (present: unknown, given: unknown): unknown => {
   return { ...present, ...Object.fromEntries(changed) };
 };
 
-const isNamed = (value: unknown): value is (Json & { name: unknown })[] =>
+const isNamed = (value: unknown): value is (JsonMap & { name: unknown })[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => isMap(one) && "name" in one);

@@ -2,14 +2,14 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
-import { worlds } from "#lib/cluster/live.ts";
-import type { World } from "#lib/needs.ts";
-import { type Recorded, recorded } from "#lib/recorded-answers.ts";
+import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Phase } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { phaseOf } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { getCasePhase } from "../../catalogue/cases.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { openCertificate } from "../../keys/keys.ts";
 import type { Cluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
@@ -29,7 +29,7 @@ import { type CaseServer, calledAs, openObserver, type Sent, send } from "./send
 
 /** A rule and its cases. */
 export interface RuleCases {
-  listed: Listed;
+  listed: CatalogueRule;
   cases: Case[];
 }
 
@@ -46,8 +46,8 @@ export interface Setup {
 }
 
 /** Cases with the same key have the same setup. */
-export const keyOf = ({ name, rule }: Listed, entry: Case) =>
-  JSON.stringify([name, entry.variant, phaseOf(entry), merge(rule.settings ?? {}, entry.settings)]);
+export const keyOf = ({ name, rule }: CatalogueRule, entry: Case) =>
+  JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
 /** Returns the setups of all cases by their keys, and one by its name for each group of ports with their plugins' settings. */
 export const setupsOf = (all: RuleCases[], groups: Map<string, Port[]>): Map<string, Setup> => {
@@ -56,37 +56,40 @@ export const setupsOf = (all: RuleCases[], groups: Map<string, Port[]>): Map<str
   for (const { listed, cases } of all)
     for (const entry of cases) {
       const key = keyOf(listed, entry);
-      const settings = merge(listed.rule.settings ?? {}, entry.settings);
+      const settings = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
       if (setups.has(key)) continue;
       setups.set(key, {
         name: `case-${setups.size}`,
         rules: { [listed.name]: configure(settings) },
         labels: labelsFor(listed, settings),
-        phase: phaseOf(entry),
+        phase: getCasePhase(entry),
         variant: entry.variant,
       });
     }
   for (const [group, ports] of groups) {
     // Together they may not keep the API server waiting for long.
-    const rules = ports.map(({ name, rule }) => [name, { ...configure({ ...rule.twin.settings }), timeoutSeconds: 2 }]);
+    const rules = ports.map(({ name, rule }) => [
+      name,
+      { ...configure({ ...rule.upstreamPlugin.settings }), timeoutSeconds: 2 },
+    ]);
     setups.set(group, { name: group, rules: Object.fromEntries(rules), labels: {} });
   }
   return setups;
 };
 
-const labelsFor = ({ rule: { namespaceSelector } }: Listed, settings: object): Record<string, string> => {
+const labelsFor = ({ rule: { namespaceSelector } }: CatalogueRule, settings: object): Record<string, string> => {
   const selector = typeof namespaceSelector === "function" ? namespaceSelector(settings) : namespaceSelector;
   return (selector && "matchLabels" in selector && selector.matchLabels) || {};
 };
 
 /** The rule as if the authorizer had refused what `authorizedBy` asks, which here everybody may do. */
-const withoutAuthorizer = (listed: Listed): Listed => {
+const withoutAuthorizer = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, ...rule } = listed.rule;
   return { ...listed, rule };
 };
 
 /** Serves all setups behind one gateway, as clusters of one postern.yaml. */
-export const serveSetups = async (setups: Map<string, Setup>, rules: Listed[]) => {
+export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRule[]) => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
@@ -101,8 +104,8 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: Listed[]) =
     { rules },
   ]);
   /** What a setup's rules are answered. All others read the cluster, each time anew. */
-  const answers = new Map<string, Recorded>();
-  let live: ((cluster: string, milliseconds: number) => World) | undefined;
+  const answers = new Map<string, RecordedAnswers>();
+  let live: ((cluster: string, milliseconds: number) => Capabilities) | undefined;
   const served = await serveRules(
     [...rules.map(withoutAuthorizer), observer.listed],
     JSON.stringify({ clusters: Object.fromEntries(clusters) }),
@@ -131,7 +134,7 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: Listed[]) =
   const connect = async ({ admin, server, ca, tokenOf }: Cluster) => {
     const connection = { server, ca, credentials: { token: tokenOf("admin") } };
     const connections = [...setups.values()].map(({ name }) => [name, connection] as const);
-    live = worlds(Object.fromEntries(connections), memoryOf({ entries: 0, bytes: 0 }));
+    live = createLiveCapabilities(Object.fromEntries(connections), memoryOf({ entries: 0, bytes: 0 }));
     const called = new Map<Setup, Manifests>();
     /** Registers the entries of these setups and no others: with those of all, each request would be matched by hundreds. */
     const callFor = async (wanted: Setup[]): Promise<void> => {
@@ -160,7 +163,7 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: Listed[]) =
   const running = opening.move();
   return {
     connect,
-    answer: (setup: Setup, recording: Recorded) => void answers.set(setup.name, recording),
+    answer: (setup: Setup, recording: RecordedAnswers) => void answers.set(setup.name, recording),
     stop: () => running.disposeAsync(),
   };
 };

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Rule } from "#lib/rule.ts";
-import { merge } from "#lib/settings.ts";
-import { operationOf, phaseOf } from "../../catalogue/cases.ts";
-import type { Listed } from "../../catalogue/registry.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
+import { getCasePhase, operationOf } from "../../catalogue/cases.ts";
+import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "../compare.ts";
 import type { Binaries } from "../control-plane/binaries.ts";
 import type { Answer, Client } from "../control-plane/client.ts";
@@ -25,7 +25,7 @@ import type { RuleCases } from "./setups.ts";
 
 /** Returns why no API server with a port's plugin can be booted for its cases, if so. */
 export const whyUnavailable = (
-  { rule: { twin, needs = {} } }: Port,
+  { rule: { upstreamPlugin: twin, needs = {} } }: Port,
   plugins: string[],
   { version }: Binaries,
 ): string | undefined => {
@@ -40,7 +40,8 @@ export const whyUnavailable = (
 
 /** Returns why a port's plugin would answer its cases otherwise, if so: here every user may do everything. */
 export const whyIncomparable = ({ rule }: Port): string | undefined =>
-  rule.authorizedBy && `${rule.twin.plugin} refuses those alone who may not do something, and here everybody may`;
+  rule.authorizedBy &&
+  `${rule.upstreamPlugin.plugin} refuses those alone who may not do something, and here everybody may`;
 
 /**
  * Names the API server in which a port's plugin is on, together with others. Only one plugin in each decides what a
@@ -60,10 +61,13 @@ export const groupOf = ({ name, rule }: Port): string => {
 
 /** Whether a case has the settings under which the rule is its plugin's equal. */
 export const hasPluginSettings = ({ rule }: Port, { settings }: Case) =>
-  isDeepStrictEqual(merge(rule.settings ?? {}, settings), merge(rule.settings ?? {}, rule.twin.settings));
+  isDeepStrictEqual(
+    mergeWithDefaults(rule.settings ?? {}, settings),
+    mergeWithDefaults(rule.settings ?? {}, rule.upstreamPlugin.settings),
+  );
 
 /** The namespace of a rule's case; objects of different cases never meet. */
-export const homeOf = ({ name }: Listed, index: number) => `${name}-${index}`;
+export const homeOf = ({ name }: CatalogueRule, index: number) => `${name}-${index}`;
 
 const reads = ({ needs = {} }: Rule, resource: string) =>
   Object.values(needs).some(({ kind }) => kind?.resource === resource);
@@ -82,7 +86,7 @@ export const upstreamWishes = (ports: Port[], all: RuleCases[], wishes: Wishes):
           await prepare(as("admin"), request, {});
       }
   };
-  return { ...wishes, late: { enable: ports.map(({ rule }) => rule.twin.plugin), fill } };
+  return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
 };
 
 /** Known differences that only cases lead to; each is in its rule's README. */
@@ -105,7 +109,7 @@ export const compareWithUpstream = async (
   setup: string,
 ): Promise<UpstreamComparison> => {
   const { listed, entry } = question;
-  const given = entry[phaseOf(entry)] ?? {};
+  const given = entry[getCasePhase(entry)] ?? {};
   const lacks = new Map<Client, string[]>();
   const around = async (admin: Client, stored: object) => {
     const settled = await settle(admin, listed, withUid(entry, entry.oldObject, stored));

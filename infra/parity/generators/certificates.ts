@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { authority, privateKey } from "../../keys/certificates.ts";
 import { asSpec, named, part, pem, requestFor } from "./certificate-requests.ts";
 import { at, type Edit, maybe, one, type Sequence, type Step, type User } from "./steps.ts";
@@ -43,7 +43,7 @@ const bundles = await Promise.all([1, 2].map(async () => authority(await private
 const tenant = one<User>("jane", "jane", "admin", "system:node:n1");
 const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]) =>
   by(tenant, patch(one("json", "merge"), subresource, ...edits));
-const lasting = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[], prefix?: string) =>
+const lasting = (kind: Sequence["kind"], body: Arbitrary<JsonMap>, changes: Arbitrary<Step>[], prefix?: string) =>
   story(kind, creation(body), changes, { generateName: false, last: removal, ...(prefix !== undefined && { prefix }) });
 
 const label = at("metadata.labels.app", one("x", "y"));
@@ -53,12 +53,12 @@ const conditions = (type: string) =>
   at("status.conditions", one([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
 
 export const signingRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
-  fc.record({ signerName, request }).map((spec): Json => {
+  fc.record({ signerName, request }).map((spec): JsonMap => {
     const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
     return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
   });
 const bundle = (signerName: string | undefined) =>
-  fc.record({ trustBundle: one(...bundles), finalizers: maybe(one(["example.com/keep"])) }).map((given): Json => {
+  fc.record({ trustBundle: one(...bundles), finalizers: maybe(one(["example.com/keep"])) }).map((given): JsonMap => {
     const { trustBundle, finalizers } = given;
     const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
     const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };

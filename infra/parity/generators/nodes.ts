@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import type { Call, Client } from "../control-plane/client.ts";
 import { requestsAmong, signingRequest } from "./certificates.ts";
 import { asked, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./steps.ts";
@@ -16,18 +16,18 @@ export const podCertificateGates = [
 const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
 const mirror = { "kubernetes.io/config.mirror": "x" };
-const named = (apiVersion: string, kind: string, name: string, rest: Json = {}, metadata: Json = {}) => {
+const named = (apiVersion: string, kind: string, name: string, rest: JsonMap = {}, metadata: JsonMap = {}) => {
   return { apiVersion, kind, metadata: { name, ...metadata }, ...rest };
 };
-const inDefault = (metadata: Json = {}) => ({ namespace: "default", ...metadata });
-const pod = (name: string, spec: Json, metadata: Json = {}) =>
+const inDefault = (metadata: JsonMap = {}) => ({ namespace: "default", ...metadata });
+const pod = (name: string, spec: JsonMap, metadata: JsonMap = {}) =>
   named("v1", "Pod", name, { spec: { containers, ...spec } }, inDefault(metadata));
 const claimed = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, storageClassName: "" };
 const claim = (name: string, volumeName?: string) => {
   const spec = { ...claimed, ...(volumeName && { volumeName }) };
   return named("v1", "PersistentVolumeClaim", name, { spec }, inDefault());
 };
-const volume = (name: string, source: Json) =>
+const volume = (name: string, source: JsonMap) =>
   named("v1", "PersistentVolume", name, {
     spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], ...source },
   });
@@ -35,7 +35,7 @@ const driver = (name: string, ...audiences: string[]) =>
   named("storage.k8s.io/v1", "CSIDriver", name, {
     spec: { tokenRequests: audiences.map((audience) => ({ audience })) },
   });
-const slice = (node: Json) => {
+const slice = (node: JsonMap) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
 
@@ -95,17 +95,17 @@ const podUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}
 const kubelet = one<User>(...Array<User>(8).fill("system:node:n1"), "admin", "jane");
 const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]) =>
   by(kubelet, patch(one("merge"), subresource, ...edits));
-const create = (body: Arbitrary<Json>, subresource?: string) => by(kubelet, creation(body, subresource));
+const create = (body: Arbitrary<JsonMap>, subresource?: string) => by(kubelet, creation(body, subresource));
 const deletion = by(kubelet, removal);
 const deletions = by(
   kubelet,
   asked.map((asked): Step => ({ ...asked, verb: "deletecollection" })),
 );
-const story = (kind: Sequence["kind"], body: Arbitrary<Json>, changes: Arbitrary<Step>[], namespace = "default") =>
+const story = (kind: Sequence["kind"], body: Arbitrary<JsonMap>, changes: Arbitrary<Step>[], namespace = "default") =>
   storyOf(kind, create(body), changes, { namespace, last: removal });
 
-const taken = one<Json>(
-  ...Array<Json>(6).fill({}),
+const taken = one<JsonMap>(
+  ...Array<JsonMap>(6).fill({}),
   { serviceAccountName: "default" },
   { imagePullSecrets: [{ name: "s" }] },
   { containers: [{ name: "c0", image, envFrom: [{ configMapRef: { name: "m" } }] }] },
@@ -139,7 +139,7 @@ const owner = fc
   .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
 const mirrorPod = fc
   .record({
-    annotations: one<Json>(mirror, mirror, mirror, mirror, mirror, {}),
+    annotations: one<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
     ownerReferences: fc.oneof(
       { weight: 9, arbitrary: fc.tuple(owner) },
       { weight: 1, arbitrary: fc.constant([]) },
@@ -148,7 +148,7 @@ const mirrorPod = fc
     nodeName: one("n1", "n1", "n1", "n1", "n1", "n2", undefined),
     taken,
   })
-  .map(({ nodeName, taken, ...metadata }): Json => {
+  .map(({ nodeName, taken, ...metadata }): JsonMap => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers, ...(nodeName && { nodeName }), ...taken } };
   });
 
@@ -183,7 +183,7 @@ const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey:
 const node = whole({
   metadata: whole({ labels: maybe(fc.dictionary(one(...keys), one("a", "b"), { maxKeys: 3 }), 2) }),
   spec: maybe(
-    one<Json>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
+    one<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
 const ofNode = [
@@ -205,10 +205,10 @@ const token = fc
     ),
     name: one("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
     stale: one(false, false, false, false, true),
-    odd: one<Json>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
+    odd: one<JsonMap>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
     bound: one(true, true, true, true, true, true, true, false),
   })
-  .map(({ audiences, name, stale, odd, bound }): Json => {
+  .map(({ audiences, name, stale, odd, bound }): JsonMap => {
     const uid = podUid(stale ? "on-n2" : name);
     const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid, ...odd };
     const spec = { ...(audiences && { audiences }), ...(bound && { boundObjectRef }) };
@@ -218,12 +218,14 @@ const token = fc
 const lease = one({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
 const renewal = change(undefined, at("spec.holderIdentity", one("n1", "n2")), label("app"));
 const csiNode = one({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
-const offer = one<Json>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map((node) => ({
-  apiVersion: "resource.k8s.io/v1",
-  kind: "ResourceSlice",
-  metadata: {},
-  spec: slice(node),
-}));
+const offer = one<JsonMap>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map(
+  (node) => ({
+    apiVersion: "resource.k8s.io/v1",
+    kind: "ResourceSlice",
+    metadata: {},
+    spec: slice(node),
+  }),
+);
 
 const podCertificate = fc
   .record({
@@ -234,7 +236,7 @@ const podCertificate = fc
     serviceAccountName: one("default", "default", "default", "missing", "other"),
     account: one("default", "default", "default", "quiet"),
   })
-  .map(({ stale, account, ...spec }): Json => {
+  .map(({ stale, account, ...spec }): JsonMap => {
     const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
     const uids = { podUID: podUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
     return {

@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
 import { at, list, maybe, one, type Sequence, whole } from "./steps.ts";
 import { alone, creation, edit, label, story, trial } from "./stories.ts";
@@ -70,11 +70,11 @@ export const securedPods = residents.map(([name, spec, owner]) => ({
   spec: { containers: [{ name: "a", image }], ...spec },
 }));
 
-const seLinuxOptions = one<Json>(
+const seLinuxOptions = one<JsonMap>(
   ...[{ type: "container_t" }, { type: "container_engine_t" }, { type: "spc_t" }, { user: "u" }, { role: "r" }],
   { type: "spc_t", user: "u", role: "r", level: "s0" },
 );
-const profile = one<Json>(
+const profile = one<JsonMap>(
   ...[{ type: "RuntimeDefault" }, { type: "Unconfined" }, { type: "Localhost", localhostProfile: "a" }],
 );
 const flag = fc.boolean();
@@ -94,9 +94,9 @@ const ofContainer = fc
       capabilities: maybe(whole({ add: maybe(list(capability, 3)), drop: maybe(one(["ALL"], ["NET_RAW"], ["all"])) })),
       procMount: maybe(one("Default", "Unmasked"), 1, 9),
     }),
-    one<Json>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
+    one<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
-  .map(([one, more]): Json => {
+  .map(([one, more]): JsonMap => {
     const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
     // The admin has every right: no plugin keeps it from getting more.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
@@ -131,7 +131,7 @@ const containerOf = (name: string, runs: boolean) =>
     ports: maybe(hostPorts, 1, 9),
   });
 
-const source = one<Json>(
+const source = one<JsonMap>(
   ...[{ emptyDir: {} }, { configMap: { name: "a" } }, { secret: { secretName: "a" } }, { projected: {} }, {}],
   ...[{ csi: { driver: "example.com" } }, { image: { reference: image } }, { hostPath: { path: "/etc" } }],
   ...[{ nfs: { server: "a", path: "/b" } }, { rbd: { monitors: ["a"], image: "b" } }, { hostPath: { path: "/" } }],
@@ -162,16 +162,16 @@ const spec = fc
       runtimeClassName: maybe(one("plain", "sandboxed"), 1, 7),
       os: maybe(one({ name: "linux" }), 1, 7),
     }),
-    one<Json>(
+    one<JsonMap>(
       ...[{}, {}, {}, {}, { hostPID: true }, { hostIPC: true }, { hostNetwork: true, hostPID: true }],
       ...[{ hostUsers: false }, { hostUsers: false }, { hostUsers: true }],
     ),
   )
-  .map(([spec, more]): Json => ({ ...spec, ...more }));
+  .map(([spec, more]): JsonMap => ({ ...spec, ...more }));
 /** Of these hardly a field may be set. */
-const onWindows = one<Json>(
+const onWindows = one<JsonMap>(
   ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
-).map((context): Json => {
+).map((context): JsonMap => {
   const securityContext = { securityContext: context };
   const isHosted = Object(context).windowsOptions !== undefined;
   const containers = [{ name: "c0", image, ...securityContext }];
@@ -205,14 +205,14 @@ const upstreamsAt = (version: string): Template[] => {
 const upstreams = upstreamsAt("/v1.");
 
 interface Template {
-  metadata: Json;
-  spec: Json;
+  metadata: JsonMap;
+  spec: JsonMap;
 }
 const template: Arbitrary<Template> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      metadata: maybe(annotations, 1, 7).map((annotations): Json => (annotations ? { annotations } : {})),
+      metadata: maybe(annotations, 1, 7).map((annotations): JsonMap => (annotations ? { annotations } : {})),
       spec,
     }),
   },
@@ -229,7 +229,7 @@ const resize = change("spec.containers.0.resources.requests", one({ cpu: "1" }, 
 const restartPolicy = "Never";
 const selector = { matchLabels: { app: "x" } };
 const ofWorkload = ({ metadata, spec }: Template) => ({ metadata: { ...metadata, labels: { app: "x" } }, spec });
-const workloads: Record<string, [Sequence["kind"], string, (template: Template) => Json]> = {
+const workloads: Record<string, [Sequence["kind"], string, (template: Template) => JsonMap]> = {
   Deployment: ["deployments", "apps/v1", (one) => ({ spec: { selector, template: ofWorkload(one) } })],
   StatefulSet: [
     "statefulsets",
@@ -283,14 +283,14 @@ const standing = [population, population, population, "secured-oddly", "secured-
 export const podSecurityScenes = {
   securedPods: story(
     "pods",
-    creation(template.map(({ metadata, spec }): Json => ({ apiVersion: "v1", kind: "Pod", metadata, spec }))),
+    creation(template.map(({ metadata, spec }): JsonMap => ({ apiVersion: "v1", kind: "Pod", metadata, spec }))),
     [label, brings, brings, debug, debug, resize],
   ),
   securedWorkloads: fc.oneof(
     ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
       story(
         kind,
-        creation(template.map((template): Json => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) }))),
+        creation(template.map((template): JsonMap => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) }))),
         [label],
       ),
     ),
@@ -298,7 +298,7 @@ export const podSecurityScenes = {
   securedNamespaces: fc.oneof(
     story(
       "namespaces",
-      creation(labels.map((labels): Json => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } }))),
+      creation(labels.map((labels): JsonMap => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } }))),
       [relabel, relabel],
     ),
     ...standing.map((name) => trial("namespaces", [name], [relabel])),

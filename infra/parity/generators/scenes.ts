@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { breakGlass } from "../image-backend.ts";
 import { certificateScenes } from "./certificates.ts";
 import { eventScenes } from "./events.ts";
@@ -27,10 +27,11 @@ import { vocabulary } from "./vocabulary.ts";
 const words = vocabulary(false);
 
 /** An object is created with this body, changed in some of these ways, and deleted. */
-const story = (kind: Kind, body: Arbitrary<Json>, changes: Arbitrary<Step>[]) => storyOf(kind, creation(body), changes);
+const story = (kind: Kind, body: Arbitrary<JsonMap>, changes: Arbitrary<Step>[]) =>
+  storyOf(kind, creation(body), changes);
 
 const image = "registry.example.com/app:1";
-const pod = (spec: Arbitrary<Json>, metadata: Arbitrary<Json> = one({})): Arbitrary<Json> =>
+const pod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = one({})): Arbitrary<JsonMap> =>
   fc.tuple(spec, metadata).map(([spec, metadata]) => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c0", image }], ...spec } };
   });
@@ -119,12 +120,12 @@ const topology = one({}, { labels: { "topology.kubernetes.io/zone": "mine", "top
 
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const secretOf = (name: string) => ({ secretKeyRef: { name, key: "k" } });
-const environment = one<Json>(
+const environment = one<JsonMap>(
   ...[{}, {}, { env: [{ name: "A", valueFrom: secretOf("a") }] }, { env: [{ name: "B", valueFrom: secretOf("b") }] }],
   ...[{ envFrom: [{ secretRef: { name: "b" } }] }, { envFrom: [{ configMapRef: { name: "b" } }] }],
 );
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
-const mounts = one<Json>(
+const mounts = one<JsonMap>(
   {},
   {},
   {},
@@ -133,7 +134,7 @@ const mounts = one<Json>(
 );
 const accountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
-const volume = one<Json>(
+const volume = one<JsonMap>(
   ...[
     { name: "v", emptyDir: {} },
     { name: "v", secret: { secretName: "a" } },
@@ -154,7 +155,7 @@ const accountedPod = pod(
     ),
     initContainers: maybe(fc.tuple(accountedContainer("i0")), 1, 2),
     volumes: fc
-      .tuple(volume, one<Json[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
+      .tuple(volume, one<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([first, more]) => [first, ...more]),
     serviceAccountName: maybe(one("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
     serviceAccount: maybe(one("quiet"), 1, 9),
@@ -188,7 +189,7 @@ const classedPod = pod(
   }),
 );
 
-const selectors = one<Json>(
+const selectors = one<JsonMap>(
   {},
   { env: "prod" },
   { env: "test" },
@@ -199,7 +200,7 @@ const selectors = one<Json>(
 );
 const selectingPod = pod(whole({ nodeSelector: maybe(selectors, 4) }));
 
-const toleration = one<Json>(
+const toleration = one<JsonMap>(
   ...[
     { key: "dedicated", operator: "Exists" },
     { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },

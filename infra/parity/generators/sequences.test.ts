@@ -72,7 +72,7 @@ describe("what is asked of one plugin", () => {
   it("is by all scenes that there are, and of plugins that have a port", async () => {
     const played = new Set(Object.values(stages).flatMap(({ scenes = [] }) => scenes));
     assert.deepEqual(played, new Set(Object.keys(scenes)));
-    const plugins = new Set(portsAmong(await readCatalogue()).map(({ rule }) => rule.twin.plugin));
+    const plugins = new Set(portsAmong(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
     for (const plugin of Object.keys(stages)) assert.ok(plugins.has(plugin), plugin);
   });
 });

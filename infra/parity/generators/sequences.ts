@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
-import type { Match } from "#lib/rule.ts";
+import type { JsonMap } from "#lib/json.ts";
+import type { RequestMatch } from "#lib/rule.ts";
 import {
   asked,
   asPatch,
@@ -95,7 +95,7 @@ const binding: Arbitrary<Step> = fc.tuple(asked, fc.boolean()).map(([asked, evic
 });
 
 /** Applies all of an object or a part of it, as several managers of one field do. */
-const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<Json>): Arbitrary<Step> => {
+const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<JsonMap>): Arbitrary<Step> => {
   const { apiVersion, kind: name } = kinds[kind];
   const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : objectOf(kind);
   return fc
@@ -133,7 +133,7 @@ export interface Topics {
 
 /** Requests for a rule: mostly about what it matches, and some about everything else. */
 export const sequencesFor = (
-  matches: readonly Match[],
+  matches: readonly RequestMatch[],
   { homes = [], scenes = [] }: Topics = {},
 ): Arbitrary<Sequence> => {
   const resources = matches.flatMap(({ resources }) => resources.map((path) => path.split("/")[0]));

@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
-import { merge } from "#lib/settings.ts";
+import type { JsonMap } from "#lib/json.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 
 export type User = "admin" | "jane" | "system:node:n1";
 
@@ -12,11 +12,11 @@ export interface Edit {
 
 /** One request about a sequence's object; its name is put in when it is sent. */
 export type Step = { user: User; dryRun: boolean } /** `into` another collection, where it is not the kind's own. */ & (
-  | { verb: "create"; subresource?: string; into?: string; body: Json }
+  | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
   /** A PUT of what was read back, with these edits. */
   | { verb: "replace"; subresource?: string; edits: Edit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
-  | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: Json }
+  | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: JsonMap }
   /** At once, or with the grace that the object has. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
@@ -95,10 +95,11 @@ export const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbi
 export const one = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Members that come and go. */
-export const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Json> =>
+export const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members, { requiredKeys: [] }).map(defined);
-export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<Json> => fc.record(members).map(defined);
-export const defined = (fields: object): Json =>
+export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
+  fc.record(members).map(defined);
+export const defined = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 export const rarely = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
   Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, maybe(arbitrary, 1, 4)]));
@@ -122,12 +123,12 @@ export const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[
 };
 
 /** Returns what a merge patch with these edits says. */
-export const merged = (edits: Edit[]): Json =>
-  edits.reduce<Json>((whole, edit) => merge(whole, nested(edit)) as Json, {});
+export const merged = (edits: Edit[]): JsonMap =>
+  edits.reduce<JsonMap>((whole, edit) => mergeWithDefaults(whole, nested(edit)) as JsonMap, {});
 
 const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
-const nested = ({ path: [first, ...rest], value = null }: Edit): Json => {
+const nested = ({ path: [first, ...rest], value = null }: Edit): JsonMap => {
   if (first === undefined) return {};
   if (rest.length === 0) return { [first]: value };
   const [index, ...deeper] = rest;

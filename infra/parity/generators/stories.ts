@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { asked, asPatch, at, type Edit, lastStep, one, type Sequence, type Step, type User } from "./steps.ts";
 
 // Parts of sequences with a plan, of which the scenes of plugins are made.
@@ -34,7 +34,7 @@ export const patch = (
     return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: asPatch(type, [edit]) };
   });
 
-export const creation = (body: Arbitrary<Json>, subresource?: string): Arbitrary<Step> =>
+export const creation = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<Step> =>
   fc
     .tuple(asked, body)
     .map(([asked, body]): Step => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));

@@ -1,4 +1,4 @@
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { plural } from "#lib/recorded-answers.ts";
 import type { Client } from "../control-plane/client.ts";
 import { signing } from "./certificates.ts";
@@ -10,15 +10,15 @@ import { securedHomes, securedPods } from "./pod-security.ts";
 interface Named {
   apiVersion: string;
   kind: string;
-  metadata: Json & { name: string; namespace?: string };
+  metadata: JsonMap & { name: string; namespace?: string };
   /** What only the subresource takes. */
-  status?: Json;
+  status?: JsonMap;
 }
 
-const object = (apiVersion: string, kind: string, name: string, rest: Json = {}, metadata: Json = {}): Named => {
+const object = (apiVersion: string, kind: string, name: string, rest: JsonMap = {}, metadata: JsonMap = {}): Named => {
   return { apiVersion, kind, metadata: { name, ...metadata }, ...rest };
 };
-const annotated = (annotations: Json) => ({ annotations });
+const annotated = (annotations: JsonMap) => ({ annotations });
 
 const selector = "scheduler.alpha.kubernetes.io/node-selector";
 const defaults = "scheduler.alpha.kubernetes.io/defaultTolerations";
@@ -60,7 +60,7 @@ export const homes = {
 };
 export type Home = "default" | "nowhere" | keyof typeof homes;
 
-const limitRange = (namespace: Home, name: string, ...limits: Json[]) =>
+const limitRange = (namespace: Home, name: string, ...limits: JsonMap[]) =>
   object("v1", "LimitRange", name, { spec: { limits } }, { namespace });
 const limitRanges = [
   limitRange(
@@ -82,7 +82,7 @@ const limitRanges = [
   limitRange("limited-twice", "containers", { type: "Container", defaultRequest: { cpu: "1e-1", memory: "64.5Mi" } }),
 ];
 
-const account = (namespace: Home, name: string, rest: Json = {}, annotations: Json = {}) =>
+const account = (namespace: Home, name: string, rest: JsonMap = {}, annotations: JsonMap = {}) =>
   object("v1", "ServiceAccount", name, rest, { namespace, annotations });
 const enforced = "kubernetes.io/enforce-mountable-secrets";
 const secrets = { secrets: [{ name: "a" }], imagePullSecrets: [{ name: "pull" }] };
@@ -95,11 +95,11 @@ const accounts = [
 ];
 
 const isDefault = (mark: string, value = "true") => annotated({ [`${mark}/is-default-class`]: value });
-const storageClass = (name: string, metadata: Json, allowVolumeExpansion?: boolean) =>
+const storageClass = (name: string, metadata: JsonMap, allowVolumeExpansion?: boolean) =>
   object("storage.k8s.io/v1", "StorageClass", name, { provisioner: "example.com", allowVolumeExpansion }, metadata);
-const ingressClass = (name: string, metadata: Json) =>
+const ingressClass = (name: string, metadata: JsonMap) =>
   object("networking.k8s.io/v1", "IngressClass", name, { spec: { controller: "example.com/a" } }, metadata);
-const priorityClass = (name: string, value: number, rest: Json = {}) =>
+const priorityClass = (name: string, value: number, rest: JsonMap = {}) =>
   object("scheduling.k8s.io/v1", "PriorityClass", name, { value, ...rest });
 const classes = [
   storageClass("fast", {}, true),
@@ -117,7 +117,7 @@ const classes = [
   priorityClass("polite", 500, { preemptionPolicy: "Never" }),
 ];
 
-const runtimeClass = (name: string, tolerations: Json[], rest: Json = {}, nodeSelector?: Json) => {
+const runtimeClass = (name: string, tolerations: JsonMap[], rest: JsonMap = {}, nodeSelector?: JsonMap) => {
   const scheduling = { ...(nodeSelector && { nodeSelector }), tolerations };
   return { ...object("node.k8s.io/v1", "RuntimeClass", name, { handler: name, ...rest }), scheduling };
 };
@@ -134,7 +134,7 @@ export const runtimeClasses = {
 /** Pods that run on them can only be changed by them where they say that they can. */
 const features = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"];
 const [region, zone, os] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/os"];
-const node = (name: string, labels: Record<string, string>, status: Json) =>
+const node = (name: string, labels: Record<string, string>, status: JsonMap) =>
   object("v1", "Node", name, { status }, { labels });
 const large = { allocatable: { cpu: "64", memory: "64Gi", "ephemeral-storage": "100Gi" } };
 const nodes = [
@@ -146,7 +146,7 @@ const nodes = [
   node("windows", { [os]: "windows", [zone]: "z1" }, { ...large, declaredFeatures: features }),
 ];
 
-const claim = (namespace: Home, name: string, storageClassName: string, phase: string, annotations: Json = {}) => {
+const claim = (namespace: Home, name: string, storageClassName: string, phase: string, annotations: JsonMap = {}) => {
   const spec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, storageClassName };
   const status = { phase, capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"] };
   return object("v1", "PersistentVolumeClaim", name, { spec, status }, { namespace, annotations });
@@ -163,7 +163,7 @@ const claims = [
 ];
 
 const gang = { gang: { minCount: 2 } };
-const podGroup = (name: string, schedulingPolicy: Json, metadata: Json = {}) =>
+const podGroup = (name: string, schedulingPolicy: JsonMap, metadata: JsonMap = {}) =>
   object(
     "scheduling.k8s.io/v1alpha2",
     "PodGroup",
@@ -219,7 +219,7 @@ const groups = [
 
 const rbac = "rbac.authorization.k8s.io";
 /** Builds a ClusterRole with these rules, and its binding to a user or group. */
-const role = (name: string, kind: "User" | "Group", rules: Json[]) => [
+const role = (name: string, kind: "User" | "Group", rules: JsonMap[]) => [
   object(`${rbac}/v1`, "ClusterRole", name, { rules }),
   object(`${rbac}/v1`, "ClusterRoleBinding", name, {
     roleRef: { apiGroup: rbac, kind: "ClusterRole", name },

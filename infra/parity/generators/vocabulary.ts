@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import { at, defined, type Edit, type Kind, kinds, list, maybe, one, rarely, some, spoil, whole } from "./steps.ts";
 
 // What objects of all kinds are made of, and how they are edited.
@@ -14,7 +14,7 @@ interface Odds {
 const stored: readonly Kind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
 
 /** The spec of a workload's pods, which are replaced for ever. */
-const lasting = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: Json): Json => spec;
+const lasting = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
 
 const labels = fc.dictionary(one("app", "tier", "example.com/team"), one("a", "b", ""), { maxKeys: 2 });
 const annotations = fc.oneof(
@@ -73,7 +73,7 @@ const buildProbe = ({ mostly }: Odds) =>
   fc
     .tuple(
       mostly(
-        one<Json>(
+        one<JsonMap>(
           ...[{ httpGet: { path: "/", port: 80 } }, { tcpSocket: { port: 80 } }, { exec: { command: ["true"] } }],
           ...[{ grpc: { port: 80 } }, { httpGet: { port: "named" } }],
         ),
@@ -85,7 +85,7 @@ const buildProbe = ({ mostly }: Odds) =>
 
 const buildSecurityContexts = ({ mostly }: Odds) => {
   const securityContext = mostly(
-    one<Json>(
+    one<JsonMap>(
       ...[
         {},
         { privileged: true },
@@ -100,7 +100,7 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
       ],
       { seccompProfile: { type: "RuntimeDefault" } },
     ),
-    one<Json>(
+    one<JsonMap>(
       { runAsUser: -1 },
       { privileged: true, allowPrivilegeEscalation: false },
       { seccompProfile: { type: "Localhost" } },
@@ -108,12 +108,12 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
   );
 
   const podSecurityContext = mostly(
-    one<Json>(
+    one<JsonMap>(
       ...[{}, { runAsUser: 1 }, { runAsUser: 0, runAsGroup: 0 }, { fsGroup: 1, fsGroupChangePolicy: "Always" }],
       ...[{ supplementalGroups: [] }, { supplementalGroups: [1, 2] }, { seLinuxOptions: { user: "u" } }],
       ...[{ runAsNonRoot: true }, { sysctls: [{ name: "kernel.shm_rmid_forced", value: "0" }] }],
     ),
-    one<Json>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
+    one<JsonMap>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
   );
   return { securityContext, podSecurityContext };
 };
@@ -123,7 +123,7 @@ const buildContainers = (odds: Odds) => {
   const { image, pullPolicy } = buildImages(odds);
   const [resources, probe] = [buildResources(odds), buildProbe(odds)];
   const { securityContext } = buildSecurityContexts(odds);
-  const containerOf = (name: string): Arbitrary<Json> =>
+  const containerOf = (name: string): Arbitrary<JsonMap> =>
     whole({
       name: mostly(fc.constant(name), one("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
@@ -141,14 +141,14 @@ const buildContainers = (odds: Odds) => {
       }),
     });
   /** The names go by the place: `c0`, `c1`. */
-  const containers = (letter: string, minLength: number, maxLength: number): Arbitrary<Json[]> =>
+  const containers = (letter: string, minLength: number, maxLength: number): Arbitrary<JsonMap[]> =>
     fc.oneof(
       { withCrossShrink: true },
       ...Array.from({ length: maxLength - minLength + 1 }, (_, extra) => ({
         weight: maxLength - extra,
         arbitrary: fc.tuple(
           ...Array.from({ length: minLength + extra }, (_, index) => containerOf(`${letter}${index}`)),
-        ) as Arbitrary<Json[]>,
+        ) as Arbitrary<JsonMap[]>,
       })),
     );
   const initContainers = fc
@@ -176,7 +176,7 @@ const buildVolumes = (odds: Odds) => {
         mostly(
           fc.oneof(
             whole({ image: whole({ reference: image, pullPolicy: maybe(pullPolicy, 3) }) }),
-            one<Json>(
+            one<JsonMap>(
               { emptyDir: {} },
               { configMap: { name: "a" } },
               { secret: { secretName: "a" } },
@@ -231,7 +231,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
         effect: one(undefined, "NoExecute", "NoSchedule", "PreferNoSchedule"),
       }),
     },
-    { weight: 2, arbitrary: one<Json>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
+    { weight: 2, arbitrary: one<JsonMap>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
     {
       weight: 3,
       arbitrary: whole({
@@ -270,7 +270,7 @@ const buildPods = (odds: Odds) => {
   const { podSecurityContext } = buildSecurityContexts(odds);
   const tolerations = list(toleration, 3);
 
-  const podSpec: Arbitrary<Json> = fc
+  const podSpec: Arbitrary<JsonMap> = fc
     .tuple(
       whole({
         containers: mostly(containers("c", 1, 3), fc.constant([])),
@@ -285,14 +285,14 @@ const buildPods = (odds: Odds) => {
           runtimeClassName: mostly(fc.constant(undefined), one("none-such")),
           hostNetwork: mostly(fc.constant(undefined), one(true)),
           securityContext: podSecurityContext,
-          resources: one<Json | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
+          resources: one<JsonMap | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
           automountServiceAccountToken: fc.boolean(),
           topologySpreadConstraints: one([{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "DoNotSchedule" }]),
         }),
         ephemeralContainers: mostly(fc.constant(undefined), ephemeralContainers),
       }),
       // A pod that waits at a gate is on no node.
-      one<Json>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
+      one<JsonMap>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
     )
     .map(([spec, place]) => ({ ...spec, ...place }));
   return { ...parts, affinity, toleration, tolerations, podSpec };
@@ -349,14 +349,14 @@ const buildTaints = ({ mostly }: Odds) =>
 
 const storage = one("1Gi", "2Gi", "1e9", "0.5Gi");
 
-const buildSpecs = (odds: Odds, { podSpec }: Pods, { serviceSpec }: Services): Record<Kind, Arbitrary<Json>> => {
+const buildSpecs = (odds: Odds, { podSpec }: Pods, { serviceSpec }: Services): Record<Kind, Arbitrary<JsonMap>> => {
   const { odd, mostly } = odds;
   const taints = buildTaints(odds);
   /** What a Deployment and a StatefulSet have in common, and what only one of them has. */
   const workload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
       .tuple(labels, podSpec, mostly(one(0, 1, 3, undefined), one(-1)), whole(members))
-      .map(([labels, spec, replicas, own]): Json => {
+      .map(([labels, spec, replicas, own]): JsonMap => {
         const together = { app: "a", ...labels };
         const template = { metadata: { labels: together }, spec: odd ? spec : lasting(spec) };
         return { spec: defined({ replicas, selector: { matchLabels: together }, template, ...own }) };
@@ -435,7 +435,10 @@ const buildSpecs = (odds: Odds, { podSpec }: Pods, { serviceSpec }: Services): R
     }),
     podgroups: whole({
       spec: whole({
-        schedulingPolicy: mostly(one<Json>({ basic: {} }, { gang: { minCount: 2 } }), one({}, { gang: {}, basic: {} })),
+        schedulingPolicy: mostly(
+          one<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
+          one({}, { gang: {}, basic: {} }),
+        ),
         podGroupTemplateRef: maybe(
           fc
             .tuple(one("work", "work", "ended-work", "missing"), one("workers", "workers", "driver", "nobody"))
@@ -451,12 +454,12 @@ const buildSpecs = (odds: Odds, { podSpec }: Pods, { serviceSpec }: Services): R
 };
 
 /** How a class was named before there was a field for it. */
-const older: Partial<Record<Kind, Arbitrary<Json | undefined>>> = {
+const older: Partial<Record<Kind, Arbitrary<JsonMap | undefined>>> = {
   ingresses: maybe(one({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }), 1, 4),
   persistentvolumeclaims: maybe(one({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
 };
 
-const buildObjects = (odds: Odds, specs: Record<Kind, Arbitrary<Json>>) => {
+const buildObjects = (odds: Odds, specs: Record<Kind, Arbitrary<JsonMap>>) => {
   const finalizers = buildFinalizers(odds);
   const metadata = whole({
     labels: maybe(labels),
@@ -469,7 +472,7 @@ const buildObjects = (odds: Odds, specs: Record<Kind, Arbitrary<Json>>) => {
     finalizers: maybe(finalizers, 2),
   });
 
-  const objectOf = (kind: Kind): Arbitrary<Json> =>
+  const objectOf = (kind: Kind): Arbitrary<JsonMap> =>
     fc
       .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? one(undefined))
       .map(([metadata, rest, more]) => {

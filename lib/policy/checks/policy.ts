@@ -1,7 +1,7 @@
 // Checks a policy when it is written or read from a file: `faultsOf` here, `warningsOf` in warnings.ts. The other files
 // check one part of a policy each, with the checks of shape.ts; places.ts lists a policy's references and scripts.
 
-import { isMap, own } from "../../json.ts";
+import { getOwn, isMap } from "../../json.ts";
 import { policyGroup } from "../kinds.ts";
 import { condition } from "./constants.ts";
 import { origin, plaintext, template } from "./overriders.ts";
@@ -47,14 +47,14 @@ export const faultsOf = (policy: unknown): string[] => {
   const faults: string[] = [];
   if (!isMap(policy)) return ["a policy must be a map"];
   if (isTooDeep(policy)) return ["the policy is nested too deeply"];
-  const kind = own(policy, "kind");
+  const kind = getOwn(policy, "kind");
   atLeast({
     apiVersion: required(oneOf(policyVersion)),
     kind: required(oneOf(...policyKinds)),
     metadata: required(named),
     spec: required(typeof kind === "string" && Object.hasOwn(specs, kind) ? (specs[kind] ?? anything) : anything),
   })(policy, "", faults);
-  if (kind === "OverridePolicy" && faults.length === 0 && !own(Object(policy.metadata), "namespace"))
+  if (kind === "OverridePolicy" && faults.length === 0 && !getOwn(Object(policy.metadata), "namespace"))
     faults.push("metadata.namespace is missing; an OverridePolicy concerns its own namespace alone");
   return faults;
 };

@@ -1,4 +1,4 @@
-import { isDeeper, isMap, own } from "../../json.ts";
+import { getOwn, isDeeper, isMap } from "../../json.ts";
 
 /** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
 export type Check = (value: unknown, at: string, faults: string[]) => void;
@@ -82,7 +82,7 @@ export const mapOf =
     if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
     for (const key of Object.keys(value)) {
       if (isFull(faults)) return;
-      check(own(value, key) ?? null, `${at}[${shown(key)}]`, faults);
+      check(getOwn(value, key) ?? null, `${at}[${shown(key)}]`, faults);
     }
   };
 
@@ -99,7 +99,7 @@ const check = <T>(shape: Record<string, Check>, isOpen: boolean, across?: Across
     if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
     const before = faults.length;
     const below = (field: string) => (at === "" ? field : `${at}.${field}`);
-    for (const field of known) shape[field]?.(own(value, field), below(field), faults);
+    for (const field of known) shape[field]?.(getOwn(value, field), below(field), faults);
     if (!isOpen)
       for (const field of Object.keys(value)) {
         if (isFull(faults)) return;

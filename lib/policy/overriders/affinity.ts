@@ -1,4 +1,13 @@
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put } from "../../json.ts";
+import {
+  applyToEach,
+  deleteMember,
+  getOwn,
+  type JsonMap,
+  openMap,
+  requireList,
+  requireMap,
+  setMember,
+} from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { insert } from "./pod-spec.ts";
 
@@ -15,7 +24,7 @@ export const places = [
 ];
 type Place = (typeof places)[number];
 
-export const changeAffinity = (podSpec: Json, { operation, affinity }: OverrideTemplate): boolean => {
+export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: OverrideTemplate): boolean => {
   const given = places.flatMap((place) => {
     const terms = listIn({ affinity }, place);
     // remove only names a list, so the list may be empty.
@@ -23,26 +32,27 @@ export const changeAffinity = (podSpec: Json, { operation, affinity }: OverrideT
   });
   if (given.length === 0) throw new Error("template.affinity must have one list of terms at least");
 
-  return any(given, ({ place, terms }) => {
+  return applyToEach(given, ({ place, terms }) => {
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? listIn(podSpec, place) : undefined;
     const parent = parentIn(podSpec, place);
-    return present?.length ? insert(parent, place.key, terms) : put(parent, place.key, terms);
+    return present?.length ? insert(parent, place.key, terms) : setMember(parent, place.key, terms);
   });
 };
 
-const listIn = (root: Json, { parents, key }: Place): unknown[] | undefined => {
-  const parent = parents.reduce<Json | undefined>((map, step) => mapOf(own(map, step), step), root);
-  return listOf(own(parent, key), key);
+const listIn = (root: JsonMap, { parents, key }: Place): unknown[] | undefined => {
+  const parent = parents.reduce<JsonMap | undefined>((map, step) => requireMap(getOwn(map, step), step), root);
+  return requireList(getOwn(parent, key), key);
 };
 
-const parentIn = (root: Json, { parents }: Place): Json => parents.reduce((map, step) => mapAt(map, step, step), root);
+const parentIn = (root: JsonMap, { parents }: Place): JsonMap =>
+  parents.reduce((map, step) => openMap(map, step, step), root);
 
 /** Removes a list and parents that become empty: an empty map of required terms would be invalid. */
-const removeFrom = (map: Json, [step, ...rest]: readonly string[], key: string): boolean => {
-  if (step === undefined) return drop(map, key);
-  const below = mapOf(own(map, step), step);
+const removeFrom = (map: JsonMap, [step, ...rest]: readonly string[], key: string): boolean => {
+  if (step === undefined) return deleteMember(map, key);
+  const below = requireMap(getOwn(map, step), step);
   if (below === undefined || !removeFrom(below, rest, key)) return false;
-  if (Object.keys(below).length === 0) drop(map, step);
+  if (Object.keys(below).length === 0) deleteMember(map, step);
   return true;
 };

@@ -1,4 +1,14 @@
-import { drop, type Found, fill, type Json, mapAt, mapOf, own, textsOf, unescapeStep } from "../../json.ts";
+import {
+  deleteMember,
+  type FoundValue,
+  getOwn,
+  type JsonMap,
+  openMap,
+  requireMap,
+  requireTexts,
+  setMembers,
+  unescapeStep,
+} from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { Constant, OverrideTemplate } from "../kinds.ts";
 
@@ -6,25 +16,25 @@ export const changeMetadata = (
   object: KubernetesObject,
   name: "annotations" | "labels",
   template: OverrideTemplate,
-  referenced: Found | undefined,
+  referenced: FoundValue | undefined,
 ): boolean => {
   const place = `metadata.${name}`;
   if (template.operation !== "remove") {
     const members = membersOf(template, referenced);
-    return Object.keys(members).length > 0 && fill(mapAt(object, "metadata", "metadata"), name, members, place);
+    return Object.keys(members).length > 0 && setMembers(openMap(object, "metadata", "metadata"), name, members, place);
   }
   const key = keyOf(template);
-  const map = mapOf(own(mapOf(object.metadata, "metadata"), name), place);
-  return map !== undefined && drop(map, key);
+  const map = requireMap(getOwn(requireMap(object.metadata, "metadata"), name), place);
+  return map !== undefined && deleteMember(map, key);
 };
 
 /** Reports whether a constant has a value; empty lists and maps don't count. */
 export const isConstant = (constant: Constant | null | undefined): boolean =>
-  Object.values(mapOf(constant, "template.value") ?? {}).some((value) =>
+  Object.values(requireMap(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
 
-const membersOf = (template: OverrideTemplate, referenced: Found | undefined): Json => {
+const membersOf = (template: OverrideTemplate, referenced: FoundValue | undefined): JsonMap => {
   const { value, valueRef } = template;
   if (isConstant(value) && value) return constants(template, value);
   if (!valueRef) throw new Error("template needs value or valueRef");
@@ -34,14 +44,14 @@ const membersOf = (template: OverrideTemplate, referenced: Found | undefined): J
     : Object.fromEntries([[key, textOf(referenced.value, "what template.valueRef names")]]);
 };
 
-const constants = (template: OverrideTemplate, constant: Constant): Json => {
+const constants = (template: OverrideTemplate, constant: Constant): JsonMap => {
   const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;
   const scalar = string ?? integer ?? float ?? boolean;
   if (scalar !== undefined && scalar !== null)
     return Object.fromEntries([[keyOf(template), textOf(scalar, "template.value")]]);
   if ([stringSlice, integerSlice, floatSlice].some((list) => list?.length))
     throw new Error("template.value must be no list: annotations and labels are texts");
-  const texts = textsOf(stringMap, "template.value.stringMap");
+  const texts = requireTexts(stringMap, "template.value.stringMap");
   if (texts === undefined) throw new Error("template.value must be a constant of a known kind");
   return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeStep(key), text]));
 };

@@ -1,5 +1,16 @@
-import { messageOf } from "../../failure.ts";
-import { any, cloned, drop, isMap, type Json, listOf, mapOf, own, put, textsOf } from "../../json.ts";
+import { getErrorMessage } from "../../failure.ts";
+import {
+  applyToEach,
+  cloneDeep,
+  deleteMember,
+  getOwn,
+  isMap,
+  type JsonMap,
+  requireList,
+  requireMap,
+  requireTexts,
+  setMember,
+} from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OriginOverrider } from "../kinds.ts";
 import { factorOf, quantityIn, truncated } from "./oversell.ts";
@@ -7,7 +18,7 @@ import { podSpecOf } from "./pod-spec.ts";
 
 /** A field to set, or to delete if `value` is undefined. */
 interface Change {
-  parent: Json;
+  parent: JsonMap;
   key: string;
   value: unknown;
 }
@@ -21,12 +32,12 @@ export const applyOrigins = (object: KubernetesObject, origins: readonly OriginO
     try {
       return changeOf(object, origin);
     } catch (error) {
-      throw new Error(`origin[${index}]: ${messageOf(error)}`, { cause: error });
+      throw new Error(`origin[${index}]: ${getErrorMessage(error)}`, { cause: error });
     }
   });
-  return any(
+  return applyToEach(
     changes.filter((change) => change !== undefined),
-    ({ parent, key, value }) => (value === undefined ? drop(parent, key) : put(parent, key, value)),
+    ({ parent, key, value }) => (value === undefined ? deleteMember(parent, key) : setMember(parent, key, value)),
   );
 };
 
@@ -41,11 +52,11 @@ const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | u
   if (operation !== "replace" && (onlyReplace || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
   const isOfMetadata = type === "annotations" || type === "labels";
-  const parent = isOfMetadata ? mapOf(object.metadata, "metadata") : podSpecOf(object);
+  const parent = isOfMetadata ? requireMap(object.metadata, "metadata") : podSpecOf(object);
   return parent && compute(parent, origin);
 };
 
-type Compute = (parent: Json, origin: OriginOverrider) => Change;
+type Compute = (parent: JsonMap, origin: OriginOverrider) => Change;
 
 const field =
   (
@@ -63,9 +74,9 @@ const field =
 const texts =
   (key: "annotations" | "labels" | "nodeSelector"): Compute =>
   (parent, origin) => {
-    const given = textsOf(origin[key], key);
-    const present = mapOf(own(parent, key), key);
-    const change = (value: Json | undefined) => ({ parent, key, value });
+    const given = requireTexts(origin[key], key);
+    const present = requireMap(getOwn(parent, key), key);
+    const change = (value: JsonMap | undefined) => ({ parent, key, value });
     if (origin.replace === true) return change(given);
     if (origin.operation !== "remove") return change(given || present ? { ...present, ...given } : undefined);
     const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(given ?? {}, name));
@@ -73,9 +84,9 @@ const texts =
   };
 
 const tolerations: Compute = (parent, origin) => {
-  const given = listOf(origin.tolerations, "tolerations");
+  const given = requireList(origin.tolerations, "tolerations");
   if (given?.every(isMap) === false) throw new Error("tolerations must be maps");
-  const present = listOf(own(parent, "tolerations"), "tolerations") ?? [];
+  const present = requireList(getOwn(parent, "tolerations"), "tolerations") ?? [];
   const named = new Set(given?.map(nameOf));
   const others = present.filter((toleration) => !named.has(nameOf(toleration)));
   const change = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
@@ -87,24 +98,24 @@ const tolerations: Compute = (parent, origin) => {
 
 /** Identifies a toleration by all fields but its seconds; a missing field equals an empty one. */
 const nameOf = (toleration: unknown): string => {
-  const { key = "", operator = "", value = "", effect = "" } = mapOf(toleration, "a toleration") ?? {};
+  const { key = "", operator = "", value = "", effect = "" } = requireMap(toleration, "a toleration") ?? {};
   return JSON.stringify([key, operator, value, effect]);
 };
 
-const containerOf = (podSpec: Json, { containerCount = 0 }: OriginOverrider): Json => {
-  const containers = listOf(own(podSpec, "containers"), "containers") ?? [];
+const containerOf = (podSpec: JsonMap, { containerCount = 0 }: OriginOverrider): JsonMap => {
+  const containers = requireList(getOwn(podSpec, "containers"), "containers") ?? [];
   if (containers.length === 0) throw new Error("containers not found in pod spec");
   if (!Number.isInteger(containerCount) || containerCount < 0)
     throw new Error("containerCount must be a whole number from 0 on");
   if (containerCount >= containers.length)
     throw new Error("containerCount cannot be greater than the number of containers in the pod");
-  const container = mapOf(containers[containerCount], `containers[${containerCount}]`);
+  const container = requireMap(containers[containerCount], `containers[${containerCount}]`);
   if (container === undefined) throw new Error(`containers[${containerCount}] must be a map`);
   return container;
 };
 
 const requirements: Compute = (podSpec, origin) => {
-  const value = mapOf(origin.resourceRequirements, "resourceRequirements") ?? {};
+  const value = requireMap(origin.resourceRequirements, "resourceRequirements") ?? {};
   return { parent: containerOf(podSpec, origin), key: "resources", value };
 };
 
@@ -112,17 +123,17 @@ export const sold = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 const oversell: Compute = (podSpec, origin) => {
   const parent = containerOf(podSpec, origin);
-  const factors = mapOf(origin.resourcesOversell, "resourcesOversell");
-  const resources = cloned(mapOf(own(parent, "resources"), "resources"));
+  const factors = requireMap(origin.resourcesOversell, "resourcesOversell");
+  const resources = cloneDeep(requireMap(getOwn(parent, "resources"), "resources"));
   for (const list of ["requests", "limits"]) {
-    const quantities = mapOf(own(resources, list), `resources.${list}`) ?? {};
-    const listed = mapOf(own(factors, list), `resourcesOversell.${list}`);
+    const quantities = requireMap(getOwn(resources, list), `resources.${list}`) ?? {};
+    const listed = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
     for (const name of sold) {
-      const [factor, quantity] = [own(listed, name), own(quantities, name)];
+      const [factor, quantity] = [getOwn(listed, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       factorOf(factor, `resourcesOversell.${list}.${name}`);
       const present = quantityIn(quantity, `resources.${list}.${name}`);
-      if (present.nanos !== 0n) put(quantities, name, truncated(present, Number(factor), name === "cpu"));
+      if (present.nanos !== 0n) setMember(quantities, name, truncated(present, Number(factor), name === "cpu"));
     }
   }
   return { parent, key: "resources", value: resources };

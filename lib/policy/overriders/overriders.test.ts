@@ -4,8 +4,8 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Json } from "../../json.ts";
-import { draft, applied as patched } from "../../patch.ts";
+import type { JsonMap } from "../../json.ts";
+import { createDraft, applyPatch as patched } from "../../patch.ts";
 import type { OriginOverrider, OverrideTemplate } from "../kinds.ts";
 import { applyOrigins } from "./origins.ts";
 import { type PatchOperation, patchWith } from "./plaintext.ts";
@@ -28,8 +28,8 @@ interface Case extends Given {
 
 const podOf = (spec: unknown, metadata: unknown = { name: "web" }) =>
   structuredClone({ apiVersion: "v1", kind: "Pod", metadata, spec }) as KubernetesObject & {
-    metadata: Json;
-    spec: Json;
+    metadata: JsonMap;
+    spec: JsonMap;
   };
 
 const apply = (object: KubernetesObject, { template, origin, patch }: Given): boolean => {
@@ -241,7 +241,7 @@ describe("every template, list of origin overriders and patch", () => {
       fc.property(object, given, (before, given) => {
         const text = JSON.stringify(before);
         const plain: ReturnType<typeof podOf> = JSON.parse(text);
-        const { value, changes } = draft<KubernetesObject>(before);
+        const { value, changes } = createDraft<KubernetesObject>(before);
         const outcome = outcomeOf(value, given);
         assert.equal(outcomeOf(plain, given), outcome);
         const patch = changes();

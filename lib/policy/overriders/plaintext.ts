@@ -1,4 +1,4 @@
-import { any, cloned, drop, isMap, isSame, own, parsePointer, put } from "../../json.ts";
+import { applyToEach, cloneDeep, deleteMember, getOwn, isMap, isSame, parsePointer, setMember } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { shown } from "../values/texts.ts";
 
@@ -16,7 +16,7 @@ export interface PatchOperation {
  */
 export const patchWith = (object: KubernetesObject, operations: readonly PatchOperation[]): boolean => {
   const { kind, apiVersion } = object;
-  const changed = any(operations, (operation) => perform(object, operation));
+  const changed = applyToEach(operations, (operation) => perform(object, operation));
   if (kind !== undefined && !isName(object.kind)) throw new Error("a patch must leave the object its kind");
   if (apiVersion !== undefined && !isName(object.apiVersion))
     throw new Error("a patch must leave the object its apiVersion");
@@ -64,7 +64,7 @@ const stepsOf = (pointer: string): string[] => {
 
 const member = (parent: unknown, key: string): unknown => {
   if (Array.isArray(parent)) return parent[indexIn(key, parent.length) ?? -1];
-  return isMap(parent) ? own(parent, key) : undefined;
+  return isMap(parent) ? getOwn(parent, key) : undefined;
 };
 
 /** Parses an index below `length`; a negative index counts from the end. */
@@ -85,26 +85,26 @@ const elementOf = ({ parent, key, op, path }: Place, extra = 0) => {
 /** Creates missing annotations or labels: policies add keys to them as if the map existed. */
 const prepare = (object: object, [first, second, ...rest]: string[]) => {
   if (first !== "metadata" || rest.length > 0 || (second !== "annotations" && second !== "labels")) return;
-  const metadata = own(object, first);
-  if (isMap(metadata) && (own(metadata, second) ?? null) === null) put(metadata, second, {});
+  const metadata = getOwn(object, first);
+  if (isMap(metadata) && (getOwn(metadata, second) ?? null) === null) setMember(metadata, second, {});
 };
 
 const acts: Record<string, (place: Place) => boolean> = {
   add(place) {
     const element = elementOf(place, 1);
-    if (element === undefined) return put(place.parent, place.key, place.value);
-    element.list.splice(element.index, 0, cloned(place.value));
+    if (element === undefined) return setMember(place.parent, place.key, place.value);
+    element.list.splice(element.index, 0, cloneDeep(place.value));
     return true;
   },
   remove(place) {
     const element = elementOf(place);
     if (element !== undefined) return element.list.splice(element.index, 1).length > 0;
-    if (!drop(place.parent, place.key)) throw missing(place.op, place.path, "the key doesn't exist");
+    if (!deleteMember(place.parent, place.key)) throw missing(place.op, place.path, "the key doesn't exist");
     return true;
   },
-  replace: (place) => put(place.parent, elementOf(place)?.index ?? place.key, place.value),
+  replace: (place) => setMember(place.parent, elementOf(place)?.index ?? place.key, place.value),
   test(place) {
-    const there = elementOf(place) === undefined ? own(place.parent, place.key) : member(place.parent, place.key);
+    const there = elementOf(place) === undefined ? getOwn(place.parent, place.key) : member(place.parent, place.key);
     if (!isSame(there ?? null, place.value)) throw missing(place.op, place.path, "the value there is another one");
     return false;
   },
@@ -113,6 +113,6 @@ const acts: Record<string, (place: Place) => boolean> = {
 const whole = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
   if (op !== "replace" || !isMap(value)) throw missing(op, "", "that can't be done to the whole object");
-  const isLess = any(Object.keys(object), (key) => !Object.hasOwn(value, key) && drop(object, key));
-  return any(Object.entries(value), ([key, now]) => put(object, key, now)) || isLess;
+  const isLess = applyToEach(Object.keys(object), (key) => !Object.hasOwn(value, key) && deleteMember(object, key));
+  return applyToEach(Object.entries(value), ([key, now]) => setMember(object, key, now)) || isLess;
 };

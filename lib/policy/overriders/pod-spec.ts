@@ -1,4 +1,4 @@
-import { isSame, type Json, listOf, lookUp, mapOf, own, put } from "../../json.ts";
+import { getOwn, isSame, type JsonMap, lookUp, requireList, requireMap, setMember } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 
 const ofTemplate = ["spec", "template", "spec"];
@@ -16,16 +16,16 @@ const places: ReadonlyMap<unknown, string[]> = new Map([
 ]);
 
 /** Returns the pod spec of a pod, or of the pods that an object creates; undefined if there is none. */
-export const podSpecOf = (object: KubernetesObject): Json | undefined => {
+export const podSpecOf = (object: KubernetesObject): JsonMap | undefined => {
   const place = places.get(object.kind);
-  return place && mapOf(lookUp(object, place)?.value, place.join("."));
+  return place && requireMap(lookUp(object, place)?.value, place.join("."));
 };
 
 /** Prepends each element that a list lacks, one after the other; reports whether any was added. */
-export const insert = (parent: Json, key: string, given: readonly unknown[]): boolean => {
-  const present = listOf(own(parent, key), key) ?? [];
+export const insert = (parent: JsonMap, key: string, given: readonly unknown[]): boolean => {
+  const present = requireList(getOwn(parent, key), key) ?? [];
   const fresh: unknown[] = [];
   for (const term of given)
     if (![fresh, present].some((list) => list.some((other) => isSame(other, term)))) fresh.push(term);
-  return fresh.length > 0 && put(parent, key, [...fresh.reverse(), ...present]);
+  return fresh.length > 0 && setMember(parent, key, [...fresh.reverse(), ...present]);
 };

@@ -1,4 +1,14 @@
-import { any, drop, type Json, listOf, mapAt, mapOf, own, put, unescapeStep } from "../../json.ts";
+import {
+  applyToEach,
+  deleteMember,
+  getOwn,
+  type JsonMap,
+  openMap,
+  requireList,
+  requireMap,
+  setMember,
+  unescapeStep,
+} from "../../json.ts";
 import { parseQuantity, type Quantity } from "../../objects/quantity.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { quantityIn, rounded, shareOf } from "./oversell.ts";
@@ -6,14 +16,14 @@ import { quantityIn, rounded, shareOf } from "./oversell.ts";
 const lists = ["requests", "limits"] as const;
 
 /** Sets or removes requests and limits of the first container. */
-export const changeResources = (podSpec: Json, { operation, resources }: OverrideTemplate): boolean => {
-  const given = mapOf(resources, "template.resources");
+export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
+  const given = requireMap(resources, "template.resources");
   if (given === undefined) throw new Error("template.resources is missing");
   const container = firstContainer(podSpec);
   if (container === undefined) return false;
-  return any(lists, (list) => {
-    const quantities = Object.entries(mapOf(own(given, list), `template.resources.${list}`) ?? {});
-    return any(quantities, ([name, quantity]) =>
+  return applyToEach(lists, (list) => {
+    const quantities = Object.entries(requireMap(getOwn(given, list), `template.resources.${list}`) ?? {});
+    return applyToEach(quantities, ([name, quantity]) =>
       operation === "remove"
         ? remove(container, list, unescapeStep(name))
         : set(
@@ -37,48 +47,48 @@ export const factors = [
 ] as const;
 
 /** Sets requests of the first container to a share of its limits, or removes them. */
-export const oversell = (podSpec: Json, { operation, resourcesOversell }: OverrideTemplate): boolean => {
-  const given = mapOf(resourcesOversell, "template.resourcesOversell");
-  const wanted = factors.filter(({ factor }) => (own(given, factor) ?? "") !== "");
+export const oversell = (podSpec: JsonMap, { operation, resourcesOversell }: OverrideTemplate): boolean => {
+  const given = requireMap(resourcesOversell, "template.resourcesOversell");
+  const wanted = factors.filter(({ factor }) => (getOwn(given, factor) ?? "") !== "");
   if (wanted.length === 0)
     throw new Error(
       `template.resourcesOversell must have ${factors.map(({ factor }) => factor).join(", ")} or some of them`,
     );
   const container = firstContainer(podSpec);
   if (container === undefined) return false;
-  return any(wanted, ({ factor, name, unit, suffix }) => {
+  return applyToEach(wanted, ({ factor, name, unit, suffix }) => {
     if (operation === "remove") return remove(container, "requests", name);
-    const share = shareOf(own(given, factor), `template.resourcesOversell.${factor}`);
+    const share = shareOf(getOwn(given, factor), `template.resourcesOversell.${factor}`);
     const limit = quantityOf(container, "limits", name);
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
     // A CPU request that is written as "0" stays 0.
-    const isZero = name === "cpu" && own(resourcesOf(container, "requests"), name) === "0";
+    const isZero = name === "cpu" && getOwn(resourcesOf(container, "requests"), name) === "0";
     const text = `${isZero ? 0n : rounded(limit, share, unit)}${suffix}`;
     return set(container, "requests", name, quantityIn(text, name), text);
   });
 };
 
-const firstContainer = (podSpec: Json): Json | undefined =>
-  mapOf(listOf(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
+const firstContainer = (podSpec: JsonMap): JsonMap | undefined =>
+  requireMap(requireList(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
 
-const resourcesOf = (container: Json, list: string): Json | undefined =>
-  mapOf(own(mapOf(own(container, "resources"), "resources"), list), `resources.${list}`);
+const resourcesOf = (container: JsonMap, list: string): JsonMap | undefined =>
+  requireMap(getOwn(requireMap(getOwn(container, "resources"), "resources"), list), `resources.${list}`);
 
-const quantityOf = (container: Json, list: string, name: string): Quantity | undefined => {
-  const value = own(resourcesOf(container, list), name);
+const quantityOf = (container: JsonMap, list: string, name: string): Quantity | undefined => {
+  const value = getOwn(resourcesOf(container, list), name);
   return value === undefined || value === null ? undefined : quantityIn(value, `resources.${list}.${name}`);
 };
 
-const remove = (container: Json, list: string, name: string): boolean => {
+const remove = (container: JsonMap, list: string, name: string): boolean => {
   const quantities = resourcesOf(container, list);
-  return quantities !== undefined && drop(quantities, name);
+  return quantities !== undefined && deleteMember(quantities, name);
 };
 
 /** Leaves an equal quantity as it is: the API server rewrites quantities in a form of its own. */
-const set = (container: Json, list: string, name: string, { nanos }: Quantity, written: unknown): boolean => {
-  const present = own(resourcesOf(container, list), name);
+const set = (container: JsonMap, list: string, name: string, { nanos }: Quantity, written: unknown): boolean => {
+  const present = getOwn(resourcesOf(container, list), name);
   if (isWritten(present) && parseQuantity(present)?.nanos === nanos) return false;
-  return put(mapAt(mapAt(container, "resources", "resources"), list, `resources.${list}`), name, written);
+  return setMember(openMap(openMap(container, "resources", "resources"), list, `resources.${list}`), name, written);
 };
 
 const isWritten = (value: unknown): value is string | number => typeof value === "string" || typeof value === "number";

@@ -1,7 +1,7 @@
 // Overriders change an object in place: templates here, with a file for each kind of template; JSON patches in
 // plaintext.ts; `origin` in origins.ts. Policies may not have passed admission, so each error names its field.
 
-import type { Found, Json } from "../../json.ts";
+import type { FoundValue, JsonMap } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OverrideTemplate, Reference } from "../kinds.ts";
 import { changeAffinity } from "./affinity.ts";
@@ -10,7 +10,7 @@ import { podSpecOf } from "./pod-spec.ts";
 import { changeResources, oversell } from "./resources.ts";
 import { changeTolerations } from "./tolerations.ts";
 
-const inPodSpec = new Map<string, (podSpec: Json, template: OverrideTemplate) => boolean>([
+const inPodSpec = new Map<string, (podSpec: JsonMap, template: OverrideTemplate) => boolean>([
   ["resources", changeResources],
   ["resourcesOversell", oversell],
   ["tolerations", changeTolerations],
@@ -27,7 +27,7 @@ export const referenceOf = ({ type, operation, value, valueRef }: OverrideTempla
 export const applyTemplate = (
   object: KubernetesObject,
   template: OverrideTemplate,
-  referenced: Found | undefined,
+  referenced: FoundValue | undefined,
 ): boolean => {
   const { type, operation } = template;
   if (!["add", "replace", "remove"].includes(operation))

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
 import { recorded } from "../../recorded-answers.ts";
-import { merge, mistakes } from "../../settings.ts";
+import { mergeWithDefaults, mistakes } from "../../settings.ts";
 import { type HttpSettings, httpPlaces, httpReach, httpSettings, unfitHttp } from "./http.ts";
 
 const region = "eu-west-1";
@@ -53,7 +53,7 @@ describe("settings of http", () => {
   for (const [given, sentence] of unfit)
     it(`may not be ${JSON.stringify(given)}`, () => {
       // As it comes from postern.yaml, where lists may hold anything.
-      const settings = merge(httpSettings, given) as HttpSettings;
+      const settings = mergeWithDefaults(httpSettings, given) as HttpSettings;
       assert.match(unfitHttp(settings) ?? "", sentence);
     });
 

@@ -1,8 +1,8 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
 import { addressIn, admitting, isRange, lookupOf } from "../../cluster/addresses.ts";
-import { messageOf } from "../../failure.ts";
+import { getErrorMessage } from "../../failure.ts";
 import { isMap } from "../../json.ts";
-import { type HttpsRequest, type HttpsResponse, jsonOf, type SecretPlace } from "../../needs.ts";
+import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../service-settings.ts";
 import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../kinds.ts";
 import { isAmong, isHost } from "./hosts.ts";
@@ -170,7 +170,7 @@ const contextOf = (
   try {
     return createSecureContext(options);
   } catch (error) {
-    const why = messageOf(error);
+    const why = getErrorMessage(error);
     throw new Error(`${own || cert || key ? "tls_config" : "http.ca"} can't be used: ${why}`);
   }
 };
@@ -184,7 +184,7 @@ const objectIn = (answer: HttpsResponse, { host }: URL): Record<string, unknown>
   const { status } = answer;
   if (status >= 300 && status < 400) throw new Error(`${host} answers ${status}, and redirects are not followed`);
   if (status < 200 || status > 299) throw new Error(`${host} answers ${status}`);
-  const content = jsonOf(answer);
+  const content = parseAnswer(answer);
   if (!isMap(content)) throw new Error(`${host} must answer a JSON object`);
   return content;
 };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { tables } from "../../../infra/bench/example-policies.ts";
-import { draft } from "../../patch.ts";
+import { createDraft } from "../../patch.ts";
 import { fill } from "./placeholders.ts";
 
 const object = {
@@ -34,7 +34,7 @@ suite("a text with placeholders", () => {
   for (const [name, text, becomes] of filled) test(name, () => assert.equal(fill(text, object), becomes));
 
   test("is filled from a draft as well", () => {
-    const { value } = draft<typeof object>(object);
+    const { value } = createDraft<typeof object>(object);
     value.metadata.name = "new";
     assert.equal(fill("{{metadata.name}}-{{metadata.labels.app}}", value), "new-x");
   });

@@ -4,7 +4,7 @@ import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { reachOver } from "../../../infra/bench/example-policies.ts";
-import { draft } from "../../patch.ts";
+import { createDraft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
 import { resolve } from "./references.ts";
@@ -124,7 +124,7 @@ suite("a reference", () => {
   });
 
   test("reads a draft as it was written", async () => {
-    const { value } = draft<typeof pod>(structuredClone(pod));
+    const { value } = createDraft<typeof pod>(structuredClone(pod));
     value.spec.replicas = 4;
     const subject = { ...created, object: value };
     assert.deepEqual(await resolve({ from: "current", path: "/spec/replicas" }, subject, reach), { value: 4 });

@@ -1,5 +1,5 @@
 import { toList, toMap } from "../../json.ts";
-import type { Resource } from "../../needs.ts";
+import type { ResourceType } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
 import { plural } from "../../recorded-answers.ts";
 
@@ -38,7 +38,7 @@ export const kindsIn = (policy: unknown): Kind[] => {
 const isSecret = ({ apiVersion, kind }: Kind) => !apiVersion.includes("/") && plural(kind) === "secrets";
 
 /** Lists the resources of `kindsIn`, with plurals guessed as for Kubernetes' own kinds. */
-export const kindsReferred = (policies: readonly unknown[]): Resource[] =>
+export const kindsReferred = (policies: readonly unknown[]): ResourceType[] =>
   policies.flatMap(kindsIn).map(({ apiVersion, kind }) => {
     const { group, version } = splitApiVersion(apiVersion);
     return { group, version, resource: plural(kind) };

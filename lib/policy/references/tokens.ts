@@ -1,7 +1,7 @@
 import { isToken } from "../../cluster/credentials.ts";
 import { basic } from "../../cluster/outside.ts";
 import { isMap } from "../../json.ts";
-import { type HttpsRequest, type HttpsResponse, jsonOf } from "../../needs.ts";
+import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
 import type { HttpAuth } from "../kinds.ts";
 
 /** A token and its expiry in milliseconds since 1970; undefined if the service doesn't state one. */
@@ -14,7 +14,7 @@ export const basicOf = ({ username = "", password = "" }: HttpAuth): Record<stri
   username || password ? { authorization: basic(username, password) } : {};
 
 export const tokenIn = (answer: HttpsResponse): Token | undefined => {
-  const content = answer.status >= 200 && answer.status < 300 ? jsonOf(answer) : undefined;
+  const content = answer.status >= 200 && answer.status < 300 ? parseAnswer(answer) : undefined;
   if (!isMap(content)) return undefined;
   const { token, expireAt } = content;
   if (typeof token !== "string" || !isToken(token)) return undefined;

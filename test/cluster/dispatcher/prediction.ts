@@ -4,7 +4,7 @@ import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
 import { parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
 import type { Attributes, Called, Sent, Trace } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
-import type { GroupVersionKind, Request } from "#lib/review.ts";
+import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
 import type { Answer } from "../../../infra/parity/control-plane/client.ts";
 import { observer, type Setup } from "./sets.ts";
 import { namespaces } from "./writes.ts";
@@ -12,7 +12,7 @@ import { namespaces } from "./writes.ts";
 /** A call that a hook got. */
 export interface Call {
   hook: string;
-  request: Request;
+  request: AdmissionRequest;
 }
 
 /** What a client and the hooks heard of a write, and the audit log has of it. */
@@ -23,7 +23,7 @@ export interface Happened {
 }
 
 /** What the chain says would have happened, of the request as the first hook saw it. */
-export const predict = async (set: Setup, manifests: unknown[], seen: Request): Promise<Trace> => {
+export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionRequest): Promise<Trace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
   return await admit(attributes as Attributes, hooksIn(manifests), {
     namespaceOf: (name) => {
@@ -115,10 +115,10 @@ export const differences = (trace: Trace, happened: Happened): string[] => {
   return found;
 };
 
-const asCall = ({ hook, request }: Trace["steps"][number]) => ({ hook, request: bare(request as Request) });
+const asCall = ({ hook, request }: Trace["steps"][number]) => ({ hook, request: bare(request as AdmissionRequest) });
 
 /** A request without what is drawn at random or the server's own. */
-const bare = ({ uid: _, object, oldObject, ...request }: Request) =>
+const bare = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
   generated({ ...request, object: stored(object), oldObject: stored(oldObject) });
 
 const own = [
@@ -170,7 +170,8 @@ const sorted = (value: unknown): unknown => {
 };
 
 /** Of the calls of a write, the first, which sees what was sent before any hook changed it. */
-export const firstOf = (calls: Call[]): Request | undefined => calls.find(({ hook }) => hook === observer)?.request;
+export const firstOf = (calls: Call[]): AdmissionRequest | undefined =>
+  calls.find(({ hook }) => hook === observer)?.request;
 
 /** Where two values differ, and in what. */
 const between = (predicted: unknown, actual: unknown, place: string): string[] => {

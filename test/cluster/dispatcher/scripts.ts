@@ -1,11 +1,11 @@
 import { isMap } from "#lib/json.ts";
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Random } from "./random.ts";
 
 /** What a hook does with any request: a pure function of it. */
 export type Answering = (
-  request: Request,
+  request: AdmissionRequest,
   version: string,
 ) => { code?: number; type?: string; body: string } | undefined;
 
@@ -46,7 +46,7 @@ const denials: object[] = [
 ];
 
 /** Answers that no API server takes. */
-const faulty: ((request: Request, version: string) => { code?: number; type?: string; body: string })[] = [
+const faulty: ((request: AdmissionRequest, version: string) => { code?: number; type?: string; body: string })[] = [
   () => ({ body: "" }),
   (_, version) => ({ body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version }) }),
   (_, version) => respond(version, { uid: "another", allowed: true }),

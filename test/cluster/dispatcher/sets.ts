@@ -1,4 +1,4 @@
-import type { Request } from "#lib/review.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Manifests } from "../../../infra/parity/rule-server.ts";
 import type { Random } from "./random.ts";
@@ -167,7 +167,7 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
   };
   scripts.observer = {
     what: "watches",
-    answer: ({ uid }: Request, version) => {
+    answer: ({ uid }: AdmissionRequest, version) => {
       return {
         body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version, response: { uid, allowed: true } }),
       };

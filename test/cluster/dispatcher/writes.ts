@@ -1,4 +1,4 @@
-import type { Json } from "#lib/json.ts";
+import type { JsonMap } from "#lib/json.ts";
 import type { Call } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
@@ -24,7 +24,7 @@ interface Kind {
   apiVersion: string;
   kind: string;
   resource: string;
-  content(random: Random): Json;
+  content(random: Random): JsonMap;
 }
 
 const kinds: Kind[] = [
@@ -120,7 +120,7 @@ const widgets = {
 export const writeOf = (number: number, random: Random): Call => {
   const isDry = random.chance(0.8);
   const query = isDry ? "?dryRun=All" : "";
-  const metadata = (name: object): Json => {
+  const metadata = (name: object): JsonMap => {
     const [own, notes] = [random.pick(labels), random.pick(annotations)];
     return { ...name, ...(own && { labels: own }), ...(notes && { annotations: notes }) };
   };
