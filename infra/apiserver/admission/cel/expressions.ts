@@ -1,4 +1,4 @@
-import { compilePattern } from "./patterns.ts";
+import { RE2JS } from "re2js";
 import type { Measured } from "./values.ts";
 
 export interface Node {
@@ -21,6 +21,21 @@ const operators = new Set(
   "value id . .? [] [?] call rcall list map ?: || && !_ -_ != == in + - * / % < <= > >=".split(" "),
 );
 
+const patterns = new Map<string, RE2JS | undefined>();
+
+/** Compiles a regular expression as Go does, which the API server uses; undefined for one that Go refuses. */
+export const compilePattern = (source: string): RE2JS | undefined => {
+  if (patterns.has(source)) return patterns.get(source);
+  let compiled: RE2JS | undefined;
+  try {
+    compiled = RE2JS.compile(source);
+  } catch {
+    // The expression is invalid, or larger than Go allows.
+  }
+  patterns.set(source, compiled);
+  return compiled;
+};
+
 export const findUnsupported = (root: Node): string | undefined =>
   asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : unsupportedIn(root, variables);
 
@@ -42,7 +57,7 @@ const unsupportedIn = (node: Node, known: ReadonlySet<string>): string | undefin
     if (op === "rcall" && name === "matches") {
       const [, , [pattern]] = args as [string, Node, Node[]];
       if (pattern?.op !== "value" || typeof pattern.args !== "string" || compilePattern(pattern.args) === undefined)
-        return "a regular expression in it may mean something else here";
+        return "a regular expression in it is invalid or isn't a literal";
     }
     const [variable] = loops.has(name) ? (args as [string, Node, Node[]])[2] : [];
     if (variable?.op === "id") inner = new Set([...known, String(variable.args)]);
