@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
-import { mergeSettings, openRule, recorded } from "postern/test";
-import eventRateLimit from "./rule.ts";
+import { openRule, recorded } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -149,29 +148,5 @@ describe("limits of events", () => {
   it("let through as many as they say of those who come at once", async () => {
     const all = await Promise.all(Array.from({ length: 50 }, () => send([limit("Server", 7)])));
     assert.equal(all.filter((status) => status === undefined).length, 7);
-  });
-});
-
-describe("the settings of event-rate-limit", () => {
-  const wrong = (limits: unknown[]) =>
-    eventRateLimit.checkSettings?.(mergeSettings(eventRateLimit.settings ?? {}, { limits }));
-  const good = { type: "User", qps: 1, burst: 1 };
-  const mistakes: [string, unknown[]][] = [
-    ["must have at least one limit", []],
-    [
-      "must have one of Server, Namespace, User, SourceAndObject as type in limits[1], not user",
-      [good, { ...good, type: "user" }],
-    ],
-    ["must have a whole number from 1 as qps in limits[0], not 0", [{ ...good, qps: 0 }]],
-    ["must have a whole number from 1 as burst in limits[0], not undefined", [{ type: "User", qps: 1 }]],
-    ["must have a whole number from 1 as burst in limits[0], not 1.5", [{ ...good, burst: 1.5 }]],
-    ["must have a whole number from 0 as cacheSize in limits[0], not -1", [{ ...good, cacheSize: -1 }]],
-    ["must have type, qps, burst and cacheSize in limits[0], and no qpm", [{ ...good, qpm: 1 }]],
-    ["must have one of Server, Namespace, User, SourceAndObject as type in limits[0], not undefined", [null]],
-  ];
-  for (const [sentence, limits] of mistakes) it(sentence, () => assert.equal(wrong(limits), sentence));
-  it("may be any that upstream takes", () => {
-    const server = { type: "Server", qps: 5000, burst: 20_000, cacheSize: -1 };
-    assert.equal(wrong([server, { ...good, cacheSize: 0 }, good]), undefined);
   });
 });

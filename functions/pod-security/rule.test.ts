@@ -200,33 +200,6 @@ describe("a namespace that asks for more", () => {
   });
 });
 
-describe("its settings", () => {
-  const unfit = (given: object) => podSecurity.checkSettings?.(mergeSettings(standard, given));
-  const cases: [object, string | undefined][] = [
-    [{ defaults: { enforce: "restricted", "enforce-version": "v1.30", audit: "", "warn-version": "" } }, undefined],
-    [{ exemptions: { usernames: ["a b"], runtimeClasses: ["kata.v1"], namespaces: ["a-b"] } }, undefined],
-    [
-      { defaults: { warn: "Baseline" } },
-      'must have one of privileged, baseline, restricted as defaults.warn, not "Baseline"',
-    ],
-    [{ defaults: { "audit-version": "1.30" } }, 'must have latest or v1.x as defaults.audit-version, not "1.30"'],
-  ];
-  const exempt: [kind: string, given: unknown[], wrong: unknown][] = [
-    ["users under exemptions.usernames", ["a", ""], ""],
-    ["users under exemptions.usernames", [1], 1],
-    ["RuntimeClasses under exemptions.runtimeClasses", ["Kata"], "Kata"],
-    ["namespaces under exemptions.namespaces", ["a", "b", "a"], "a"],
-    ["namespaces under exemptions.namespaces", ["a.b"], "a.b"],
-  ];
-  for (const [names, given, wrong] of exempt)
-    cases.push([
-      { exemptions: { [names.split(".").at(-1) ?? ""]: given } },
-      `must list names of ${names}, each once, not ${JSON.stringify(wrong)}`,
-    ]);
-  for (const [given, sentence] of cases)
-    it(`${sentence ? "can't be" : "can be"} ${JSON.stringify(given)}`, () => assert.equal(unfit(given), sentence));
-});
-
 interface Circumstances {
   resource: string;
   world: Capabilities;

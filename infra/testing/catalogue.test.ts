@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
+import { parse } from "yaml";
 import type { Decision } from "#lib/decide.ts";
 import { type Capabilities, createUnconnectedCapabilities, type Freshness } from "#lib/needs.ts";
 import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildOddCases, perturbed } from "../../test/perturbed.ts";
 import { describeDifferences, patched } from "../catalogue/case-differences.ts";
 import {
@@ -58,6 +61,7 @@ for (const listed of catalogue) {
     describe(listed.name, () => it("has cases", () => fail(cases.message)));
     continue;
   }
+  const checks = await readSettingsCases(listed);
   describe(listed.name, () => {
     for (const [index, entry] of cases.entries()) {
       it(entry.name, async () => {
@@ -67,7 +71,16 @@ for (const listed of catalogue) {
       });
     }
     describe("as every rule", () => laws(listed, cases));
+    for (const { settings, refused } of checks)
+      it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
+        assert.equal(listed.rule.checkSettings?.(mergeWithDefaults(listed.rule.settings ?? {}, settings)), refused));
   });
+}
+
+/** Returns settings and the sentence that `checkSettings` refuses them with, from the optional file settings.yaml. */
+async function readSettingsCases({ folder }: CatalogueRule): Promise<{ settings: object; refused?: string }[]> {
+  const file = join(folder, "settings.yaml");
+  return existsSync(file) ? parse(await readFile(file, "utf8"), { merge: true, maxAliasCount: -1 }) : [];
 }
 
 /** Fails with these lines alone: where they come from in this file is of no interest. */

@@ -92,13 +92,17 @@ describe("a service outside the cluster", () => {
   });
 
   it("is asked without a certificate only where the rule said so", async () => {
-    const plain = createPlainServer((_, response) => response.end("plain"));
+    const plain = createPlainServer((request, response) => {
+      if (request.url === "/moved") response.writeHead(302, { location: "/" });
+      response.end("plain");
+    });
     await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
     // Listening on a port, it has one.
     const url = `http://127.0.0.1:${(plain.address() as AddressInfo).port}/`;
     try {
       assert.equal((await world("one", 5000).http({ url })).body, "plain");
       assert.equal((await world("one", 5000).http(service)).body, "yes");
+      assert.equal((await world("one", 5000).http({ url: `${url}moved` })).status, 302, "redirects are not followed");
       const message = `could not ask ${new URL(url).host}: its address must begin with https://`;
       await assert.rejects(world("one", 5000).https({ url }), { code: 500, message });
       for (const other of ["file:///etc/passwd", "", "http:"])

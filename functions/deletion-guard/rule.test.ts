@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { beforeEach, describe, it } from "node:test";
+import type { Capabilities } from "postern/needs";
+import type { AdmissionRequest } from "postern/review";
+import { openRule, recorded } from "postern/test";
+import { isAllowed, parseNetwork } from "./address.ts";
+import { addressFor } from "./template.ts";
+
+const { decide } = await openRule(import.meta.dirname);
+
+const buildPod = (metadata: object = {}) => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: {
+    name: "a",
+    namespace: "shop",
+    uid: "u1",
+    labels: { "deletion-guard.postern.dev/cleans-up": "" },
+    ...metadata,
+  },
+  spec: { nodeName: "n", containers: [] },
+  status: { phase: "Running", podIP: "127.0.0.1" },
+});
+const buildNamespace = (metadata: object = {}) => ({
+  apiVersion: "v1",
+  kind: "Namespace",
+  metadata: { name: "shop", ...metadata },
+});
+
+describe("deletion-guard", () => {
+  const sent: string[] = [];
+  let status: number;
+  let seconds: number;
+  let settings: object;
+  beforeEach(() => {
+    sent.length = 0;
+    status = 202;
+    seconds = 0;
+    settings = { cleanUp: "http://{ip}/{namespace}/{name}/{uid}", addresses: ["127.0.0.1"] };
+  });
+
+  const buildCapabilities = (...objects: { metadata: { name: string } }[]): Capabilities => ({
+    ...recorded({ objects }),
+    http: async ({ method = "GET", url }) => {
+      sent.push(`${method} ${url}`);
+      return { status, body: "" };
+    },
+  });
+  /** Returns the outcome of the clean-up for a refusal, or whether the pod is deleted or kept. */
+  const deletePod = async (world: Capabilities, more: Partial<AdmissionRequest> = {}) => {
+    const request: AdmissionRequest = {
+      uid: "review",
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+      name: "a",
+      namespace: "shop",
+      operation: "DELETE",
+      userInfo: { username: "jane", groups: ["developers"] },
+      oldObject: buildPod(),
+      ...more,
+    };
+    const now = new Date(1_800_000_000_000 + seconds * 1000);
+    const { outcome } = await decide("validate", request, { settings, now, world });
+    return outcome.allowed ? "deleted" : (outcome.audit?.["clean-up"] ?? "kept");
+  };
+  const buildEviction = (more: object = {}): Partial<AdmissionRequest> => {
+    const object = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "a", namespace: "shop" }, ...more };
+    return { operation: "CREATE", subResource: "eviction", object, oldObject: null };
+  };
+  const call = "POST http://127.0.0.1/shop/a/u1";
+
+  it("starts the clean-up once for any number of deletions and evictions", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    assert.equal(await deletePod(world), "it was started");
+    for (const days of [0, 1, 20, 40]) {
+      seconds = days * 24 * 3600;
+      assert.equal(await deletePod(world), "it was started before");
+      assert.equal(await deletePod(world, buildEviction()), "it was started before");
+    }
+    assert.deepEqual(sent, [call]);
+  });
+  it("starts the clean-up once for concurrent requests", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    const outcomes = await Promise.all(Array.from({ length: 20 }, (_, index) => deletePod(world, { uid: `${index}` })));
+    assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
+    assert.deepEqual(sent, [call]);
+  });
+  it("starts the clean-up once for concurrent requests with the same uid", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    const outcomes = await Promise.all(Array.from({ length: 20 }, () => deletePod(world)));
+    assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
+    assert.deepEqual(sent, [call]);
+  });
+  it("repeats the call after an answer other than 2xx, a redirect included", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    for (status of [500, 302, 404]) assert.equal(await deletePod(world), `it could not be started: ${status}`);
+    status = 200;
+    assert.equal(await deletePod(world), "it was started");
+    assert.deepEqual(sent, [call, call, call, call]);
+  });
+  it("repeats a call that another review did not finish within a minute", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
+    await world.ledger("deletion-guard").change("u1", () => unfinished);
+    assert.equal(await deletePod(world), "it was started before");
+    seconds = 60;
+    assert.equal(await deletePod(world), "it was started");
+  });
+  it("admits the deletion of a pod whose name another pod has now", async () => {
+    assert.equal(await deletePod(buildCapabilities(buildPod({ uid: "u2" }), buildNamespace())), "deleted");
+    assert.deepEqual(sent, []);
+  });
+  it("admits the deletion of a pod that is marked only in the review", async () => {
+    assert.equal(await deletePod(buildCapabilities(buildPod({ labels: {} }), buildNamespace())), "deleted");
+    assert.equal(await deletePod(buildCapabilities(buildNamespace())), "deleted");
+    assert.deepEqual(sent, []);
+  });
+  it("starts the clean-up when a collection is deleted", async () => {
+    assert.equal(await deletePod(buildCapabilities(buildPod(), buildNamespace()), { name: "" }), "it was started");
+    assert.deepEqual(sent, [call]);
+  });
+  it("starts no clean-up on a dry run", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    assert.equal(await deletePod(world, { dryRun: true }), "kept");
+    assert.equal(await deletePod(world, buildEviction({ deleteOptions: { dryRun: ["All"] } })), "kept");
+    assert.deepEqual(sent, []);
+  });
+  it("calls the check on a dry run, and decides as without it", async () => {
+    settings = { ...settings, finished: { annotation: "", check: "http://{ip}/done" } };
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    assert.equal(await deletePod(world, { dryRun: true }), "deleted");
+    status = 404;
+    assert.equal(await deletePod(world, { dryRun: true }), "kept");
+    assert.deepEqual(sent, ["GET http://127.0.0.1/done", "GET http://127.0.0.1/done"]);
+  });
+  it("admits the deletion and the eviction of a pod that is already being deleted", async () => {
+    const pod = buildPod({ deletionTimestamp: "2026-01-01T00:00:00Z" });
+    assert.equal(await deletePod(buildCapabilities(pod, buildNamespace()), { oldObject: pod }), "deleted");
+    assert.equal(await deletePod(buildCapabilities(pod, buildNamespace()), buildEviction()), "deleted");
+  });
+  it("admits deletions in a namespace that is being deleted, unless endingNamespaces is set", async () => {
+    const namespace = buildNamespace({ deletionTimestamp: "2026-01-01T00:00:00Z" });
+    assert.equal(await deletePod(buildCapabilities(buildPod(), namespace)), "deleted");
+    assert.deepEqual(sent, []);
+    settings = { ...settings, endingNamespaces: true };
+    assert.equal(await deletePod(buildCapabilities(buildPod(), namespace)), "it was started");
+  });
+  it("admits a forced deletion by the users and groups of its settings only", async () => {
+    const world = buildCapabilities(buildPod(), buildNamespace());
+    const options = { gracePeriodSeconds: 0 };
+    const collector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
+    assert.equal(await deletePod(world, { options, ...collector }), "deleted");
+    assert.equal(await deletePod(world, { ...buildEviction({ deleteOptions: options }), ...collector }), "deleted");
+    settings = { ...settings, force: { groups: ["operators"] } };
+    assert.equal(await deletePod(world, { options, userInfo: { username: "john", groups: ["operators"] } }), "deleted");
+    assert.deepEqual(sent, []);
+    assert.equal(await deletePod(world, { options }), "it was started");
+    assert.equal(await deletePod(world, { options: { gracePeriodSeconds: 1 }, ...collector }), "it was started before");
+    assert.equal(await deletePod(world, collector), "it was started before");
+  });
+  it("fails if the check can't be called, so that the failurePolicy decides", async () => {
+    settings = { finished: { annotation: "", check: "http://{ip}/done" }, addresses: ["127.0.0.1"] };
+    const http = async () => assert.fail("unreachable");
+    await assert.rejects(deletePod({ ...buildCapabilities(buildPod(), buildNamespace()), http }), /unreachable/);
+  });
+  it("escapes names in an address", () => {
+    const pod = {
+      metadata: { name: "../a?b#c", namespace: "$&", uid: "{name}/{ip}" },
+      status: { podIPs: [{ ip: "fd00::1" }] },
+    };
+    assert.equal(
+      addressFor("https://{ip}:1/{namespace}/{name}?of={uid}", pod, ["fd00::/8"]),
+      "https://[fd00::1]:1/%24%26/..%2Fa%3Fb%23c?of=%7Bname%7D%2F%7Bip%7D",
+    );
+  });
+});
+
+describe("an address of a pod", () => {
+  const isCallable = (ip: string, ...networks: string[]) =>
+    isAllowed(
+      ip,
+      networks.map(parseNetwork).filter((network) => network !== undefined),
+    );
+
+  it("is allowed within a listed network", () => {
+    for (const [ip, network, expected] of [
+      ["10.0.0.0", "10.0.0.0/17", true],
+      ["10.0.127.255", "10.0.0.0/17", true],
+      ["10.0.128.0", "10.0.0.0/17", false],
+      ["9.255.255.255", "10.0.0.0/17", false],
+      ["110.0.0.1", "10.0.0.0/17", false],
+      ["2001:db8:8000::", "2001:db8:8000::/33", true],
+      ["2001:db8:ffff:ffff::1", "2001:db8:8000::/33", true],
+      ["2001:db8:7fff::", "2001:db8:8000::/33", false],
+      ["2001:db9::", "2001:db8:8000::/33", false],
+      ["1.2.3.4", "0.0.0.0/0", true],
+      ["1.2.3.4", "::/0", false],
+      ["2001:db8::1", "0.0.0.0/0", false],
+      ["10.1.2.3", "10.1.2.3", true],
+      ["10.1.2.2", "10.1.2.3", false],
+    ] as const)
+      assert.equal(isCallable(ip, network), expected, `${ip} in ${network}`);
+    assert.ok(!isCallable("10.1.2.3"));
+  });
+  it("is refused in a reserved range, unless a network within that range is listed", () => {
+    const reserved =
+      "127.0.0.1 169.254.169.254 ::1 fe80::1 fd00:ec2::254 0.0.0.0 :: ::ffff:169.254.169.254 ::169.254.169.254 " +
+      "64:ff9b::169.254.169.254 2002:a9fe:a9fe::1";
+    for (const ip of reserved.split(" "))
+      assert.equal(isCallable(ip, "0.0.0.0/0", "::/0", "fd00::/8", "128.0.0.0/1", "fe00::/7", "2000::/3"), false, ip);
+    for (const [ip, network, expected] of [
+      ["169.254.20.10", "169.254.20.0/24", true],
+      ["169.254.169.254", "169.254.20.0/24", false],
+      ["169.254.169.254", "169.254.0.0/16", true],
+      ["::1", "::1", true],
+      ["fd00:ec2::254", "fd00:ec2::254/128", true],
+      ["fd00:ec2:1::1", "fd00::/8", false],
+      ["fd00:ec3::1", "fd00::/8", true],
+      ["2002:a01:203::1", "2002:a00::/24", true],
+      ["::a01:203", "::10.0.0.0/104", true],
+      // ::1 and :: are within ::/96, but belong to narrower reserved ranges.
+      ["::1", "::/96", false],
+      ["::", "::/96", false],
+    ] as const)
+      assert.equal(isCallable(ip, network), expected, `${ip} in ${network}`);
+  });
+  it("is the same as IPv4 and as an IPv4-mapped IPv6 address", () => {
+    assert.ok(isCallable("::ffff:10.1.2.3", "10.0.0.0/8"));
+    assert.ok(isCallable("::ffff:a01:203", "10.0.0.0/8"));
+    assert.ok(isCallable("10.1.2.3", "::ffff:10.0.0.0/104"));
+  });
+  it("is refused in any other notation", () => {
+    const addresses =
+      "10.0.0 10.0.0.256 010.0.0.1 0x0a.0.0.1 1:2:3:4:5:6:7 1:2:3:4:5:6:7:8:9 ::1:: ::: 12345:: g:: ::1.2.3 " +
+      "fe80::1%eth0 1:2:3:4:5:6:7::8 localhost";
+    for (const text of ["", "10.0.0.1 ", ...addresses.split(" ")]) {
+      assert.equal(parseNetwork(text), undefined, text);
+      assert.equal(isCallable(text, "0.0.0.0/0", "::/0"), false, text);
+    }
+    const networks = "10.0.0.1/8 10.0.0.0/33 10.0.0.0/-1 10.0.0.0/8/8 ::/129 fd00::1/8 ::ffff:10.0.0.0/8 10.0.0.0/";
+    for (const text of networks.split(" ")) assert.equal(parseNetwork(text), undefined, text);
+  });
+});

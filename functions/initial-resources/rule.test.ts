@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { beforeEach, describe, it } from "node:test";
+import fc from "fast-check";
+import { Failure } from "postern/failure";
+import type { HttpsRequest, HttpsResponse } from "postern/needs";
+import type { AdmissionRequest } from "postern/review";
+import { openRule, patched, recorded } from "postern/test";
+import { readAnswer } from "./history.ts";
+
+const { decide } = await openRule(import.meta.dirname);
+
+/** The parts of a PromQL query of the rule. */
+interface Query {
+  resource: "cpu" | "memory";
+  /** Reports whether the query selects the samples of an image, by the name that the runtime reports. */
+  matches(image: string): boolean;
+  isSameTag: boolean;
+  namespace: string | undefined;
+  days: number;
+}
+
+describe("initial-resources", () => {
+  const sent: Query[] = [];
+  let requests: HttpsRequest[];
+  let answer: (query: Query) => object | number;
+  beforeEach(() => {
+    sent.length = 0;
+    requests = [];
+  });
+
+  const parseQuery = (text: string): Query => {
+    const [, metric, label = '""', namespace, rate, days] =
+      /(container_\w+)\{image=~("(?:[^"\\]|\\.)*")(?:,namespace=("(?:[^"\\]|\\.)*"))?\}(\[5m\]\))?\[(\d+)d:10m\]/.exec(
+        text,
+      ) ?? [];
+    assert.ok(metric && days, text);
+    assert.equal(rate !== undefined, metric === "container_cpu_usage_seconds_total");
+    const pattern: string = JSON.parse(label);
+    return {
+      resource: rate ? "cpu" : "memory",
+      matches: (image) => new RegExp(`^(?:${pattern})$`).test(image),
+      isSameTag: !pattern.endsWith("(?:[:@].*)?"),
+      namespace: namespace && JSON.parse(namespace),
+      days: Number(days),
+    };
+  };
+  const queryPrometheus = async (request: HttpsRequest): Promise<HttpsResponse> => {
+    requests.push(request);
+    const { pathname, searchParams } = new URL(request.url);
+    assert.equal(pathname, "/prometheus/api/v1/query");
+    const query = parseQuery(searchParams.get("query") ?? "");
+    sent.push(query);
+    const result = answer(query);
+    return typeof result === "number"
+      ? { status: result, body: '{"status": "error", "errorType": "execution", "error": "query timed out"}' }
+      : { status: 200, body: JSON.stringify({ status: "success", data: { resultType: "vector", result } }) };
+  };
+  const buildResult = (samples: number, usage: number | string) => [
+    { metric: { is: "usage" }, value: [1.5, `${usage}`] },
+    { metric: { is: "samples" }, value: [1.5, `${samples}`] },
+  ];
+  const onePod = { containers: [{ name: "c", image: "shop/app:1" }] };
+  const createPod = async (spec: object = onePod, settings: object = {}, https = queryPrometheus) => {
+    const object = { metadata: { name: "a" }, spec };
+    const request: AdmissionRequest = {
+      uid: "u",
+      kind: { group: "", version: "v1", kind: "Pod" },
+      resource: { group: "", version: "v1", resource: "pods" },
+      name: "a",
+      namespace: "shop",
+      operation: "CREATE",
+      userInfo: {},
+      object,
+    };
+    const { outcome } = await decide("mutate", request, {
+      settings: { prometheus: { url: "https://127.0.0.1/prometheus/" }, ...settings },
+      world: { ...recorded({}), https },
+    });
+    const pod = Object(patched(object, outcome));
+    return { pod, requests: pod.spec.containers[0].resources?.requests, audit: outcome.audit };
+  };
+  const listStages = (resource: string) =>
+    sent
+      .filter((query) => query.resource === resource)
+      .map(({ days, isSameTag, namespace }) =>
+        [days, isSameTag ? "tag" : "image", namespace ?? "everywhere"].join(" "),
+      );
+
+  it("queries only the last week of the namespace if that has enough samples", async () => {
+    answer = ({ resource }) => buildResult(30, resource === "cpu" ? 0.2501 : 104_857_600);
+    assert.deepEqual((await createPod()).requests, { cpu: "251m", memory: "104857600" });
+    assert.deepEqual(listStages("cpu"), ["7 tag shop"]);
+    assert.deepEqual(listStages("memory"), ["7 tag shop"]);
+  });
+  it("queries 30 days and then other tags if there are too few samples", async () => {
+    answer = () => buildResult(29, 1);
+    assert.deepEqual((await createPod()).requests, { cpu: "1", memory: "1" });
+    assert.deepEqual(listStages("cpu"), ["7 tag shop", "30 tag shop", "30 image shop"]);
+  });
+  it("queries all namespaces if namespaceOnly is false", async () => {
+    answer = ({ isSameTag }) => (isSameTag ? [] : buildResult(1, 2_000_000));
+    assert.equal((await createPod(onePod, { namespaceOnly: false })).requests.memory, "2M");
+    const everywhere = ["7 tag everywhere", "30 tag everywhere", "30 image everywhere"];
+    assert.deepEqual(listStages("memory"), ["7 tag shop", "30 tag shop", ...everywhere]);
+  });
+  it("uses only the last answer", async () => {
+    answer = ({ days }) => (days === 7 ? buildResult(29, 5) : []);
+    assert.equal((await createPod()).requests, undefined);
+  });
+  it("sets nothing if there are no samples", async () => {
+    answer = () => buildResult(0, "NaN");
+    assert.equal((await createPod()).requests, undefined);
+  });
+  it("queries an image once for several containers, and keeps successful answers for ten minutes", async () => {
+    answer = () => buildResult(30, 1);
+    const { pod } = await createPod({ containers: [...onePod.containers, { name: "d", image: "shop/app:1" }] });
+    assert.deepEqual(pod.metadata.annotations, {
+      "kubernetes.io/initial-resources":
+        "Initial Resources plugin set: cpu, memory request for container c; cpu, memory request for container d",
+    });
+    assert.equal(sent.length, 2);
+    const keep = requests[0]?.keep;
+    assert.deepEqual([keep?.({ status: 200, body: "" }), keep?.({ status: 503, body: "" })], [600, 0]);
+  });
+  it("queries at most ten images of a pod", async () => {
+    answer = () => buildResult(30, 1);
+    await createPod({ containers: Array.from({ length: 50 }, (_, n) => ({ name: `c${n}`, image: `shop/app:${n}` })) });
+    assert.equal(sent.length, 20);
+  });
+  it("queries an image under the names that runtimes report", async () => {
+    answer = () => [];
+    const names = [
+      "nginx",
+      "docker.io/library/nginx:latest",
+      "docker.io/library/nginx:1",
+      "docker.io/library/nginxy:1",
+    ];
+    await createPod({ containers: [{ name: "c", image: "nginx" }] });
+    const [sameTag, , anyTag] = sent.filter(({ resource }) => resource === "cpu");
+    const selectNames = (query: Query | undefined) => names.filter((image) => query?.matches(image));
+    assert.deepEqual(selectNames(sameTag), names.slice(0, 2));
+    assert.deepEqual(selectNames(anyTag), names.slice(0, 3));
+  });
+  it("escapes the dots of an image, and accepts a registry with a port", async () => {
+    answer = () => [];
+    await createPod({ containers: [{ name: "c", image: "reg.example:5000/a/b:1.2" }] });
+    const [sameTag, , anyTag] = sent.filter(({ resource }) => resource === "cpu");
+    assert.ok(sameTag?.matches("reg.example:5000/a/b:1.2") && !sameTag.matches("reg.example:5000/a/b:1x2"));
+    assert.ok(anyTag?.matches("reg.example:5000/a/b:3") && !anyTag.matches("regxexample:5000/a/b:3"));
+  });
+  it("queries nothing for an invalid image", async () => {
+    answer = () => assert.fail("it queries Prometheus");
+    for (const image of ['a"} or vector(1) #', "a|.*", "a\\", "A", ".*", "", `${"a/".repeat(5000)}b`])
+      assert.equal((await createPod({ containers: [{ name: "c", image }] })).requests, undefined, image);
+  });
+  it("sets what it can if one query fails", async () => {
+    answer = ({ resource }) => (resource === "cpu" ? 503 : buildResult(30, 7));
+    const { requests, audit } = await createPod();
+    assert.deepEqual(requests, { memory: "7" });
+    assert.deepEqual(audit, { "not-answered": "Prometheus answers 503: query timed out" });
+  });
+  it("admits a pod if Prometheus can't be reached", async () => {
+    const fail = async () => {
+      throw new Failure(503, "could not ask 127.0.0.1:1");
+    };
+    const { pod, audit } = await createPod(onePod, {}, fail);
+    assert.deepEqual(pod.spec, onePod);
+    assert.deepEqual(audit, { "not-answered": "could not ask 127.0.0.1:1" });
+  });
+});
+
+describe("readAnswer", () => {
+  const readResult = (result: unknown) => {
+    const body = JSON.stringify({ status: "success", data: { resultType: "vector", result } });
+    return readAnswer({ status: 200, body });
+  };
+  const nothing = { samples: 0, usage: 0 };
+
+  it("ignores malformed samples", () => {
+    const odd = JSON.parse('{ "toString": 1, "valueOf": 1 }');
+    for (const value of [undefined, null, 7, "text", {}, [], [1], [1, null], [1, odd], [1, ["5"]], [1, "-5"], [1, "x"]])
+      assert.deepEqual(readResult([{ metric: { is: "usage" }, value }]), nothing, JSON.stringify(value));
+    for (const series of [null, 1, "text", [], {}, { metric: null }, { metric: "usage" }])
+      assert.deepEqual(readResult([series]), nothing, JSON.stringify(series));
+    const value = [1, "5"];
+    assert.deepEqual(readResult([null, { metric: { is: "usage" }, value }]), { samples: 0, usage: 5 });
+  });
+  const odd = fc.dictionary(
+    fc.constantFrom("metric", "is", "value", "toString", "valueOf", "__proto__"),
+    fc.jsonValue(),
+  );
+  const any = fc.oneof(fc.constant(null), fc.jsonValue(), odd);
+  it("returns finite numbers for any series", () => {
+    const metric = fc.oneof(fc.record({ is: fc.constantFrom("usage", "samples") }), any);
+    const value = fc.oneof(fc.tuple(fc.double(), fc.oneof(fc.double().map(String), any)), any);
+    const series = fc.array(fc.oneof(fc.record({ metric, value }), any), { maxLength: 5 });
+    fc.assert(
+      fc.property(series, (result) => {
+        for (const number of Object.values(readResult(result))) assert.ok(Number.isFinite(number) && number >= 0);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+  it("throws a Failure for any other answer", () => {
+    const answer = fc.record({ status: fc.oneof(fc.constant("success"), any), data: any, error: any });
+    const body = fc.oneof(
+      fc.oneof(answer, any).map((value) => JSON.stringify(value)),
+      fc.string(),
+    );
+    fc.assert(
+      fc.property(fc.constantFrom(200, 400, 503), body, (status, body) =>
+        assert.throws(() => readAnswer({ status, body }), Failure),
+      ),
+      { numRuns: 1000 },
+    );
+  });
+});
