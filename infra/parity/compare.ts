@@ -1,7 +1,6 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
 import { alignment } from "../diff/alignment.ts";
-import { runtimeClasses } from "./generators/surroundings.ts";
 import type { Turn } from "./player.ts";
 
 /** Json in which any two servers differ: that they are there is compared, what they say is not. */
@@ -365,11 +364,15 @@ const withSortedTolerations = (
 
 const uncovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
-/** What the plugin adds to a pod, and the rule doesn't, as the pod's class says it. */
+/** Exchanges what the plugin adds to a pod for what its RuntimeClass adds: "impatient" in surroundings.yaml. */
 const saidByClass = (toleration: unknown, runtimeClass: string) => {
-  const { metadata, scheduling } = runtimeClasses.impatient;
-  const [said] = scheduling.tolerations;
-  return runtimeClass === metadata.name && same(toleration, { ...said, tolerationSeconds: 300 }) ? said : toleration;
+  const added = {
+    key: "node.kubernetes.io/not-ready",
+    operator: "Exists",
+    effect: "NoExecute",
+    tolerationSeconds: 300,
+  };
+  return runtimeClass === "impatient" && same(toleration, added) ? { ...added, tolerationSeconds: 30 } : toleration;
 };
 
 const same = (one: unknown, other: unknown) => canonical(one) === canonical(other);

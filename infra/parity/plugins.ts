@@ -5,7 +5,6 @@ import { eventLimits } from "./generators/events.ts";
 import { podCertificateGates } from "./generators/nodes.ts";
 import { podSecuritySettings } from "./generators/pod-security.ts";
 import type { Scene } from "./generators/scenes.ts";
-import type { Home } from "./generators/surroundings.ts";
 
 export type Port = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
 
@@ -16,7 +15,7 @@ export const portsAmong = (catalogue: CatalogueRule[]): Port[] =>
 /** What a plugin and its port need around them to be compared, on both sides alike. */
 export interface Stage {
   /** Where the requests' objects live, beside two of them in `default`; `own` is a namespace that doesn't exist. */
-  homes?: Partial<Record<Home | "own", number>>;
+  homes?: Record<string, number>;
   scenes?: readonly Scene[];
   /**
    * Whether all other plugins are off. The API server calls webhooks after most of its plugins: where others refuse what

@@ -11,7 +11,7 @@ import { parseConfig } from "../project/read.ts";
 import { groupOf, roles } from "../webhooks/rbac.ts";
 import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
 import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
-import { furnish } from "./generators/surroundings.ts";
+import { createSurroundings } from "./generators/surroundings.ts";
 import { openImageBackend } from "./image-backend.ts";
 import { everything, type Port, type Stage, stages } from "./plugins.ts";
 
@@ -96,7 +96,7 @@ const furnishedStore = (binaries: Binaries): Promise<string> => {
     const hasGroups = all.includes("PodGroupProtection");
     const cluster = await bootCluster(binaries, { flags: [...flags, ...(hasGroups ? everything : [])], disable });
     try {
-      await furnish(cluster.admin, hasGroups);
+      await createSurroundings(cluster.admin, hasGroups);
       await cluster.keep(join(folder, "store"));
     } catch (error) {
       await cluster.stop();

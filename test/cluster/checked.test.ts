@@ -18,7 +18,7 @@ import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-
 import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { type Kind, kinds } from "../../infra/parity/generators/steps.ts";
-import { furnish } from "../../infra/parity/generators/surroundings.ts";
+import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
 import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
 import { apply, herald, patient, serveRules } from "../../infra/parity/rule-server.ts";
 import { answering, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
@@ -84,7 +84,7 @@ describe("what check says", await needs("API server"), () => {
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
     stops.push(scripted.stop, cluster.stop);
     admin = cluster.admin;
-    await furnish(admin, false);
+    await createSurroundings(admin, false);
     const { server, ca, tokenOf } = cluster;
     const world = createLiveCapabilities(
       { local: { server, ca, credentials: { token: tokenOf("reader") } } },

@@ -1,5 +1,7 @@
 import { Agent, request } from "node:https";
-import type { UserInfo } from "#lib/review.ts";
+import { rootOf } from "#lib/objects/api-version.ts";
+import { plural } from "#lib/recorded-answers.ts";
+import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 
 /** What the API server said. */
 export interface Answer {
@@ -60,3 +62,13 @@ const parsed = (text: string): Record<string, unknown> => {
     return { text };
   }
 };
+
+/** Returns the path of the collection that an object belongs to, by its kind, apiVersion and namespace. */
+export const getCollectionPath = ({ apiVersion = "v1", kind = "", metadata }: KubernetesObject): string => {
+  const namespace = metadata?.namespace;
+  return [rootOf(apiVersion), ...(namespace === undefined ? [] : ["namespaces", namespace]), plural(kind)].join("/");
+};
+
+/** Returns the path of an object. */
+export const getObjectPath = (object: KubernetesObject): string =>
+  `${getCollectionPath(object)}/${object.metadata?.name}`;

@@ -13,13 +13,7 @@ export const certificateGates = [
   "--runtime-config=certificates.k8s.io/v1beta1=true",
 ];
 
-/** The RBAC rule of a user with rights for some signers only. */
-export const signing = {
-  apiGroups: ["certificates.k8s.io"],
-  resources: ["signers"],
-  resourceNames: ["example.com/known", "example.org/*"],
-  verbs: ["approve", "sign", "attest"],
-};
+/** jane has rights for two of them (surroundings.yaml). */
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
 const client = "kubernetes.io/kube-apiserver-client";
 

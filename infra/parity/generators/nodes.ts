@@ -16,69 +16,10 @@ export const podCertificateGates = [
 const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
 const mirror = { "kubernetes.io/config.mirror": "x" };
-const named = (apiVersion: string, kind: string, name: string, rest: JsonMap = {}, metadata: JsonMap = {}) => {
-  return { apiVersion, kind, metadata: { name, ...metadata }, ...rest };
-};
-const inDefault = (metadata: JsonMap = {}) => ({ namespace: "default", ...metadata });
-const pod = (name: string, spec: JsonMap, metadata: JsonMap = {}) =>
-  named("v1", "Pod", name, { spec: { containers, ...spec } }, inDefault(metadata));
 const claimed = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, storageClassName: "" };
-const claim = (name: string, volumeName?: string) => {
-  const spec = { ...claimed, ...(volumeName && { volumeName }) };
-  return named("v1", "PersistentVolumeClaim", name, { spec }, inDefault());
-};
-const volume = (name: string, source: JsonMap) =>
-  named("v1", "PersistentVolume", name, {
-    spec: { capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], ...source },
-  });
-const driver = (name: string, ...audiences: string[]) =>
-  named("storage.k8s.io/v1", "CSIDriver", name, {
-    spec: { tokenRequests: audiences.map((audience) => ({ audience })) },
-  });
 const slice = (node: JsonMap) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
-
-/** What stands around kubelets: of two nodes, so that there are others. */
-export const ofNodes = [
-  pod("on-n1", {
-    nodeName: "n1",
-    serviceAccountName: "default",
-    volumes: [
-      { name: "t", projected: { sources: [{ serviceAccountToken: { path: "t", audience: "vault" } }] } },
-      { name: "d", csi: { driver: "driver.example.com" } },
-      { name: "p", persistentVolumeClaim: { claimName: "on-disk" } },
-      { name: "q", persistentVolumeClaim: { claimName: "on-old-disk" } },
-      { name: "o", awsElasticBlockStore: { volumeID: "a" } },
-      { name: "e", emptyDir: {} },
-    ],
-  }),
-  pod("plain-on-n1", { nodeName: "n1" }),
-  pod("broken-on-n1", {
-    ...{ nodeName: "n1", serviceAccountName: "default" },
-    volumes: [
-      { name: "p", persistentVolumeClaim: { claimName: "missing" } },
-      { name: "u", persistentVolumeClaim: { claimName: "unbound" } },
-      { name: "e", ephemeral: { volumeClaimTemplate: { spec: claimed } } },
-      { name: "d", csi: { driver: "missing.example.com" } },
-      { name: "t", projected: { sources: [{ serviceAccountToken: { path: "t" } }] } },
-    ],
-  }),
-  pod("on-n2", { nodeName: "n2" }),
-  pod("shown-on-n1", { nodeName: "n1" }, { annotations: mirror }),
-  ...[claim("on-disk", "disk"), claim("on-old-disk", "old-disk"), claim("unbound")],
-  volume("disk", { csi: { driver: "disk.example.com", volumeHandle: "a" } }),
-  volume("old-disk", { azureFile: { secretName: "a", shareName: "b", secretNamespace: "default" } }),
-  driver("driver.example.com", "driver"),
-  driver("disk.example.com", "disk", ""),
-  driver("file.csi.azure.com", "azure"),
-  driver("ebs.csi.aws.com", "aws"),
-  ...["n1", "n2"].flatMap((name) => [
-    named("coordination.k8s.io/v1", "Lease", name, { spec: {} }, { namespace: "kube-node-lease" }),
-    named("storage.k8s.io/v1", "CSINode", name, { spec: { drivers: [] } }),
-    named("resource.k8s.io/v1", "ResourceSlice", `slice-${name}`, { spec: slice({ nodeName: name }) }),
-  ]),
-];
 
 /** Whose uid is meant by its path, with the uid that a server drew for it. */
 export const withUids = async (call: Call, admin: Client): Promise<Call> => {

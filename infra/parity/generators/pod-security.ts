@@ -20,55 +20,10 @@ export const podSecuritySettings = {
   exemptions: { usernames: ["system:node:n1"], runtimeClasses: ["plain"], namespaces: ["secured-not"] },
 };
 
-/** Namespaces, by what they ask for; some of it means nothing. */
-export const securedHomes = {
-  secured: { labels: asking({ enforce: "restricted" }) },
-  "secured-little": { labels: asking({ enforce: "baseline" }) },
-  "secured-softly": { labels: asking({ enforce: "privileged", audit: "baseline", warn: "restricted" }) },
-  "secured-as-before": {
-    labels: asking({
-      ...{ enforce: "restricted", "enforce-version": "v1.21", audit: "baseline", "audit-version": "v1.0" },
-      "warn-version": "v1.24",
-    }),
-  },
-  "secured-ahead": { labels: asking({ enforce: "baseline", "enforce-version": "v1.99", warn: "privileged" }) },
-  "secured-by-version": { labels: asking({ "audit-version": "v1.7", "enforce-version": "latest" }) },
-  "secured-badly": { labels: asking({ enforce: "Baseline", audit: "none" }) },
-  "secured-worse": { labels: asking({ enforce: "", "enforce-version": "1.21", warn: "x", "warn-version": "v1.7" }) },
-  "secured-open": { labels: asking({ enforce: "privileged", audit: "privileged", warn: "privileged" }) },
-  "secured-not": { labels: asking({ enforce: "restricted", audit: "baseline" }) },
-  // Where only what stands there is looked at, for others come and go.
-  "secured-populated": {},
-  "secured-oddly": { labels: asking({ enforce: "Baseline", audit: "none" }) },
-  "secured-firmly": { labels: asking({ enforce: "restricted", "enforce-version": "v1.21" }) },
-} as const;
 const population = "secured-populated";
 
 const image = "registry.example.com/app:1";
 const confined = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
-const modest = { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } };
-
-/** Pods that are there when their namespace asks for more; owners are known by their names. */
-const residents = [
-  ["bold-1", { hostNetwork: true }, "ReplicaSet"],
-  ["bold-2", { hostNetwork: true }, "ReplicaSet"],
-  ["bold-3", { hostNetwork: true }],
-  ["alike", { hostPID: true }],
-  ["spared", { hostPID: true, runtimeClassName: "plain" }],
-  ["usual", {}],
-  ["modest", { securityContext: modest, containers: [{ name: "a", image, securityContext: confined }] }],
-] as const;
-
-export const securedPods = residents.map(([name, spec, owner]) => ({
-  ...{ apiVersion: "v1", kind: "Pod" },
-  metadata: {
-    ...{ name, namespace: population },
-    ...(owner && {
-      ownerReferences: [{ apiVersion: "apps/v1", kind: owner, name: population, controller: true, uid: "" }],
-    }),
-  },
-  spec: { containers: [{ name: "a", image }], ...spec },
-}));
 
 const seLinuxOptions = one<JsonMap>(
   ...[{ type: "container_t" }, { type: "container_engine_t" }, { type: "spc_t" }, { user: "u" }, { role: "r" }],

@@ -19,7 +19,7 @@ import {
   whole,
 } from "./steps.ts";
 import { alone, creation, edit, label, story as storyOf, together, trial } from "./stories.ts";
-import { runtimeClasses } from "./surroundings.ts";
+import { runtimeClassNames } from "./surroundings.ts";
 import { vocabulary } from "./vocabulary.ts";
 
 // Sequences with a plan: mostly valid, and about what a plugin looks at.
@@ -182,7 +182,7 @@ const prioritisedPod = pod(
 
 const classedPod = pod(
   whole({
-    runtimeClassName: maybe(one(...Object.keys(runtimeClasses), "missing"), 5),
+    runtimeClassName: maybe(one(...runtimeClassNames, "missing"), 5),
     overhead: maybe(one({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }), 1, 3),
     nodeSelector: maybe(one({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
     tolerations: maybe(words.tolerations),

@@ -5,6 +5,7 @@ import { readCatalogue } from "../../catalogue/registry.ts";
 import { portsAmong, stages } from "../plugins.ts";
 import { scenes } from "./scenes.ts";
 import { sequencesFor } from "./sequences.ts";
+import { namespaceNames } from "./surroundings.ts";
 
 const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
 
@@ -72,6 +73,8 @@ describe("what is asked of one plugin", () => {
   it("is by all scenes that there are, and of plugins that have a port", async () => {
     const played = new Set(Object.values(stages).flatMap(({ scenes = [] }) => scenes));
     assert.deepEqual(played, new Set(Object.keys(scenes)));
+    const homes = new Set(Object.values(stages).flatMap(({ homes = {} }) => Object.keys(homes)));
+    assert.deepEqual([...homes.difference(new Set([...namespaceNames, "own", "nowhere"]))], []);
     const plugins = new Set(portsAmong(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
     for (const plugin of Object.keys(stages)) assert.ok(plugins.has(plugin), plugin);
   });
