@@ -15,7 +15,8 @@ import { sequencesFor } from "./generators/sequences.ts";
 import { type Sequence, spoil } from "./generators/steps.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
 import { type Port, type Stage, stages } from "./plugins.ts";
-import { type Host, kindOf, listed, noticed, patient, register, serveRules } from "./rule-server.ts";
+import { apply, type Host, listed, patient, serveRules } from "./rule-server.ts";
+import { type Announcer, openScripted } from "./scripted-endpoints.ts";
 import { openPair } from "./server-pair.ts";
 
 /** What to find out. */
@@ -77,12 +78,16 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
   const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stack }, late);
 
   const settings = mergeWithDefaults(standard.settings, question.settings);
-  const spoilt = await serve([], { certificate }, settings);
-  stack.defer(spoilt.stop);
-  const asItIs = await serve([port], { certificate, world: world() }, settings);
-  stack.defer(asItIs.stop);
-  const bare = await serve([{ ...port, rule: unconditional(port.rule) }], { certificate, world: world() }, settings);
-  stack.defer(bare.stop);
+  const { announcer, stop } = await openScripted(certificate);
+  stack.defer(stop);
+  const open = async (ports: Port[]) => {
+    const served = await serve(ports, { certificate, world: world() }, settings, announcer);
+    stack.defer(served.stop);
+    return served;
+  };
+  const spoilt = await open([]);
+  const asItIs = await open([port]);
+  const bare = await open([{ ...port, rule: unconditional(port.rule) }]);
 
   const pair = { rule: port.name, upstream, ours };
   const property = propertyOf(sequence, pair);
@@ -168,50 +173,33 @@ export const spoiler = listed(
   }),
 );
 
-/** Tells that its webhook configurations are the ones in use. */
-const beacon = listed(
-  "beacon",
-  rule({
-    summary: "Is called for one name only.",
-    match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
-    matchConditions: { "is-lit": 'object.metadata.?name.orValue("") == "beacon"' },
-    mutate() {},
-    validate() {},
-  }),
-);
-
-const serve = async (ports: Port[], host: Host, settings: object) => {
+/** Serves these ports and the spoiler with settings. */
+const serve = async (ports: Port[], host: Host, settings: object, announcer: Announcer) => {
   const setups = ports.map(({ name, rule }) => {
     // Some rules require an exemption: it names a user that makes no request here.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
-  const rules = { ...Object.fromEntries(setups), beacon: {}, spoiler: {} };
-  const served = await serveRules([beacon, ...ports, spoiler], JSON.stringify({ rules }), host);
+  const rules = { ...Object.fromEntries(setups), spoiler: {} };
+  const { reports, manifests, stop } = await serveRules([...ports, spoiler], JSON.stringify({ rules }), host);
   const names = new Set(ports.map(({ name }) => name));
-  const { reports, stop } = served;
+  let start = 0;
   return {
     stop,
-    /** What became of each user's request that came to the ports. */
-    calls: () => reports.filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
-    /** Has these webhooks called by a cluster, and none but these. */
+    /** The reviews of users' requests that came to the ports since they were registered. */
+    calls: () =>
+      reports
+        .slice(start)
+        .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
+    /** Has these webhooks called by a cluster, in place of others of the same kinds. */
     callFrom: async ({ admin }: Cluster) => {
-      // Where only the beacon would be called, the beacon may not be reached either.
-      const manifests = patient(served.manifests()).filter(({ webhooks }) => webhooks.length > 1);
-      for (const { kind } of manifests)
-        await admin({ method: "DELETE", path: `${webhooks}/${kind.toLowerCase()}s/postern` });
-      await register(admin, manifests);
-      const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "beacon" } };
-      await noticed(
-        () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body }),
-        () => manifests.every(({ kind }) => reports.some((one) => one.rule === "beacon" && kind === kindOf(one.phase))),
-      );
+      await apply(admin, patient(manifests()), announcer);
+      start = reports.length;
     },
   };
 };
 
 const users = new Set<string>(["admin", "jane", "system:node:n1"]);
-const webhooks = "/apis/admissionregistration.k8s.io/v1";
 
 interface Numbered {
   sequence: Sequence;

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -7,51 +7,15 @@ import { type Capabilities, createUnconnectedCapabilities } from "#lib/needs.ts"
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
-import { openCertificate, openSigner, type ServerCertificate } from "../keys/keys.ts";
+import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
 import { listServedRules } from "../project/served.ts";
 import { type Handler, openGateway } from "../serve/gateway.ts";
-import { handlerOf, openWorkshop } from "../serve/handlers.ts";
+import { handlerOf } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/configurations.ts";
-import type { Client } from "./control-plane/client.ts";
+import { type Client, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
+import type { Announcer } from "./scripted-endpoints.ts";
 import { signing } from "./test-key.ts";
-
-/** Postern as `npm start` runs it, for a postern.yaml of a test's own. */
-export const servePostern = async (
-  yaml: string,
-  world: typeof createUnconnectedCapabilities | Required<Host>["world"] = createUnconnectedCapabilities,
-) => {
-  const folder = await mkdtemp(join(tmpdir(), "postern-served-"));
-  const file = join(folder, "postern.yaml");
-  await writeFile(file, yaml);
-  const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
-  const reports: LogReport[] = [];
-  const host = {
-    publicKeys: signer.publicKey,
-    world,
-    journal: (report: LogReport) => void reports.push(report),
-  };
-  const workshop = await openWorkshop(file, host);
-  const gateway = await openGateway(certificate, "127.0.0.1", 0);
-  gateway.serve(workshop.handlers);
-  const catalogue = await readCatalogue();
-
-  /** The webhook configurations, as `postern manifests` prints them, under a name, of a cluster where there are several. */
-  const manifests = (name = "postern", wanted?: string) => {
-    const [chosen, cluster] = chooseCluster(workshop.config, wanted);
-    const segment = signer.segment(chosen, cluster.keyVersions.at(-1) ?? 1);
-    const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
-    return configurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false });
-  };
-  return {
-    reports,
-    manifests,
-    stop: async () => {
-      await gateway.close();
-      await rm(folder, { recursive: true, force: true });
-    },
-  };
-};
 
 /** A rule of a test's own, as if it had a folder. */
 export const listed = (name: string, rule: Rule): CatalogueRule => ({
@@ -112,6 +76,13 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Hos
   return { reports, serve, manifests, during, url: gateway.url, stop: () => gateway.close() };
 };
 
+/** Serves the catalogue by a postern.yaml, with a certificate of its own. */
+export const servePostern = async (yaml: string, world?: Host["world"]) => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
+  const certificate = await openCertificate(folder.path, "127.0.0.1");
+  return serveRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
+};
+
 const asWhole = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({ ...listed, rule });
 
 /** Of the configuration that has a phase's entries. */
@@ -119,7 +90,6 @@ export const kindOf = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
 export type Manifests = ReturnType<typeof configurations>;
-const collection = "/apis/admissionregistration.k8s.io/v1";
 
 /**
  * Makes the API server wait longer for each entry: a busy machine may be slow, which says nothing about rules. An entry
@@ -134,93 +104,49 @@ export const patient = (manifests: Manifests): Manifests =>
 /** As kubectl apply would; the API server's own validation has its say. */
 export const register = async (admin: Client, manifests: Manifests, query = ""): Promise<void> => {
   for (const body of manifests) {
-    const { code, body: said } = await admin({ method: "POST", path: `${placeOf(body)}${query}`, body });
+    const { code, body: said } = await admin({ method: "POST", path: `${getCollectionPath(body)}${query}`, body });
     if (code !== 201) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
   }
 };
 
-const placeOf = ({ kind }: { kind: string }) => `${collection}/${kind.toLowerCase()}s`;
-
 /** As `kubectl apply --server-side` would, whatever was there before; resolves once the API server calls by them. */
-export const apply = async (admin: Client, manifests: Manifests, herald: Herald): Promise<void> => {
-  const announced = manifests.map((manifest) => herald.announce(manifest));
+export const apply = async (admin: Client, manifests: Manifests, announcer: Announcer): Promise<void> => {
+  const announced = manifests.map((manifest) => announcer.announce(manifest));
   for (const { body } of announced) {
     const { code, body: said } = await admin({
       method: "PATCH",
-      path: `${placeOf(body)}/${body.metadata.name}?fieldManager=postern&force=true`,
+      path: `${getObjectPath(body)}?fieldManager=postern&force=true`,
       contentType: "application/apply-patch+yaml",
       body,
     });
     if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
   }
   await until("the API server did not call by the new webhooks", async () => {
-    const said = await herald.ask(admin);
-    return announced.every(({ word }) => said?.includes(word));
+    const { warnings } = await announcer.ask(admin);
+    return announced.every(({ word }) => warnings.includes(word));
   });
 };
 
 /** As kubectl delete would; resolves once the API server calls by them no more. */
-export const remove = async (admin: Client, manifests: Manifests, herald: Herald): Promise<void> => {
-  for (const body of manifests) await admin({ method: "DELETE", path: `${placeOf(body)}/${body.metadata.name}` });
+export const remove = async (admin: Client, manifests: Manifests, announcer: Announcer): Promise<void> => {
+  for (const body of manifests) await admin({ method: "DELETE", path: getObjectPath(body) });
   await until("the API server still calls by webhooks that are gone", async () => {
-    const said = await herald.ask(admin);
-    const gone = ({ kind, metadata }: Manifests[number]) =>
-      !said?.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
-    return said !== undefined && manifests.every(gone);
+    const { code, warnings } = await announcer.ask(admin);
+    const isGone = ({ kind, metadata }: Manifests[number]) =>
+      !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
+    return code === 201 && manifests.every(isGone);
   });
 };
 
-/** Adds an entry that shows when a configuration is in use: it answers a request of its own with a warning. */
-export interface Herald {
-  announce(manifest: Manifests[number]): { body: Manifests[number]; word: string };
-  /** The words of all configurations that the API server calls by now; undefined where it does not say. */
-  ask(admin: Client): Promise<string[] | undefined>;
-}
-
-/** A herald whose entries call `url`, with the word as the path's end, for a warning that says it. */
-export const herald = (url: string, ca: string): Herald => {
-  let count = 0;
-  const announce = (manifest: Manifests[number]) => {
-    count += 1;
-    const word = `${manifest.kind}/${manifest.metadata.name}/${count}`;
-    const entry: Manifests[number]["webhooks"][number] = {
-      name: "herald.postern.dev",
-      clientConfig: { url: `${url}/${word}`, caBundle: Buffer.from(ca).toString("base64") },
-      rules: [
-        { apiGroups: ["coordination.k8s.io"], apiVersions: ["v1"], resources: ["leases"], operations: ["CREATE"] },
-      ],
-      matchConditions: [{ name: "asks-the-herald", expression: 'object.metadata.name == "herald"' }],
-      failurePolicy: "Ignore",
-      matchPolicy: "Exact",
-      sideEffects: "None",
-      timeoutSeconds: 30,
-      admissionReviewVersions: ["v1"],
-    };
-    return { body: { ...manifest, webhooks: [...manifest.webhooks, entry] }, word };
-  };
-  const ask = async (admin: Client) => {
-    const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "herald" } };
-    const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases?dryRun=All";
-    const { code, warnings } = await admin({ method: "POST", path, body });
-    return code === 201 ? warnings : undefined;
-  };
-  return { announce, ask };
-};
-
-/** However slow the machine is, in milliseconds. */
-const patience = 120_000;
-
-/** Until it is so, or the sentence that says it is not. */
+/** Until it is so, or the sentence that says it is not; a machine may be slow. */
 export const until = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
-  for (const end = Date.now() + patience; Date.now() < end; await wait(50)) if (await so()) return;
+  for (const end = Date.now() + 120_000; Date.now() < end; await wait(50)) if (await so()) return;
   throw new Error(otherwise);
 };
 
 /** Until the API server, which takes a second to notice, calls the webhooks for what `probe` does. */
-export const noticed = async (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> => {
-  for (const end = Date.now() + patience; Date.now() < end; await wait(200)) {
+export const noticed = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
+  until("the API server did not call the webhooks", async () => {
     await probe();
-    if (seen()) return;
-  }
-  throw new Error("the API server did not call the webhooks");
-};
+    return seen();
+  });

@@ -2,6 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { ServerCertificate } from "../keys/keys.ts";
+import type { configurations } from "../webhooks/configurations.ts";
+import type { Client } from "./control-plane/client.ts";
+
+type Configuration = ReturnType<typeof configurations>[number];
 
 /** A review as the API server sends it, as far as an answer depends on it. */
 interface Review {
@@ -11,21 +15,27 @@ interface Review {
 /** What an endpoint says to a review; nothing leaves the API server waiting. */
 export type Script = (review: Review, path: string) => { code?: number; type?: string; body: string } | undefined;
 
-/** Endpoints that do as they are told, well or not, each at the first segment of a path. */
-export const openScripted = async (certificate: ServerCertificate, scripts: Record<string, Script>) => {
+/**
+ * Opens webhook endpoints that answer by a script, each at the first segment of a path. One more endpoint is for
+ * `announcer`, whose entries show which configurations are in use.
+ */
+export const openScripted = async (certificate: ServerCertificate, scripts: Record<string, Script> = {}) => {
   const server = createServer({ cert: certificate.cert, key: certificate.key }, async (request, response) => {
     let text = "";
     for await (const chunk of request) text += chunk;
     const { pathname } = new URL(request.url ?? "", "https://localhost");
     const [, name = "", ...rest] = pathname.split("/");
-    const said = scripts[name]?.(JSON.parse(text), rest.join("/"));
+    const script = name === announcerPath ? answerWord : scripts[name];
+    const said = script?.(JSON.parse(text), rest.join("/"));
     if (said) response.writeHead(said.code ?? 200, { "content-type": said.type ?? "application/json" }).end(said.body);
   });
   // A client that reuses a connection while it is closed gets no answer.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
-    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
+    announcer: openAnnouncer(`${url}/${announcerPath}`, certificate.ca),
     stop: async () => {
       server.close();
       server.closeAllConnections();
@@ -40,3 +50,39 @@ export const answering = ({ request: { uid } }: Review, response: object = {}) =
     apiVersion: "admission.k8s.io/v1",
     response: { uid, allowed: true, ...response },
   });
+
+const announcerPath = "announcer";
+const answerWord: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
+
+/** Adds to a webhook configuration an entry that answers one certain request with a warning: a word of its own. */
+export interface Announcer {
+  announce(manifest: Configuration): { body: Configuration; word: string };
+  /** Sends that request; its warnings are the words of the configurations that the API server uses by now. */
+  ask: (admin: Client) => ReturnType<Client>;
+}
+
+const openAnnouncer = (url: string, ca: string): Announcer => {
+  let count = 0;
+  const announce = (manifest: Configuration) => {
+    count += 1;
+    const word = `${manifest.kind}/${manifest.metadata.name}/${count}`;
+    const entry: Configuration["webhooks"][number] = {
+      name: "announcer.postern.dev",
+      clientConfig: { url: `${url}/${word}`, caBundle: Buffer.from(ca).toString("base64") },
+      rules: [
+        { apiGroups: ["coordination.k8s.io"], apiVersions: ["v1"], resources: ["leases"], operations: ["CREATE"] },
+      ],
+      matchConditions: [{ name: "is-asked", expression: 'object.metadata.?name.orValue("") == "announcer"' }],
+      failurePolicy: "Ignore",
+      matchPolicy: "Exact",
+      sideEffects: "None",
+      timeoutSeconds: 30,
+      admissionReviewVersions: ["v1"],
+    };
+    // First, as an entry that refuses everything keeps the API server from calling those after it.
+    return { body: { ...manifest, webhooks: [entry, ...manifest.webhooks] }, word };
+  };
+  const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };
+  const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases?dryRun=All";
+  return { announce, ask: (admin) => admin({ method: "POST", path, body }) };
+};

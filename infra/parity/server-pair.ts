@@ -10,6 +10,7 @@ import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
 import { groupOf, roles } from "../webhooks/rbac.ts";
 import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
+import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
 import { createSurroundings } from "./generators/surroundings.ts";
 import { openImageBackend } from "./image-backend.ts";
@@ -81,8 +82,7 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
 const permit = async (port: Port, { admin }: Cluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
   for (const body of local ? roles([port], local, reader) : []) {
-    const path = `/apis/rbac.authorization.k8s.io/v1/${String(Reflect.get(body, "kind")).toLowerCase()}s`;
-    const { code, body: said } = await admin({ method: "POST", path, body });
+    const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
     if (code !== 201) throw new Error(`the API server refuses a role: ${said.message}`);
   }
 };

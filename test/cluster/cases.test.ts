@@ -80,7 +80,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
     const rules = catalogue.map(({ name }) => `${name}: ${settings[name] ?? exempt}`).join(", ");
     const postern = await servePostern(`rules: { ${rules} }`);
     try {
-      await register(servers.admin, postern.manifests("everything"), "?dryRun=All");
+      await register(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");
     } finally {
       await postern.stop();
     }
@@ -91,7 +91,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);
     try {
-      await register(servers.admin, patient(postern.manifests("guarded")));
+      await register(servers.admin, patient(postern.manifests({ name: "guarded" })));
       const image = `docker.io/library/${"a".repeat(200)}:1`;
       const initContainers = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
       const create = (container: object) => {

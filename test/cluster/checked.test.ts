@@ -20,8 +20,8 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { type Kind, kinds } from "../../infra/parity/generators/steps.ts";
 import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
 import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
-import { apply, herald, patient, serveRules } from "../../infra/parity/rule-server.ts";
-import { answering, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
+import { apply, patient, serveRules } from "../../infra/parity/rule-server.ts";
+import { openScripted } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
 import { registerWitness, watching } from "./witness.ts";
@@ -77,8 +77,7 @@ describe("what check says", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const announce: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
-    const scripted = await openScripted(certificate, { witness: watching(seen), herald: announce });
+    const scripted = await openScripted(certificate, { witness: watching(seen) });
     const { defaultOn } = await pluginsIn(binaries);
     const disable = defaultOn.filter((plugin) => !callers.includes(plugin));
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
@@ -94,7 +93,7 @@ describe("what check says", await needs("API server"), () => {
     const rules = catalogue.filter(({ name }) => on.includes(name));
     const postern = await serveRules(rules, yaml, { certificate, world });
     stops.push(postern.stop);
-    await apply(admin, patient(postern.manifests()), herald(`${scripted.url}/herald`, certificate.ca));
+    await apply(admin, patient(postern.manifests()), scripted.announcer);
 
     await registerWitness(admin, scripted.url, certificate.ca, seen);
   });

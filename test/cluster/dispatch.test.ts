@@ -15,16 +15,14 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import {
   apply,
   type Caller,
-  type Herald,
   type Host,
-  herald,
   listed,
   patient,
   remove,
   serveRules,
   until,
 } from "../../infra/parity/rule-server.ts";
-import { answering, openScripted } from "../../infra/parity/scripted-endpoints.ts";
+import { type Announcer, openScripted } from "../../infra/parity/scripted-endpoints.ts";
 import { signing } from "../../infra/parity/test-key.ts";
 import type { Handler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
@@ -66,7 +64,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScripted>>;
-  let announcer: Herald;
+  let announcer: Announcer;
   let one: Cluster;
   let two: Cluster;
   const opened: { stop(): Promise<void> }[] = [];
@@ -75,10 +73,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScripted(certificate, {
-      herald: (review, word) => ({ body: answering(review, { warnings: [word] }) }),
-    });
-    announcer = herald(`${scripted.url}/herald`, certificate.ca);
+    scripted = await openScripted(certificate);
+    announcer = scripted.announcer;
     const policy = { omitStages: ["RequestReceived"], rules: [{ level: "Metadata", resources: [{ group: "" }] }] };
     const file = { apiVersion: "audit.k8s.io/v1", kind: "Policy", ...policy };
     await writeFile(join(folder, "audit.yaml"), JSON.stringify(file));

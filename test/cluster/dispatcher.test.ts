@@ -7,8 +7,8 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { apply, type Herald, herald, remove, until } from "../../infra/parity/rule-server.ts";
-import { answering, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
+import { apply, remove, until } from "../../infra/parity/rule-server.ts";
+import { type Announcer, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { type Call, differences, firstOf, type Happened, keyOf, predict } from "./dispatcher/prediction.ts";
 import { randomOf } from "./dispatcher/random.ts";
@@ -30,7 +30,7 @@ describe("the chain does what a real API server does", await needs("API server")
   let certificate: ServerCertificate;
   let cluster: Cluster;
   let scripted: Awaited<ReturnType<typeof openScripted>>;
-  let announcer: Herald;
+  let announcer: Announcer;
   let log: FileHandle;
   let logged = 0;
   const calls = new Map<string, Call[]>();
@@ -41,8 +41,7 @@ describe("the chain does what a real API server does", await needs("API server")
     folder = await mkdtemp(join(tmpdir(), "postern-dispatcher-"));
     certificate = await openCertificate(folder, "127.0.0.1");
     scripted = await openScripted(certificate, scripts);
-    scripts.herald = (review, word) => ({ body: answering(review, { warnings: [word] }) });
-    announcer = herald(`${scripted.url}/herald`, certificate.ca);
+    announcer = scripted.announcer;
     const rules = [{ level: "Request" }];
     const policy = {
       apiVersion: "audit.k8s.io/v1",

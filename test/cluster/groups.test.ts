@@ -16,8 +16,8 @@ import type { Client } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { sequencesFor } from "../../infra/parity/generators/sequences.ts";
 import { clear, play } from "../../infra/parity/player.ts";
-import { apply, type Herald, herald, listed, patient, remove, serveRules } from "../../infra/parity/rule-server.ts";
-import { answering, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
+import { apply, listed, patient, remove, serveRules } from "../../infra/parity/rule-server.ts";
+import { type Announcer, openScripted } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 
 // Several mutators behind one entry do what they do one by one, on a real API server.
@@ -40,7 +40,7 @@ describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScripted>>;
-  let announcer: Herald;
+  let announcer: Announcer;
   let one: Cluster;
   let two: Cluster;
 
@@ -48,9 +48,8 @@ describe("a group on a real API server", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    const script: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
-    scripted = await openScripted(certificate, { herald: script });
-    announcer = herald(`${scripted.url}/herald`, certificate.ca);
+    scripted = await openScripted(certificate);
+    announcer = scripted.announcer;
     const disable = mutators.flatMap(({ rule: { upstreamPlugin: twin } }) => (twin?.defaultOn ? [twin.plugin] : []));
     [one, two] = await Promise.all([bootCluster(binaries, { disable }), bootCluster(binaries, { disable })]);
   });

@@ -13,18 +13,8 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { openCertificate } from "../../keys/keys.ts";
 import type { Cluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
-import {
-  apply,
-  herald,
-  kindOf,
-  type Manifests,
-  noticed,
-  patient,
-  register,
-  remove,
-  serveRules,
-} from "../rule-server.ts";
-import { answering, openScripted } from "../scripted-endpoints.ts";
+import { apply, kindOf, type Manifests, noticed, patient, register, remove, serveRules } from "../rule-server.ts";
+import { openScripted } from "../scripted-endpoints.ts";
 import { type CaseServer, calledAs, openObserver, type Sent, send } from "./sending.ts";
 
 /** A rule and its cases. */
@@ -93,11 +83,8 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRu
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const scripted = await openScripted(certificate, {
-    herald: (review, word) => ({ body: answering(review, { warnings: [word] }) }),
-  });
-  opening.defer(scripted.stop);
-  const announcer = herald(`${scripted.url}/herald`, certificate.ca);
+  const { announcer, stop } = await openScripted(certificate);
+  opening.defer(stop);
   const observer = openObserver();
   const clusters = [...setups.values(), { name: "observer", rules: { observer: {} } }].map(({ name, rules }) => [
     name,

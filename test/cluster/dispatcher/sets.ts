@@ -104,7 +104,7 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
     const key = `s${number}h${count}`;
     scripts[key] = scriptFor(phase, random);
     const isSlow = scripts[key].what === "never answers";
-    // Of leases the herald alone is asked: by these it is told when the API server knows of a change.
+    // Only the announcer's entry is about leases: a lease shows when the API server uses a configuration.
     const isOfAll = random.chance(0.2);
     const rules = Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () => ({
       apiGroups: isOfAll ? ["*"] : random.pick(groups),
