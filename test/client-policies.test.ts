@@ -7,16 +7,11 @@ import { plural, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
+import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
 import { recorder } from "./client/recorder.ts";
 
 // What policies were measured to do to requests, done to a program's own writes.
 const server = "https://cluster.example";
-
-const pathOf = ({ apiVersion = "v1", kind = "", metadata }: KubernetesObject, namespace?: string): string => {
-  const within = metadata?.namespace ?? namespace;
-  const group = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
-  return `${group}${within === undefined ? "" : `/namespaces/${within}`}/${plural(kind)}`;
-};
 
 /** What a cluster serves that has these objects, and what is in every cluster. */
 const served = (objects: KubernetesObject[]): Record<string, ServedResource[]> => {
@@ -64,7 +59,9 @@ const played = async (one: PolicyCase) => {
   const { operation, object, oldObject = object, policies, requestNamespace } = one;
   const shown = (operation === "DELETE" ? oldObject : object) ?? {};
   const name = shown.metadata?.name ?? "unnamed";
-  const path = `${pathOf(shown, requestNamespace)}${operation === "CREATE" ? "" : `/${name}`}`;
+  const namespace = shown.metadata?.namespace ?? requestNamespace;
+  const collection = getCollectionPath({ ...shown, metadata: namespace === undefined ? {} : { namespace } });
+  const path = operation === "CREATE" ? collection : `${collection}/${name}`;
   const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: oldObject });
   const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
   const judged = guard(send, { policies, references, world: () => worldOf(one) });

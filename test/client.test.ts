@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Guard, guard } from "#lib/client/client.ts";
+import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
@@ -20,7 +21,7 @@ const pathOf = (
   name: string,
 ) =>
   [
-    group === "" ? `/api/${version}` : `/apis/${group}/${version}`,
+    rootOf(joinApiVersion({ group, version })),
     ...(namespace !== undefined && resource !== "namespaces" ? ["namespaces", namespace] : []),
     resource,
     ...(operation === "CREATE" && subResource === undefined ? [] : [name]),
@@ -35,8 +36,7 @@ const whole = (
 ): KubernetesObject => {
   const { metadata, ...rest }: KubernetesObject = Object(object);
   const named = name === undefined ? metadata : { name, ...metadata };
-  const apiVersion = group === "" ? version : `${group}/${version}`;
-  return { apiVersion, kind, ...(named && { metadata: named }), ...rest };
+  return { apiVersion: joinApiVersion({ group, version }), kind, ...(named && { metadata: named }), ...rest };
 };
 
 /** Why a case is not a write of a program. */

@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { JsonMap } from "#lib/json.ts";
+import { rootOf } from "#lib/objects/api-version.ts";
 import type { Answer, Call, Client } from "./control-plane/client.ts";
 import { withUids } from "./generators/nodes.ts";
 import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/steps.ts";
@@ -23,9 +24,8 @@ export const play = async (
 ): Promise<{ turns: Turn[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
   const { apiVersion, namespaced, kind: kindName } = { ...kinds, ...planned }[kind];
-  const prefix = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
   const home = `/api/v1/namespaces/${namespace}`;
-  const collection = `${prefix}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
+  const collection = `${rootOf(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: Turn[] = [];
   let current = standing ?? (generateName ? `${name}-none` : start + name);
   const made = new Set<string>();

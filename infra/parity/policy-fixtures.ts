@@ -5,31 +5,20 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Answer, Client } from "./control-plane/client.ts";
+import { type Answer, type Client, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
 import { until } from "./rule-server.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 export type Manifest = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<string, unknown>;
 
-const places: Record<string, string> = {
-  CustomResourceDefinition: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-  ClusterOverridePolicy: "/apis/policy.kcloudlabs.io/v1alpha1/clusteroverridepolicies",
-  ClusterValidatePolicy: "/apis/policy.kcloudlabs.io/v1alpha1/clustervalidatepolicies",
-  OverridePolicy: "/apis/policy.kcloudlabs.io/v1alpha1/namespaces/NAMESPACE/overridepolicies",
-  ClusterRole: "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-  ClusterRoleBinding: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-  MutatingWebhookConfiguration: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-  ValidatingWebhookConfiguration: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-  ConfigMap: "/api/v1/namespaces/NAMESPACE/configmaps",
-  Deployment: "/apis/apps/v1/namespaces/NAMESPACE/deployments",
-  Namespace: "/api/v1/namespaces",
-  Pod: "/api/v1/namespaces/NAMESPACE/pods",
-  ReplicaSet: "/apis/apps/v1/namespaces/NAMESPACE/replicasets",
-  Service: "/api/v1/namespaces/NAMESPACE/services",
+/** Adds the namespace `default` to an object of a namespaced kind. */
+const withNamespace = (object: KubernetesObject): KubernetesObject => {
+  if (/^(Cluster|CustomResourceDefinition$|Namespace$)|WebhookConfiguration$/.test(object.kind ?? "")) return object;
+  return { ...object, metadata: { namespace: "default", ...object.metadata } };
 };
-export const collectionOf = ({ kind = "", metadata }: KubernetesObject) =>
-  String(places[kind]).replace("NAMESPACE", metadata?.namespace ?? "default");
+export const collectionOf = (object: KubernetesObject) => getCollectionPath(withNamespace(object));
+export const pathOf = (object: KubernetesObject) => getObjectPath(withNamespace(object));
 
 export const said = ({ body }: Answer) => String(body.message);
 export const of = (kind: string, name: string, spec: object, metadata: object = {}): Manifest => {
@@ -54,7 +43,6 @@ export const applyAs = (client: Client, object: KubernetesObject): Promise<Answe
     ...{ method: "PATCH", contentType: "application/apply-patch+yaml", body: object },
     path: `${pathOf(object)}?fieldManager=kubectl&force=true`,
   });
-export const pathOf = (object: KubernetesObject) => `${collectionOf(object)}/${object.metadata?.name}`;
 
 /** Has a cluster serve the kinds of policies, from their files as they are. */
 export const serveKinds = async (client: Client): Promise<void> => {
@@ -63,6 +51,7 @@ export const serveKinds = async (client: Client): Promise<void> => {
     assert.ok(answer.code < 300, said(answer));
   }
   const kinds = ["ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"];
-  const isServed = async (kind: string) => (await client({ method: "GET", path: collectionOf({ kind }) })).code === 200;
+  const isServed = async (kind: string) =>
+    (await client({ method: "GET", path: collectionOf(of(kind, "any", {})) })).code === 200;
   await until("the kinds are not served", async () => (await Promise.all(kinds.map(isServed))).every(Boolean));
 };

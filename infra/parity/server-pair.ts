@@ -12,9 +12,10 @@ import { groupOf, roles } from "../webhooks/rbac.ts";
 import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
+import { breakGlass } from "./generators/scenes.ts";
 import { createSurroundings } from "./generators/surroundings.ts";
-import { openImageBackend } from "./image-backend.ts";
 import { everything, type Port, type Stage, stages } from "./plugins.ts";
+import { openScripted, type Script } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin, and one without it that can call the port: alike otherwise. */
 export interface Pair {
@@ -118,12 +119,15 @@ const writeConfiguration = async (name: string, { configuration }: Stage, settin
   return [`--admission-control-config-file=${file}`];
 };
 
-/** Opens the backend that decides on images: the plugin finds it by a file, the port in its settings. */
+/** Opens the backend that decides on images by their names: the plugin finds it by a file, the port in its settings. */
 const openBackend = async ({ certificate, folder, stack }: Place) => {
-  const { url, ca, stop } = await openImageBackend(certificate);
+  const { url, stop } = await openScripted(certificate, { images: answerAboutImages });
   stack.defer(stop);
   const kubeConfigFile = join(folder, "backend.json");
-  const cluster = { server: url, "certificate-authority-data": Buffer.from(ca).toString("base64") };
+  const cluster = {
+    server: `${url}/images`,
+    "certificate-authority-data": Buffer.from(certificate.ca).toString("base64"),
+  };
   const body = {
     apiVersion: "v1",
     kind: "Config",
@@ -133,5 +137,19 @@ const openBackend = async ({ certificate, folder, stack }: Place) => {
     contexts: [{ name: "backend", context: { cluster: "backend", user: "backend" } }],
   };
   await writeFile(kubeConfigFile, JSON.stringify(body));
-  return { imagePolicy: { kubeConfigFile }, backend: { url, ca } };
+  return { imagePolicy: { kubeConfigFile }, backend: { url: `${url}/images`, ca: certificate.ca } };
+};
+
+/** Answers an ImageReview, well or not. */
+const answerAboutImages: Script = (review) => {
+  const { containers, annotations } = Object(Object(review).spec);
+  const asked: string[] = [containers].flat().map((one) => String(Object(one).image));
+  const has = (part: string) => asked.some((image) => image.includes(part));
+  const answer = (status: object) => ({ body: JSON.stringify({ ...Object(review), status }) });
+  if (Object(annotations)[breakGlass] !== undefined) return answer({ allowed: true });
+  if (has("@sha256")) return { code: 404, body: "nothing here" };
+  if (has("fpga")) return { body: "no JSON" };
+  if (has(":latest")) return answer({ allowed: false, reason: "latest is no version" });
+  if (has(":5000/")) return answer({ allowed: false });
+  return answer({ allowed: true, auditAnnotations: { judged: "yes" } });
 };

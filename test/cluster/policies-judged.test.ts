@@ -235,7 +235,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     assert.deepEqual(await annotations(pod("p-500")), { a: "b" });
     assert.equal(await annotations(pod("another")), undefined);
     assert.deepEqual(await annotations(large), { c: "d" });
-    await cluster.admin({ method: "DELETE", path: collectionOf({ kind: "ClusterOverridePolicy" }) });
+    await cluster.admin({ method: "DELETE", path: collectionOf(of("ClusterOverridePolicy", "any", {})) });
   });
 });
 

@@ -12,6 +12,7 @@ import { differences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -56,8 +57,7 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
     for (const document of parseAllDocuments(stdout)) {
       const body = document.toJS();
       if (!body.kind.endsWith("WebhookConfiguration")) continue;
-      const path = `/apis/admissionregistration.k8s.io/v1/${body.kind.toLowerCase()}s`;
-      assert.equal((await cluster.admin({ method: "POST", path, body })).code, 201);
+      assert.equal((await cluster.admin({ method: "POST", path: getCollectionPath(body), body })).code, 201);
     }
     const dry = { method: "POST" as const, path: "/api/v1/namespaces/default/pods?dryRun=All", body: pod("early") };
     for (let time = 0; time < 1000 && !printed.includes("Pod default/early"); time++) {

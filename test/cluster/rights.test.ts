@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
+import { rootOf } from "#lib/objects/api-version.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { groupOf, roles } from "../../infra/webhooks/rbac.ts";
@@ -24,9 +26,7 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
     const [local] = parseConfig(`rules: { ${rules} }`, asking.map(withoutSettings)).clusters.values();
     assert.ok(local);
     for (const object of roles(asking, local, "postern")) {
-      const { kind } = object as { kind: string };
-      const path = `/apis/rbac.authorization.k8s.io/v1/${kind.toLowerCase()}s`;
-      const { code, body } = await cluster.admin({ method: "POST", path, body: object });
+      const { code, body } = await cluster.admin({ method: "POST", path: getCollectionPath(object), body: object });
       assert.equal(code, 201, String(body.message));
     }
     all = await everyResource(cluster);
@@ -99,8 +99,7 @@ const everyResource = async ({ admin }: Cluster) => {
   const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map((one) => one.preferredVersion);
   const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];
   const lists = versions.map(async (groupVersion) => {
-    const path = groupVersion === "v1" ? "/api/v1" : `/apis/${groupVersion}`;
-    const { resources } = (await admin({ method: "GET", path })).body as {
+    const { resources } = (await admin({ method: "GET", path: rootOf(groupVersion) })).body as {
       resources: { name: string; verbs: string[] }[];
     };
     const [version = "", group = ""] = groupVersion.split("/").reverse();

@@ -1,10 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { plural, type RecordedAnswers } from "#lib/recorded-answers.ts";
+import { rootOf } from "#lib/objects/api-version.ts";
+import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import type { Answer, Client } from "../control-plane/client.ts";
+import { type Answer, type Client, getCollectionPath, getObjectPath } from "../control-plane/client.ts";
 import { clear } from "../player.ts";
 import { complete } from "./case-request.ts";
 
@@ -95,7 +96,7 @@ export const settle = async (admin: Client, { rule }: CatalogueRule, entry: Case
     if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
     last = creationTimestamp ?? last;
     const { namespace } = one.metadata;
-    const [collection, path] = placesOf(one);
+    const [collection, path] = [getCollectionPath(one), getObjectPath(one)];
     const finalizers = [...(Object(one.metadata).finalizers ?? []), ...(deletionTimestamp ? ["example.com/keep"] : [])];
     const { status, ...rest }: Present & { status?: object } = one;
     const body = complete(
@@ -142,8 +143,7 @@ const findDisagreements = async (admin: Client, { needs = {}, user }: Case): Pro
     return Object(body.status).allowed === allowed ? [] : [`here ${username} may ${verb} ${resource ?? "this"}`];
   });
   const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
-    const path = groupVersion.includes("/") ? `/apis/${groupVersion}` : `/api/${groupVersion}`;
-    const { resources: served = [] } = (await admin({ method: "GET", path })).body;
+    const { resources: served = [] } = (await admin({ method: "GET", path: rootOf(groupVersion) })).body;
     const names = Array.isArray(served) ? served.map(({ name }) => name) : [];
     const missing = resources.filter(({ resource }) => !names.includes(resource));
     const more = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
@@ -155,12 +155,6 @@ const findDisagreements = async (admin: Client, { needs = {}, user }: Case): Pro
     return code === 422 ? [] : [`here ${resource} "${name}" can be created`];
   });
   return (await Promise.all([...created, ...asked, ...listed])).flat();
-};
-
-const placesOf = ({ apiVersion, kind = "", metadata: { name, namespace } }: Present): [string, string] => {
-  const prefix = apiVersion?.includes("/") ? `/apis/${apiVersion}` : "/api/v1";
-  const collection = [prefix, ...(namespace === undefined ? [] : ["namespaces", namespace]), plural(kind)].join("/");
-  return [collection, `${collection}/${name}`];
 };
 
 /** Of a map, Go mostly gives first what came first; and rules go by names. */

@@ -1,6 +1,7 @@
 import type { JsonMap } from "#lib/json.ts";
+import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { KubernetesObject, UserInfo } from "#lib/review.ts";
+import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildReview, getCasePhase, operationOf } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
@@ -91,17 +92,13 @@ interface Served {
   verbs: string[];
 }
 
-interface Resource {
-  group: string;
-  version: string;
-  resource: string;
-}
+type Resource = AdmissionRequest["resource"];
 
-const prefixOf = ({ group, version }: Resource) => (group === "" ? `/api/${version}` : `/apis/${group}/${version}`);
+const prefixOf = (resource: Resource) => rootOf(joinApiVersion(resource));
 
 /** A resource, or one of its subresources; what Kubernetes does not know, this API server is taught. */
 const served = async (admin: Client, resource: Resource, kind: string, subResource?: string): Promise<Served> => {
-  const apiVersion = [resource.group, resource.version].filter(Boolean).join("/");
+  const apiVersion = joinApiVersion(resource);
   const path = [resource.resource, subResource].filter(Boolean).join("/");
   const known = discovered.get(admin) ?? new Map<string, Listing>();
   discovered.set(admin, known);

@@ -1,6 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import { breakGlass } from "../image-backend.ts";
 import { certificateScenes } from "./certificates.ts";
 import { eventScenes } from "./events.ts";
 import { nodeScenes } from "./nodes.ts";
@@ -290,6 +289,8 @@ const owned = (kind: Kind): Arbitrary<Sequence> => {
   );
 };
 
+/** The image backend admits a pod with this annotation, whatever its images are. */
+export const breakGlass = "ticket.image-policy.k8s.io/break-glass";
 const judgedImage = one(
   "app",
   "app:1",

@@ -1,4 +1,5 @@
 import type { JsonMap } from "#lib/json.ts";
+import { rootOf } from "#lib/objects/api-version.ts";
 import type { Call } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
@@ -73,8 +74,6 @@ const kinds: Kind[] = [
   },
 ];
 
-const basePath = (apiVersion: string) => (apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`);
-
 /** What is there in each namespace, to be changed and deleted. */
 export const furniture = (): Call[] => [
   { method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: widgets },
@@ -91,7 +90,7 @@ export const objects = (random: Random): Call[] =>
         const metadata = { name: "base", labels: { tier: "a" } };
         return {
           method: "POST",
-          path: `${basePath(apiVersion)}/namespaces/${namespace}/${resource}`,
+          path: `${rootOf(apiVersion)}/namespaces/${namespace}/${resource}`,
           body: { apiVersion, kind, metadata, ...content(random) },
         };
       },
@@ -149,7 +148,7 @@ export const writeOf = (number: number, random: Random): Call => {
     return { method: "POST", path: `/apis/${apiVersion}/validatingwebhookconfigurations?dryRun=All`, body };
   }
   const namespace = random.pick(Object.keys(namespaces));
-  const place = (apiVersion: string, resource: string) => `${basePath(apiVersion)}/namespaces/${namespace}/${resource}`;
+  const place = (apiVersion: string, resource: string) => `${rootOf(apiVersion)}/namespaces/${namespace}/${resource}`;
   if (act < 0.21) {
     const [apiVersion, resource] = random.pick([
       ["apps/v1", "deployments"],
