@@ -26,9 +26,7 @@ export default rule({
   guards: true,
 
   mutate(pod: Pod, { request, oldObject, settings }) {
-    const { containers, images } = concerned(pod, oldObject, request, settings);
-    for (const { container } of containers) container.imagePullPolicy = "Always";
-    for (const { image } of images) image.pullPolicy = "Always";
+    setPullPolicies(concerned(pod, oldObject, request, settings));
   },
 
   validate(pod: Pod, { request, oldObject, settings }) {
@@ -47,11 +45,14 @@ export default rule({
   suggest(pod: Pod, { request, oldObject, settings }) {
     // The pull policies of an existing pod can't be changed.
     if (oldObject && !request.subResource) return;
-    const { containers, images } = concerned(pod, oldObject, request, settings);
-    for (const { container } of containers) container.imagePullPolicy = "Always";
-    for (const { image } of images) image.pullPolicy = "Always";
+    setPullPolicies(concerned(pod, oldObject, request, settings));
   },
 });
+
+const setPullPolicies = ({ containers, images }: ReturnType<typeof concerned>) => {
+  for (const { container } of containers) container.imagePullPolicy = "Always";
+  for (const { image } of images) image.pullPolicy = "Always";
+};
 
 const nothing = { containers: [], images: [] };
 

@@ -2,8 +2,8 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
-import type { Settings } from "./guarded.ts";
-import { addressFor } from "./template.ts";
+import { addressFor } from "./pod-address.ts";
+import type { Settings } from "./pod-state.ts";
 
 /** Milliseconds until an unfinished call may be repeated, and seconds for which a call is remembered. */
 const starting = 60_000;

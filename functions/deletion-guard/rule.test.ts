@@ -3,8 +3,7 @@ import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { openRule, recorded } from "postern/test";
-import { isAllowed, parseNetwork } from "./address.ts";
-import { addressFor } from "./template.ts";
+import { addressFor, isAllowed, parseNetwork } from "./pod-address.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 

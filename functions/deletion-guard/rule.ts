@@ -1,10 +1,9 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, http, ledger } from "postern/needs";
 import { rule } from "postern/rule";
-import { parseNetwork } from "./address.ts";
 import { saysSo, start } from "./clean-up.ts";
-import { isAnother, isAtWork, isFinished, isGuarded, mayForce, type Settings, ways } from "./guarded.ts";
-import { faultOfTemplate } from "./template.ts";
+import { faultOfTemplate, parseNetwork } from "./pod-address.ts";
+import { isAnother, isAtWork, isFinished, isGuarded, mayForce, type Settings, ways } from "./pod-state.ts";
 
 const settings: Settings = {
   mark: { label: "deletion-guard.postern.dev/cleans-up", annotation: "" },

@@ -2,7 +2,7 @@ import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
 import { aggregate, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { type Bucket, keyFor, type Limit, limitTypes, take } from "./bucket.ts";
+import { type Bucket, keyFor, type Limit, limitTypes, take } from "./token-bucket.ts";
 
 const settings: { limits: Limit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 

@@ -3,7 +3,7 @@ import { type HttpsResponse, https } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 import { serviceSettings, tokenOf, unfitService } from "postern/service-settings";
-import { readAnswer, unanswered, writeReview } from "./review.ts";
+import { readAnswer, unanswered, writeReview } from "./image-review.ts";
 
 /** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
 const settings = {

@@ -5,7 +5,7 @@ import { Failure } from "postern/failure";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { openRule, patched, recorded } from "postern/test";
-import { readAnswer } from "./history.ts";
+import { readAnswer } from "./usage-history.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 

@@ -5,7 +5,7 @@ import { containersIn, listContainers } from "postern/objects/pod";
 import type { SharingPod } from "postern/objects/resources";
 import { rule } from "postern/rule";
 import { tokenOf, unfitService } from "postern/service-settings";
-import { type Resource, type Settings, settings, usageOf } from "./history.ts";
+import { type Resource, type Settings, settings, usageOf } from "./usage-history.ts";
 
 const annotation = "kubernetes.io/initial-resources";
 

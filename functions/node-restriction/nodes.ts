@@ -45,9 +45,15 @@ const isWithin = (domain: string, domains: readonly string[]) =>
 
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 const kubelets = new Set([
-  ...["kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"],
-  ...["topology.kubernetes.io/zone", "topology.kubernetes.io/region"],
-  ...["failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"],
-  ...["beta.kubernetes.io/instance-type", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"],
+  "kubernetes.io/hostname",
+  "kubernetes.io/os",
+  "kubernetes.io/arch",
+  "topology.kubernetes.io/zone",
+  "topology.kubernetes.io/region",
+  "failure-domain.beta.kubernetes.io/zone",
+  "failure-domain.beta.kubernetes.io/region",
+  "beta.kubernetes.io/instance-type",
+  "beta.kubernetes.io/os",
+  "beta.kubernetes.io/arch",
   "node.kubernetes.io/instance-type",
 ]);

@@ -4,7 +4,7 @@ import { isMirror } from "postern/objects/pod";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type Around, type Offence, quoted } from "./kubelet.ts";
-import { referenceIn } from "./references.ts";
+import { referenceIn } from "./pod-references.ts";
 
 export const admitPod = (pod: Pod, around: Around): Offence | Promise<Offence> => {
   const { operation, subResource = "" } = around.request;

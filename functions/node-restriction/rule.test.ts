@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
 import { condition, openRule } from "postern/test";
-import { isKubelet, isUnusual } from "./entries.ts";
+import { isKubelet, isUnusual } from "./webhook-entries.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
 

@@ -1,14 +1,13 @@
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-import { admitClaim } from "./claims.ts";
-import { heartbeats, isKubelet, isNoEviction, isNoHeartbeat, isUnusual, others, pods } from "./entries.ts";
 import { type Around, gates, needs, nodeOf, type Offence, quoted } from "./kubelet.ts";
 import { admitNode } from "./nodes.ts";
-import { admitCsiNode, admitLease, admitResourceSlice, admitSigningRequest } from "./own.ts";
+import { admitClaim, admitCsiNode, admitLease, admitResourceSlice, admitSigningRequest } from "./other-resources.ts";
 import { admitPodCertificateRequest } from "./pod-certificates.ts";
 import { admitPod } from "./pods.ts";
 import { admitToken } from "./tokens.ts";
+import { heartbeats, isKubelet, isNoEviction, isNoHeartbeat, isUnusual, others, pods } from "./webhook-entries.ts";
 
 export default rule({
   summary: "Lets a kubelet write only what belongs to its own node.",
@@ -19,7 +18,9 @@ export default rule({
   variants: [
     { name: "heartbeats", match: heartbeats, matchConditions: { ...isKubelet, ...isUnusual }, everywhere: true },
     {
-      ...{ name: "pods", match: pods, everywhere: true },
+      name: "pods",
+      match: pods,
+      everywhere: true,
       matchConditions: { ...isKubelet, ...isNoHeartbeat, ...isNoEviction },
     },
     { name: "others", match: others },

@@ -2,11 +2,10 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { accessReview } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { faultOf } from "./check.ts";
-import { type Around, choose } from "./choose.ts";
-import { filled, isOnlyInNewDebuggers } from "./fill.ts";
-import { grantsFor } from "./grants.ts";
-import { offences } from "./judge.ts";
+import { filled, isOnlyInNewDebuggers } from "./defaults.ts";
+import { offences } from "./pod-offences.ts";
+import { type Around, choose, grantsFor } from "./policy-choice.ts";
+import { faultOf } from "./settings-check.ts";
 import { relieve } from "./suggestion.ts";
 
 const annotation = "kubernetes.io/psp";

@@ -1,14 +1,14 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import { filled } from "./fill.ts";
-import { offences } from "./judge.ts";
+import { filled } from "./defaults.ts";
+import { offences } from "./pod-offences.ts";
 import { isWithin, type Policy } from "./policy.ts";
 
 /** Fields of pods and containers that the policy fills in if they are not set. */
-const open = [
-  ...["fsGroup", "supplementalGroups", "runAsUser", "runAsNonRoot", "seLinuxOptions", "seccompProfile"],
-  ...["appArmorProfile", "procMount", "readOnlyRootFilesystem", "allowPrivilegeEscalation"],
-];
+const open = (
+  "fsGroup supplementalGroups runAsUser runAsNonRoot seLinuxOptions seccompProfile appArmorProfile procMount " +
+  "readOnlyRootFilesystem allowPrivilegeEscalation"
+).split(" ");
 
 export const relieve = (pod: Pod, policy: Policy): void => {
   const { spec, metadata } = pod;

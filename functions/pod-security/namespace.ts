@@ -2,7 +2,7 @@ import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { invalid } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import type { Verdict } from "postern/rule";
-import { sorted } from "./checks/check.ts";
+import { sorted } from "./checks/check-builders.ts";
 import { isSparedByClass, subjectOf } from "./pods.ts";
 import {
   type Demand,

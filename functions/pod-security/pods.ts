@@ -1,6 +1,6 @@
 import type { EphemeralContainer, Pod, PodTemplateSpec } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import type { Subject } from "./checks/check.ts";
+import type { Subject } from "./checks/check-builders.ts";
 import type { Settings } from "./settings.ts";
 
 export const subjectOf = (pod: Pod | PodTemplateSpec): Subject => {

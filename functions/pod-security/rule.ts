@@ -4,7 +4,7 @@ import { creationOf } from "postern/objects/namespace";
 import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
-import type { Subject } from "./checks/check.ts";
+import type { Subject } from "./checks/check-builders.ts";
 import { judgeNamespace, most } from "./namespace.ts";
 import { isSignificant, isSparedByClass, subjectOf, templateOf, type Workload } from "./pods.ts";
 import { defaultPolicy, judgesNothing, type Mode, modes, type Policy, policyOf, shown } from "./policy.ts";

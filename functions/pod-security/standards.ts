@@ -1,32 +1,30 @@
-import type { Check, Judge, Offence, Subject } from "./checks/check.ts";
-import {
-  allowPrivilegeEscalation,
-  capabilitiesBaseline,
-  capabilitiesRestricted,
-  hostPorts,
-  hostProbesAndHostLifecycle,
-  privileged,
-  procMount,
-  procMountRestricted,
-} from "./checks/containers.ts";
-import {
-  appArmorProfile,
-  runAsNonRoot,
-  runAsUser,
-  seccompProfileBaseline,
-  seccompProfileRestricted,
-  seLinuxOptions,
-  windowsHostProcess,
-} from "./checks/contexts.ts";
-import { hostNamespaces, hostPathVolumes, restrictedVolumes, sysctls } from "./checks/pod.ts";
+import type { Check, Judge, Offence, Subject } from "./checks/check-builders.ts";
+import * as containers from "./checks/containers.ts";
+import * as contexts from "./checks/contexts.ts";
+import * as pods from "./checks/pod.ts";
 import type { Demand } from "./policy.ts";
 
 /** In the order in which upstream reports offences. */
 const checks: readonly Check[] = [
-  ...[appArmorProfile, capabilitiesBaseline, hostNamespaces, hostPathVolumes, hostPorts, hostProbesAndHostLifecycle],
-  ...[privileged, procMount, seLinuxOptions, seccompProfileBaseline, sysctls, windowsHostProcess],
-  ...[allowPrivilegeEscalation, capabilitiesRestricted, procMountRestricted, restrictedVolumes, runAsNonRoot],
-  ...[runAsUser, seccompProfileRestricted],
+  contexts.appArmorProfile,
+  containers.capabilitiesBaseline,
+  pods.hostNamespaces,
+  pods.hostPathVolumes,
+  containers.hostPorts,
+  containers.hostProbesAndHostLifecycle,
+  containers.privileged,
+  containers.procMount,
+  contexts.seLinuxOptions,
+  contexts.seccompProfileBaseline,
+  pods.sysctls,
+  contexts.windowsHostProcess,
+  containers.allowPrivilegeEscalation,
+  containers.capabilitiesRestricted,
+  containers.procMountRestricted,
+  pods.restrictedVolumes,
+  contexts.runAsNonRoot,
+  contexts.runAsUser,
+  contexts.seccompProfileRestricted,
 ];
 
 /** The minor version in which a check last changed; later versions have the same checks. */

@@ -1,6 +1,6 @@
 import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
 import type { ImageVolume } from "postern/objects/pod";
-import { type Context, contextOf, type Offence } from "./checks/check.ts";
+import { type Context, contextOf, type Offence } from "./checks/check-builders.ts";
 import { subjectOf } from "./pods.ts";
 import { levels, type Policy, policyOf } from "./policy.ts";
 

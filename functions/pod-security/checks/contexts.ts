@@ -14,7 +14,7 @@ import {
   sorted,
   unlessAmongOwnUsers,
   unlessOnWindows,
-} from "./check.ts";
+} from "./check-builders.ts";
 
 type Profile = { type: string } | undefined;
 

@@ -1,5 +1,5 @@
 import { type ImageVolume, isSourceless } from "postern/objects/pod";
-import { type Check, type Judge, listed, plural, quoted, sorted } from "./check.ts";
+import { type Check, type Judge, listed, plural, quoted, sorted } from "./check-builders.ts";
 
 const judgeNamespaces: Judge = ({ spec }) => {
   const shared = (["hostNetwork", "hostPID", "hostIPC"] as const).filter((field) => spec[field] === true);
@@ -17,14 +17,39 @@ export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": judge
 type Source = Exclude<keyof ImageVolume, "name">;
 
 const allowed: readonly Source[] = [
-  ...(["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim"] as const),
-  ...(["projected", "secret"] as const),
+  "configMap",
+  "csi",
+  "downwardAPI",
+  "emptyDir",
+  "ephemeral",
+  "image",
+  "persistentVolumeClaim",
+  "projected",
+  "secret",
 ];
 
 const forbidden: readonly Source[] = [
-  ...(["hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs"] as const),
-  ...(["rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte"] as const),
-  ...(["azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos"] as const),
+  "hostPath",
+  "gcePersistentDisk",
+  "awsElasticBlockStore",
+  "gitRepo",
+  "nfs",
+  "iscsi",
+  "glusterfs",
+  "rbd",
+  "flexVolume",
+  "cinder",
+  "cephfs",
+  "flocker",
+  "fc",
+  "azureFile",
+  "vsphereVolume",
+  "quobyte",
+  "azureDisk",
+  "photonPersistentDisk",
+  "portworxVolume",
+  "scaleIO",
+  "storageos",
 ];
 
 const judgeVolumes: Judge = ({ spec }) => {
@@ -57,13 +82,19 @@ const judgeSysctls = (...names: string[]): Judge => {
   };
 };
 const since0 = [
-  ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start"],
-  ...["net.ipv4.ping_group_range", "net.ipv4.tcp_syncookies"],
+  "kernel.shm_rmid_forced",
+  "net.ipv4.ip_local_port_range",
+  "net.ipv4.ip_unprivileged_port_start",
+  "net.ipv4.ping_group_range",
+  "net.ipv4.tcp_syncookies",
 ];
 const since27 = [...since0, "net.ipv4.ip_local_reserved_ports"];
 const since29 = [
-  ...[...since27, "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl"],
-  ...["net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_keepalive_time"],
+  ...since27,
+  "net.ipv4.tcp_fin_timeout",
+  "net.ipv4.tcp_keepalive_intvl",
+  "net.ipv4.tcp_keepalive_probes",
+  "net.ipv4.tcp_keepalive_time",
 ];
 const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 

@@ -40,21 +40,11 @@ const referenceOf = (volume: Volume) => {
   }
 };
 
-const harmless = [
-  ...[
-    "awsElasticBlockStore",
-    "azureDisk",
-    "cephfs",
-    "cinder",
-    "downwardAPI",
-    "emptyDir",
-    "fc",
-    "flexVolume",
-    "flocker",
-  ],
-  ...["gcePersistentDisk", "gitRepo", "hostPath", "image", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume"],
-  ...["quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"],
-];
+const harmless = (
+  "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk " +
+  "gitRepo hostPath image iscsi nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos " +
+  "vsphereVolume"
+).split(" ");
 
 const references: Record<string, string> = {
   configMap: "configmaps (via configmap volumes)",

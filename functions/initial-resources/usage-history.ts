@@ -24,7 +24,7 @@ type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
 
 /** An undefined namespace means all namespaces. */
 interface Stage {
-  days: 7 | 30;
+  days: number;
   isSameTag: boolean;
   namespace: string | undefined;
 }
@@ -34,17 +34,13 @@ const enough = 30;
 /** Answers are cached because weeks of history change slowly. */
 const keptSeconds = 600;
 
-const stagesFor = (namespace: string, isNamespaceOnly: boolean): Stage[] => [
-  { days: 7, isSameTag: true, namespace },
-  { days: 30, isSameTag: true, namespace },
-  ...(isNamespaceOnly
-    ? [{ days: 30 as const, isSameTag: false, namespace }]
-    : [
-        { days: 7 as const, isSameTag: true, namespace: undefined },
-        { days: 30 as const, isSameTag: true, namespace: undefined },
-        { days: 30 as const, isSameTag: false, namespace: undefined },
-      ]),
-];
+const listStages = (namespace: string, namespaceOnly: boolean): Stage[] => {
+  const scopes = namespaceOnly ? [namespace] : [namespace, undefined];
+  return [
+    ...scopes.flatMap((scope) => [7, 30].map((days) => ({ days, isSameTag: true, namespace: scope }))),
+    { days: 30, isSameTag: false, namespace: scopes.at(-1) },
+  ];
+};
 
 export const usageOf = async (
   resource: Resource,
@@ -56,7 +52,7 @@ export const usageOf = async (
   const bearer = tokenOf(prometheus);
   const known = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
   let last: Found = { samples: 0, usage: 0 };
-  for (const stage of stagesFor(namespace, namespaceOnly)) {
+  for (const stage of listStages(namespace, namespaceOnly)) {
     const query = queryFor(seriesOf(resource, image, stage, prometheus), stage.days, percentile / 100);
     if (query === undefined) return undefined;
     const url = new URL(prometheus.url);

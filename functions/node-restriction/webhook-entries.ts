@@ -23,8 +23,10 @@ export const others: RequestMatch[] = [
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
   { apiGroups: ["storage.k8s.io"], apiVersions: ["*"], resources: ["csinodes"], ...writes },
   {
-    ...{ apiGroups: ["resource.k8s.io"], apiVersions: ["*"] },
-    ...{ resources: ["resourceslices"], operations: ["CREATE", "DELETE"] },
+    apiGroups: ["resource.k8s.io"],
+    apiVersions: ["*"],
+    resources: ["resourceslices"],
+    operations: ["CREATE", "DELETE"],
   },
   { ...certificates, resources: ["certificatesigningrequests"], operations: ["CREATE"] },
   { ...certificates, resources: ["podcertificaterequests", "podcertificaterequests/*"], ...writes },

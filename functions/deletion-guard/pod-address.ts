@@ -1,0 +1,71 @@
+import type { Pod } from "kubernetes-types/core/v1.d.ts";
+import { isIn, type Range, rangeOf } from "postern/objects/network";
+
+/** The prefix of IPv4 addresses that are written as IPv6 addresses: ::ffff:0:0/96. */
+const mapped: Range = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
+
+/** Parses `10.0.0.0/8`, `fd00::/8` or a single address; returns undefined if the text is neither. */
+export const parseNetwork = (text: string): Range | undefined => {
+  const range = rangeOf(text);
+  if (range === undefined) return undefined;
+  const [start, bits] = range;
+  const network: Range = isIn(start)(mapped) ? [start.slice(12), bits - 96] : range;
+  return isBegin(network) ? network : undefined;
+};
+
+/** Reports whether all bits after the prefix are 0. */
+const isBegin = ([start, bits]: Range) =>
+  bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
+
+/** A reserved address is allowed only by a network within its reserved range. */
+export const isAllowed = (text: string, networks: readonly Range[]): boolean => {
+  const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
+  if (address === undefined) return false;
+  const special = reserved.find(isIn(address));
+  return networks.some(
+    (network) => isIn(address)(network) && (!special || (isIn(network[0])(special) && network[1] >= special[1])),
+  );
+};
+
+/**
+ * A pod is called here only if a network within the range is listed: the host, the link, AWS's credential services, and
+ * IPv6 ranges that can lead to IPv4 addresses. The first range that contains an address counts.
+ */
+const reserved = (
+  "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10 fd00:ec2::/32 " + "::/96 64:ff9b::/96 2002::/16"
+)
+  .split(" ")
+  .map(parseNetwork)
+  .filter((network) => network !== undefined);
+
+const placeholders = ["name", "namespace", "uid"] as const;
+const host = /^https?:\/\/([^/?#]*)/;
+
+/** Returns what is wrong with an address that may contain {name}, {namespace} and {uid}, and {ip} as its host. */
+export const faultOfTemplate = (template: string): string | undefined => {
+  const [, named = ""] = host.exec(template) ?? [];
+  const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
+  if (!isOfPods && /[{}@%\s\\]/.test(named)) return "a host, or {ip} in its place, and nothing else before the path";
+  const located = isOfPods ? template.replace("{ip}", "ip") : template;
+  const plain = placeholders.reduce((text, name) => text.replaceAll(`{${name}}`, "x"), located);
+  if (named === "" || /[{}\s\\]/.test(plain) || !URL.canParse(plain))
+    return "http:// or https://, a host, and a path with {name}, {namespace} and {uid} where they belong";
+};
+
+/** Returns the address for a pod; undefined if it needs {ip} and the pod has no address that may be called. */
+export const addressFor = (
+  template: string,
+  { metadata = {}, status = {} }: Pod,
+  addresses: string[],
+): string | undefined => {
+  const networks = addresses.map(parseNetwork).filter((network) => network !== undefined);
+  const own = [...(status.podIPs ?? []).map(({ ip }) => ip), status.podIP].find(
+    (ip) => ip !== undefined && isAllowed(ip, networks),
+  );
+  if (template.includes("{ip}") && own === undefined) return undefined;
+  const shown = own?.includes(":") ? `[${own}]` : (own ?? "");
+  return placeholders.reduce(
+    (text, name) => text.replaceAll(`{${name}}`, () => encodeURIComponent(metadata[name] ?? "")),
+    template.replace("{ip}", shown),
+  );
+};

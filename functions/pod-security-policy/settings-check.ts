@@ -1,0 +1,244 @@
+import { isMap } from "postern/json";
+import type { Policy } from "./policy.ts";
+import type { Around } from "./policy-choice.ts";
+import { profileOf } from "./profiles.ts";
+import { volumeTypes } from "./volumes.ts";
+
+/** Returns what is wrong with a value; `path` is the value's path in the settings. */
+type Check = (value: unknown, path: string) => string | undefined;
+
+const printValue = (value: unknown) => {
+  const text = JSON.stringify(value) ?? "nothing";
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+};
+
+const findFault = (faults: Iterable<string | undefined>) => {
+  for (const fault of faults) if (fault !== undefined) return fault;
+};
+
+const expectValue =
+  (expected: string, isValid: (value: unknown) => boolean): Check =>
+  (value, path) =>
+    isValid(value) ? undefined : `must have ${expected} as ${path}, not ${printValue(value)}`;
+
+const expectText = (expected: string, isValid: (text: string) => boolean): Check =>
+  expectValue(expected, (value) => typeof value === "string" && isValid(value));
+
+/** Runs a check only if the checks before it find nothing. */
+const checkInTurn =
+  (...checks: Check[]): Check =>
+  (value, path) => {
+    for (const check of checks) {
+      const fault = check(value, path);
+      if (fault !== undefined) return fault;
+    }
+  };
+
+const checkFlag = expectValue("true or false", (value) => typeof value === "boolean");
+const checkText = expectText("a text", () => true);
+const checkWord = expectText("a text that isn't empty", (text) => text !== "");
+const checkChoice = (...choices: string[]) =>
+  expectText(`one of ${choices.join(", ")}`, (text) => choices.includes(text));
+const checkNumber = (most: number) =>
+  expectValue(
+    `a whole number from 0 to ${most}`,
+    (value) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= most,
+  );
+
+const checkList = (check: Check): Check =>
+  checkInTurn(expectValue("a list", Array.isArray), (value, path) => {
+    const elements: unknown[] = Object(value);
+    return findFault(elements.map((element, index) => check(element, `${path}[${index}]`)));
+  });
+
+/** Refuses unknown members: a typing error must not weaken a policy. */
+const checkMembers = (known: Record<string, Check>, required: string[] = []): Check =>
+  checkInTurn(expectValue("a map", isMap), (value, path) => {
+    const missing = required.find((key) => !Object.hasOwn(Object(value), key));
+    if (missing !== undefined) return `must have ${missing} in ${path}`;
+    return findFault(
+      Object.entries(Object(value)).map(([key, member]) => {
+        const check = Object.hasOwn(known, key) ? known[key] : undefined;
+        return check
+          ? check(member, `${path}.${key}`)
+          : `must have no ${printValue(key)} in ${path}; known are ${Object.keys(known).join(", ")}`;
+      }),
+    );
+  });
+
+const checkRanges = (most = Number.MAX_SAFE_INTEGER): Check =>
+  checkList(
+    checkInTurn(checkMembers({ min: checkNumber(most), max: checkNumber(most) }, ["min", "max"]), (value, path) => {
+      const { min, max } = Object(value);
+      return min > max
+        ? `must have a min that isn't greater than the max in ${path}, not ${printValue(value)}`
+        : undefined;
+    }),
+  );
+
+const checkIdRule = (...rules: string[]): Check =>
+  checkInTurn(checkMembers({ rule: checkChoice(...rules), ranges: checkRanges() }, ["rule"]), (value, path) => {
+    const { rule, ranges = [] } = Object(value);
+    return ["MustRunAs", "MayRunAs"].includes(rule) && ranges.length === 0
+      ? `must have at least one range in ${path}, for ${rule}`
+      : undefined;
+  });
+
+const checkPath = expectText('a path without ".."', (text) => text !== "" && !text.split("/").includes(".."));
+const checkSysctl = expectText(
+  "a sysctl, or the beginning of one and *",
+  (text) => text.length <= 253 && /^[-_.a-z0-9]*[a-z0-9*]$/.test(text),
+);
+const isProfile = (text: string) => text === "*" || profileOf(text) !== undefined;
+const checkProfiles = expectText(
+  "runtime/default, docker/default, unconfined or localhost/… (or several, a comma between)",
+  (text) => text === "" || text.split(",").every(isProfile),
+);
+const checkAccount = expectText('"namespace:name"', (text) => /^[^:]+:[^:]+$/.test(text));
+const checkName = expectText(
+  "a name in lower case",
+  (text) => text.length <= 253 && /^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/.test(text),
+);
+
+const profilePrefixes = ["seccomp.security.alpha.kubernetes.io/", "apparmor.security.beta.kubernetes.io/"];
+
+const checkAnnotations: Check = checkInTurn(expectValue("a map", isMap), (value, path) =>
+  findFault(
+    Object.entries(Object(value)).map(([key, text]) =>
+      (profilePrefixes.some((prefix) => key.startsWith(prefix)) ? checkProfiles : checkText)(text, `${path}["${key}"]`),
+    ),
+  ),
+);
+
+/** Other members of upstream's metadata are allowed. */
+const checkMetadata: Check = checkInTurn(expectValue("a map", isMap), (value, path) => {
+  const { name, annotations = {} } = Object(value);
+  return checkName(name, `${path}.name`) ?? checkAnnotations(annotations, `${path}.annotations`);
+});
+
+const checkPatterns = (check: Check): Check =>
+  checkInTurn(checkList(check), (value, path) =>
+    Array.isArray(value) && value.includes("*") && value.length > 1
+      ? `must have nothing beside * in ${path}`
+      : undefined,
+  );
+
+const checkGroup = checkIdRule("MustRunAs", "MayRunAs", "RunAsAny");
+const checkSysctls = checkPatterns(checkSysctl);
+const checkNames = checkList(checkWord);
+
+const checkSpec = checkMembers(
+  {
+    privileged: checkFlag,
+    defaultAddCapabilities: checkNames,
+    requiredDropCapabilities: checkNames,
+    allowedCapabilities: checkNames,
+    volumes: checkList(checkChoice("*", ...volumeTypes)),
+    hostNetwork: checkFlag,
+    hostPorts: checkRanges(65_535),
+    hostPID: checkFlag,
+    hostIPC: checkFlag,
+    seLinux: checkInTurn(
+      checkMembers(
+        {
+          rule: checkChoice("MustRunAs", "RunAsAny"),
+          seLinuxOptions: checkMembers({ level: checkText, role: checkText, type: checkText, user: checkText }),
+        },
+        ["rule"],
+      ),
+      (value, path) => {
+        const { rule, seLinuxOptions } = Object(value);
+        return rule === "MustRunAs" && !seLinuxOptions
+          ? `must have seLinuxOptions in ${path}, for MustRunAs`
+          : undefined;
+      },
+    ),
+    runAsUser: checkIdRule("MustRunAs", "MustRunAsNonRoot", "RunAsAny"),
+    runAsGroup: checkGroup,
+    supplementalGroups: checkGroup,
+    fsGroup: checkGroup,
+    readOnlyRootFilesystem: checkFlag,
+    defaultAllowPrivilegeEscalation: checkFlag,
+    allowPrivilegeEscalation: checkFlag,
+    allowedHostPaths: checkList(checkMembers({ pathPrefix: checkPath, readOnly: checkFlag }, ["pathPrefix"])),
+    allowedFlexVolumes: checkList(checkMembers({ driver: checkWord }, ["driver"])),
+    allowedCSIDrivers: checkList(checkMembers({ name: checkWord }, ["name"])),
+    allowedUnsafeSysctls: checkSysctls,
+    forbiddenSysctls: checkSysctls,
+    allowedProcMountTypes: checkList(checkChoice("Default", "Unmasked")),
+    runtimeClass: checkMembers(
+      { allowedRuntimeClassNames: checkPatterns(checkWord), defaultRuntimeClassName: checkWord },
+      ["allowedRuntimeClassNames"],
+    ),
+  },
+  ["seLinux", "runAsUser", "supplementalGroups", "fsGroup"],
+);
+
+const checkPolicy = checkMembers(
+  {
+    apiVersion: checkChoice("policy/v1beta1", "extensions/v1beta1"),
+    kind: checkChoice("PodSecurityPolicy"),
+    metadata: checkMetadata,
+    spec: checkSpec,
+    use: checkMembers({
+      users: checkNames,
+      groups: checkNames,
+      serviceAccounts: checkList(checkAccount),
+      namespaces: checkNames,
+    }),
+  },
+  ["metadata", "spec"],
+);
+
+export const faultOf = ({ policies, accessReviews }: Around["settings"]): string | undefined => {
+  if (policies.length === 0) return "must have at least one policy; without any, no pod could be created";
+  const seen = new Set<string>();
+  return findFault(
+    policies.map((policy, index) => {
+      const path = `policies[${index}]`;
+      const fault = checkPolicy(policy, path);
+      if (fault !== undefined) return fault;
+      const { name } = policy.metadata;
+      if (seen.has(name)) return `must have one policy of the name ${name}, not several`;
+      seen.add(name);
+      return (
+        findContradiction(policy, `${path} (${name})`) ?? (accessReviews ? undefined : findMissingGrant(policy, path))
+      );
+    }),
+  );
+};
+
+const findMissingGrant = ({ metadata: { name }, use = {} }: Policy, path: string) => {
+  const { users = [], groups = [], serviceAccounts = [] } = use;
+  return users.length + groups.length + serviceAccounts.length === 0
+    ? `must say in ${path}.use who may use ${name}, or have accessReviews: true`
+    : undefined;
+};
+
+const findContradiction = ({ spec }: Policy, path: string) => {
+  const { allowedCapabilities = [], defaultAddCapabilities = [], requiredDropCapabilities = [] } = spec;
+  if (requiredDropCapabilities.length > 0 && allowedCapabilities.includes("*"))
+    return `must have no requiredDropCapabilities beside allowedCapabilities: ["*"], in ${path}`;
+  const conflict = [...defaultAddCapabilities, ...allowedCapabilities].find((capability) =>
+    requiredDropCapabilities.includes(capability),
+  );
+  if (conflict !== undefined) return `must either allow ${conflict} or require that it is dropped, in ${path}`;
+  if (spec.defaultAllowPrivilegeEscalation && spec.allowPrivilegeEscalation === false)
+    return `must allow the privilege escalation that is its default, in ${path}`;
+  const overlap = (spec.allowedUnsafeSysctls ?? []).find((allowed) =>
+    spec.forbiddenSysctls?.some((forbidden) => doPatternsOverlap(allowed, forbidden)),
+  );
+  if (overlap !== undefined) return `must either allow or forbid ${overlap}, in ${path}`;
+  const { allowedRuntimeClassNames = [], defaultRuntimeClassName } = spec.runtimeClass ?? {};
+  const isAllowed = [defaultRuntimeClassName, "*"].some((name) => allowedRuntimeClassNames.includes(name ?? ""));
+  if (defaultRuntimeClassName !== undefined && !isAllowed)
+    return `must allow the runtime class that is its default, ${defaultRuntimeClassName}, in ${path}`;
+};
+
+const doPatternsOverlap = (left: string, right: string) => {
+  const [leftStart, rightStart] = [left.replace(/\*$/, ""), right.replace(/\*$/, "")];
+  if (leftStart === left) return rightStart === right ? left === right : left.startsWith(rightStart);
+  return rightStart === right
+    ? right.startsWith(leftStart)
+    : leftStart.startsWith(rightStart) || rightStart.startsWith(leftStart);
+};
