@@ -1,86 +1,33 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { discovery, may, named, objects, refused, testAnswers, testObjects } from "../test/capabilities.ts";
 import { Failure } from "./failure.ts";
 import { plural, recorded } from "./recorded-answers.ts";
 
-const named = (kind: string, name: string, namespace?: string, apiVersion = "v1") => ({
-  apiVersion,
-  kind,
-  metadata: { name, ...(namespace && { namespace }) },
-});
-const names = (objects: { metadata?: { name?: string } }[]) => objects.map(({ metadata }) => metadata?.name);
+describe("recorded answers", () => {
+  const capabilities = recorded({ objects, may, discovery, refused });
+  testObjects(() => capabilities);
+  testAnswers(() => capabilities);
 
-const objects = [
-  named("LimitRange", "small", "a"),
-  named("LimitRange", "large", "a"),
-  named("LimitRange", "other", "b"),
-  named("LimitRange", "near", "ab"),
-  named("Namespace", "a"),
-  named("StorageClass", "fast", undefined, "storage.k8s.io/v1"),
-  named("Widget", "w", "a", "example.com/v1beta2"),
-];
-
-describe("a recorded world", () => {
-  const world = recorded({ objects });
-  const limitranges = { group: "", resource: "limitranges" };
-
-  it("has objects by name", async () => {
-    assert.deepEqual(await world.get(limitranges, "small", "a"), objects[0]);
-    assert.deepEqual(await world.get({ group: "", resource: "namespaces" }, "a"), objects[4]);
-    assert.deepEqual(await world.get({ group: "storage.k8s.io", resource: "storageclasses" }, "fast"), objects[5]);
-    assert.deepEqual(await world.get({ group: "example.com", resource: "widgets" }, "w", "a"), objects[6]);
-  });
-  it("has nothing where nothing is", async () => {
-    for (const [kind, name, namespace] of [
-      [limitranges, "none", "a"],
-      [limitranges, "small", "b"],
-      [limitranges, "small"],
-      [{ group: "apps", resource: "limitranges" }, "small", "a"],
-    ] as const)
-      assert.equal(await world.get(kind, name, namespace), undefined);
-  });
-  it("lists a namespace, and none that begins alike", async () => {
-    assert.deepEqual(names(await world.list(limitranges, "a")), ["large", "small"]);
-    assert.deepEqual(names(await world.list(limitranges, "b")), ["other"]);
-    assert.deepEqual(names(await world.list(limitranges, "c")), []);
-  });
-  it("lists a cluster", async () => {
-    assert.deepEqual(names(await world.list(limitranges)), ["large", "small", "near", "other"]);
-    assert.deepEqual(names(await world.list({ group: "", resource: "namespaces" })), ["a"]);
-  });
-  it("creates what isn't there", async () => {
-    const fresh = recorded({ objects });
-    const kind = { group: "", resource: "namespaces" };
-    assert.deepEqual(
-      [
-        await fresh.create(kind, named("Namespace", "new")),
-        await fresh.create(kind, named("Namespace", "new")),
-        await fresh.create(kind, named("Namespace", "a")),
-      ],
-      ["created", "exists", "exists"],
-    );
-    assert.deepEqual(await fresh.get(kind, "new"), named("Namespace", "new"));
-    assert.equal(await world.get(kind, "new"), undefined);
-  });
-  it("does not create what it says can't be", async () => {
-    const status = { code: 422, reason: "Invalid", message: "no such name" };
-    const strict = recorded({ refused: [{ resource: "namespaces", name: "New", status }] });
-    const kind = { group: "", resource: "namespaces" };
-    assert.deepEqual(await strict.create(kind, named("Namespace", "New")), { refused: status });
-    assert.equal(await strict.get(kind, "New"), undefined);
+  it("have an object by its group and namespace only, in any version", async () => {
+    const widget = named("Widget", "w", "a", {}, "example.com/v1beta2");
+    const { get } = recorded({ objects: [widget] });
+    assert.deepEqual(await get({ group: "example.com", resource: "widgets" }, "w", "a"), widget);
+    assert.equal(await get({ group: "example.com", resource: "widgets" }, "w"), undefined);
+    assert.equal(await get({ group: "apps", resource: "widgets" }, "w", "a"), undefined);
   });
 
-  const may = [
+  const access = [
     { user: { username: "jane" }, verb: "delete", resource: "pods", allowed: true },
     { user: { username: "jane" }, verb: "delete", resource: "nodes", allowed: false, reason: "no role" },
   ];
   const calls = [{ url: "https://images.example/a", answer: { status: 200, body: "yes" } }];
   it("answers what is recorded, and nothing by guess", async () => {
-    const asked = recorded({ may, https: calls });
+    const asked = recorded({ may: access, https: calls });
     const user = { username: "jane", groups: ["g"] };
-    const access = (resource: string) => ({ user: { username: "jane" }, verb: "delete", resource, namespace: "a" });
+    const question = (resource: string) => ({ user: { username: "jane" }, verb: "delete", resource, namespace: "a" });
     assert.deepEqual(
-      [await asked.may(access("pods")), await asked.may(access("nodes"))],
+      [await asked.may(question("pods")), await asked.may(question("nodes"))],
       [{ allowed: true }, { allowed: false, reason: "no role" }],
     );
     assert.deepEqual(await asked.https({ url: "https://images.example/a", method: "POST", body: "x" }), {
@@ -99,7 +46,7 @@ describe("a recorded world", () => {
       asked.https({ url: "https://images.example/b" }),
       unanswered('{"url":"https://images.example/b"}'),
     );
-    await assert.rejects(recorded({}).may(access("pods")), Failure);
+    await assert.rejects(recorded({}).may(question("pods")), Failure);
     await assert.rejects(recorded({}).discover("v1"), unanswered('{"discovery":"v1"}'));
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: true }] };
     assert.deepEqual(await recorded({ discovery }).discover("v1"), discovery.v1);

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { stringify } from "yaml";
+import { Failure } from "#lib/failure.ts";
+import { annotated, named, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { readManifests, type Written, writtenCluster } from "./manifest-cluster.ts";
+
+describe("a cluster made of a folder of manifests", () => {
+  let folder: string;
+  let world: Written;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-manifests-"));
+    await mkdir(join(folder, "more", "deep"), { recursive: true });
+    const [first, second, third, ...others] = objects;
+    await writeFile(join(folder, "first.yaml"), `---\n${stringify(first)}---\n# nothing\n---\n${stringify(second)}`);
+    await writeFile(join(folder, "third.json"), JSON.stringify(third));
+    const list = { apiVersion: "v1", kind: "List", items: others };
+    await writeFile(join(folder, "more", "deep", "others.yml"), stringify(list));
+    await writeFile(join(folder, "more", "README.md"), "apiVersion: none");
+    world = writtenCluster(await readManifests(folder));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  testObjects(() => world);
+
+  it("has what every cluster has, and in `default` what says no namespace", async () => {
+    const pod = named("Pod", "lonely");
+    const { get } = writtenCluster(await manifests({ "pod.json": JSON.stringify(pod) }));
+    assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
+    assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
+  });
+
+  it("has what is made in every namespace, unless a manifest has it", async () => {
+    const own = named("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
+    const { get } = writtenCluster(
+      await manifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
+    );
+    const account = async (namespace: string) => get({ group: "", resource: "serviceaccounts" }, "default", namespace);
+    assert.equal((await account("kube-system"))?.kind, "ServiceAccount");
+    assert.deepEqual(Object(await account("b")).imagePullSecrets, [{ name: "pull" }]);
+    assert.equal(await account("none"), undefined);
+    assert.equal((await get({ group: "", resource: "configmaps" }, "kube-root-ca.crt", "b"))?.kind, "ConfigMap");
+  });
+
+  it("doesn't guess who may do what", async () => {
+    const sentence = /^manifests don't say who may do what; only a cluster does$/;
+    await assert.rejects(
+      () => world.may({ user, verb: "get", resource: "pods" }),
+      (error) => error instanceof Failure && error.code === 503 && sentence.test(error.message),
+    );
+  });
+
+  const manifests = async (files: Record<string, string>) => {
+    const own = await mkdtemp(join(folder, "own-"));
+    for (const [name, text] of Object.entries(files)) await writeFile(join(own, name), text);
+    return readManifests(own).finally(() => rm(own, { recursive: true }));
+  };
+  const wrong: [string, string, RegExp][] = [
+    ["that is no YAML", "a: 1\n---\nb: [", /^a\.yaml:3 is no YAML: /],
+    [
+      "without a kind",
+      "kind: Pod\n---\nmetadata: {}",
+      /^a\.yaml, document 1, is no manifest: it must have an apiVersion/,
+    ],
+    ["of something else", "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\n---\n5", /^a\.yaml, document 2, is no/],
+  ];
+  for (const [name, text, sentence] of wrong)
+    it(`says which file has a manifest ${name}`, () =>
+      assert.rejects(
+        manifests({ "a.yaml": text }),
+        (error) => error instanceof Complaint && sentence.test(error.message),
+      ));
+});

@@ -1,0 +1,152 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import type { Capabilities } from "#lib/needs.ts";
+import type { LabelSelector } from "#lib/objects/selection.ts";
+import type { RecordedAnswers } from "#lib/recorded-answers.ts";
+
+// What a rule is told is the same, whether it comes from recorded answers, from manifests or from a real API server.
+
+export const named = (
+  kind: string,
+  name: string,
+  namespace?: string,
+  rest = {},
+  apiVersion = "v1",
+  annotations?: Record<string, string>,
+) => {
+  return {
+    apiVersion,
+    kind,
+    metadata: { name, ...(namespace && { namespace }), ...(annotations && { annotations }) },
+    ...rest,
+  };
+};
+const labelled = <T extends { metadata: object }>(object: T): T => ({
+  ...object,
+  metadata: { ...object.metadata, labels: { tier: "cheap" } },
+});
+export const annotated = (name: string) => named("Namespace", name, undefined, {}, "v1", { a: name });
+const limits = { spec: { limits: [{ type: "Container", max: { cpu: "1" } }] } };
+export const objects = [
+  annotated("a"),
+  annotated("ab"),
+  annotated("b"),
+  named("LimitRange", "small", "a", limits),
+  named("LimitRange", "large", "a", limits),
+  named("LimitRange", "near", "ab", limits),
+  named("LimitRange", "other", "b", limits),
+  named("StorageClass", "fast", undefined, { provisioner: "example.com/fast" }, "storage.k8s.io/v1"),
+  labelled(named("StorageClass", "slow", undefined, { provisioner: "example.com/slow" }, "storage.k8s.io/v1")),
+  named("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
+];
+export const user = { username: "jane", groups: ["developers"] };
+export const may: NonNullable<RecordedAnswers["may"]> = [
+  { user, verb: "get", resource: "limitranges", namespace: "a", allowed: true },
+  { user, verb: "get", resource: "limitranges", namespace: "b", allowed: false },
+];
+export const discovery = {
+  "scheduling.k8s.io/v1": [{ resource: "priorityclasses", kind: "PriorityClass", namespaced: false }],
+};
+const because =
+  "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an " +
+  "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const message = `Namespace "New" is invalid: metadata.name: Invalid value: "New": ${because}`;
+export const refused = [{ resource: "namespaces", name: "New", status: { code: 422, reason: "Invalid", message } }];
+
+const limitranges = { group: "", resource: "limitranges" };
+export const namespaces = { group: "", resource: "namespaces" };
+const classes = { group: "storage.k8s.io", resource: "storageclasses" };
+
+/** What all capabilities with these objects do. */
+export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "create">) => {
+  const names = async (namespace?: string) =>
+    (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
+
+  it("has objects by name, of the kind and version they were asked in", async () => {
+    const found = await open().get(limitranges, "small", "a");
+    assert.deepEqual([found?.apiVersion, found?.kind, found?.metadata?.name], ["v1", "LimitRange", "small"]);
+    assert.equal((await open().get(namespaces, "a"))?.metadata?.annotations?.a, "a");
+    assert.equal((await open().get(classes, "fast"))?.apiVersion, "storage.k8s.io/v1");
+  });
+
+  it("has nothing where nothing is, and under no name that is none", async () => {
+    for (const [name, namespace] of [
+      ["none", "a"],
+      ["small", "b"],
+      ["small", "none"],
+      ["", "a"],
+      ["..", "a"],
+      ["../a/limitranges/small", "b"],
+      ["small", ""],
+      ["small?x", "a"],
+      ["a%2Fb", "a"],
+    ] as const)
+      assert.equal(await open().get(limitranges, name, namespace), undefined, `${namespace}/${name}`);
+    assert.equal(await open().get(namespaces, ""), undefined);
+  });
+
+  it("lists a namespace by name, and none that begins alike", async () => {
+    assert.deepEqual(await names("a"), ["a/large", "a/small"]);
+    assert.deepEqual(await names("b"), ["b/other"]);
+    assert.deepEqual(await names("none"), []);
+    assert.deepEqual(await names(".."), []);
+  });
+
+  it("lists a cluster, each object with its kind", async () => {
+    assert.deepEqual(await names(), ["a/large", "a/small", "ab/near", "b/other"]);
+    for (const { kind, apiVersion } of await open().list(limitranges))
+      assert.deepEqual([kind, apiVersion], ["LimitRange", "v1"]);
+  });
+
+  it("lists no more than was asked for", async () => {
+    const first = async (most: number) => (await open().list(limitranges, undefined, { most })).length;
+    assert.deepEqual([await first(1), await first(3), await first(4), await first(100)], [1, 3, 4, 4]);
+    assert.equal((await open().list(limitranges, "a", { most: 1 }))[0]?.metadata?.name, "large");
+    assert.equal((await open().list(limitranges, "a")).length, 2);
+  });
+
+  it("lists what has the labels that were asked for", async () => {
+    const by = async (labels: LabelSelector) =>
+      (await open().list(classes, undefined, { labels, most: 1 })).map(({ metadata }) => metadata?.name);
+    assert.deepEqual(await by({ matchLabels: { tier: "cheap" } }), ["slow"]);
+    assert.deepEqual(await by({ matchExpressions: [{ key: "tier", operator: "NotIn", values: ["cheap"] }] }), ["fast"]);
+    assert.deepEqual(await by({ matchLabels: { tier: "cheap,a=b" } }), []);
+    assert.deepEqual(await by({}), ["fast"]);
+  });
+
+  it("hands out what nobody can change for the next one", async () => {
+    const [first] = await open().list(limitranges, "a");
+    assert.ok(first?.metadata);
+    assert.throws(() => Object.assign(first.metadata ?? {}, { name: "other" }), TypeError);
+  });
+
+  it("creates what isn't there, and says where it is", async () => {
+    const create = (name: string) => open().create(namespaces, named("Namespace", name));
+    assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
+    assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
+  });
+};
+
+/** What capabilities do that know more than the objects. */
+export const testAnswers = (open: () => Capabilities) => {
+  it("knows who may do what", async () => {
+    const ask = (namespace: string) => open().may({ user, verb: "get", resource: "limitranges", namespace });
+    assert.equal((await ask("a")).allowed, true);
+    assert.equal((await ask("b")).allowed, false);
+  });
+
+  it("knows the kinds of a group and version, and of none that isn't served", async () => {
+    const found = await open().discover("scheduling.k8s.io/v1");
+    assert.deepEqual(
+      found?.filter(({ resource }) => resource === "priorityclasses"),
+      discovery["scheduling.k8s.io/v1"],
+    );
+    for (const none of ["none.example.com/v1", "../../api", ""]) assert.equal(await open().discover(none), undefined);
+  });
+
+  it("tells what the API server says against what can't be created", async () => {
+    const made = await open().create(namespaces, named("Namespace", "New"));
+    const { details: _, ...status } = typeof made === "string" ? assert.fail(made) : made.refused;
+    assert.deepEqual(status, refused[0]?.status);
+  });
+};

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { type Connection, createLiveCapabilities } from "#lib/cluster/live.ts";
+import { Failure } from "#lib/failure.ts";
+import type { Capabilities } from "#lib/needs.ts";
+import { plural } from "#lib/recorded-answers.ts";
+import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
+import { servedAmong } from "../../infra/apiserver/kinds/served.ts";
+import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
+import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { named, namespaces, objects, testAnswers, testObjects } from "../capabilities.ts";
+import { needs } from "../parts.ts";
+
+describe("the capabilities of a real API server", await needs("API server"), () => {
+  let cluster: Cluster;
+  let open: (milliseconds?: number) => Capabilities;
+  const rbac = "rbac.authorization.k8s.io";
+  const role = (name: string, namespace: string) => [
+    {
+      ...named("Role", name, namespace, {}, `${rbac}/v1`),
+      rules: [{ apiGroups: [""], resources: ["limitranges"], verbs: ["get"] }],
+    },
+    {
+      ...named("RoleBinding", name, namespace, {}, `${rbac}/v1`),
+      roleRef: { apiGroup: rbac, kind: "Role", name },
+      subjects: [{ apiGroup: rbac, kind: "User", name: "jane" }],
+    },
+  ];
+
+  before(async () => {
+    const binaries = await requireBinaries();
+    cluster = await bootCluster(binaries, { rbac: true });
+    for (const body of [...objects, ...role("reads", "a")]) {
+      const { code, body: said } = await cluster.admin({ method: "POST", path: getCollectionPath(body), body });
+      assert.equal(code, 201, String(said.message));
+    }
+    const { server, ca } = cluster;
+    const connection: Connection = { server, ca, credentials: { token: cluster.tokenOf("admin") } };
+    const world = createLiveCapabilities({ prod: connection });
+    open = (milliseconds = 5000) => world("prod", milliseconds);
+  });
+  after(() => cluster?.stop());
+
+  testObjects(() => open());
+  testAnswers(() => open());
+
+  it("serves the kinds that manifests are taken to have, too", async () => {
+    for (const [version, served] of Object.entries(servedAmong([]))) {
+      const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
+      const sorted = [found ?? [], served].map((all) => all.toSorted((one, other) => (one.kind < other.kind ? -1 : 1)));
+      assert.deepEqual(sorted[0], sorted[1], version);
+    }
+  });
+
+  it("has made by itself what manifests are taken to have", async () => {
+    for (const { metadata, kind, apiVersion, ...wanted } of initialObjects) {
+      const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: plural(kind ?? "") };
+      const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
+      assert.deepEqual(Object(found.metadata).labels, metadata.labels, metadata.name);
+      for (const [key, value] of Object.entries(wanted)) assert.deepEqual(found[key], value, `${metadata.name} ${key}`);
+    }
+  });
+
+  it("fails where it may not create, and where what it should create isn't served", async () => {
+    const credentials = { token: cluster.tokenOf("jane") };
+    const world = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
+    const [widget, namespace] = [named("Widget", "w"), named("Namespace", "newer")];
+    await assert.rejects(world("prod", 5000).create(namespaces, namespace), Failure);
+    await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
+  });
+
+  it("fails with a sentence where a cluster is unknown", async () => {
+    const failure = await createLiveCapabilities({})("prod", 1000)
+      .get(namespaces, "a")
+      .catch((error) => error);
+    assert.ok(failure instanceof Failure);
+    assert.equal(failure.code, 503);
+  });
+});
