@@ -8,11 +8,10 @@ import { decode } from "#lib/review.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
-import { coldStarts } from "./cold-starts.ts";
+import { coldStarts, scriptedStarts } from "./cold-starts.ts";
 import { compareInTurn, ratioOf } from "./ratios.ts";
 import { firstThatAsks } from "./recorded-clusters.ts";
 import { reviewOfPod } from "./reviews.ts";
-import { scriptedStarts } from "./script-starts.ts";
 
 describe("bench", () => {
   it("says the median, and between what eight of ten ratios lie", () => {

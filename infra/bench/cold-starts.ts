@@ -3,11 +3,12 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { asksCluster } from "#lib/needs.ts";
+import type { ValidatePolicy } from "#lib/policy/kinds.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
+import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openCertificate, type Signer } from "../keys/keys.ts";
 import { cluster, shareOf } from "./handlers.ts";
 import { compareInTurn, type Result, ratioOf } from "./ratios.ts";
@@ -100,7 +101,7 @@ const byHand = "by-hand";
 const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
 
 /** Writes a handler to compare with, and an event. */
-export const writeHandler = async (folder: string, code: string) => {
+const writeHandler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
   await writeFile(join(folder, "event.json"), JSON.stringify(eventOf("/", reviewOfPod(5_000))));
@@ -126,7 +127,7 @@ const bodyOf = ({ request }: AdmissionReview) =>
 const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));
 
 /** Milliseconds until a fresh Node has answered. The last byte it prints says whether it did. */
-export const timeToAnswer = (folder: string, event: string, publicKey: string) =>
+const timeToAnswer = (folder: string, event: string, publicKey: string) =>
   new Promise<number>((resolve, reject) => {
     const start = performance.now();
     const child = spawn(process.execPath, [script, join(folder, "index.cjs"), event], {
@@ -145,3 +146,34 @@ export const timeToAnswer = (folder: string, event: string, publicKey: string) =
       printed.endsWith(".") ? resolve(answered) : reject(new Error(`no answer to measure: ${printed}`)),
     );
   });
+
+const cueScript = "object: _\nvalidate: {valid: len(object.spec.containers) < 10}";
+
+const policy: ValidatePolicy = {
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterValidatePolicy",
+  metadata: { name: "few-containers" },
+  spec: { resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }], validateRules: [{ cue: cueScript }] },
+};
+
+/** Spawn of Node to a first answer that takes a script, over the same script and object in cue-wasm by itself. */
+export const scriptedStarts = async (signer: Signer, folder: string, rounds: number): Promise<number[]> => {
+  const name = "policy-validate";
+  const listed = await readRule(join(catalogueFolder, name), name);
+  const share = shareOf(listed, { policies: [policy], inCluster: false });
+  await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
+  const event = eventOf(`/${signer.segment(cluster, 1)}/${name}/validate`, reviewOfPod(5_000));
+  await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
+  const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
+  const starting = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  return compareInTurn(rounds, starting(alone.folder), starting(join(folder, name)));
+};
+
+const byItself = `exports.handler = async ({ body }) => {
+  const { init } = await import(${JSON.stringify(import.meta.resolve("cue-wasm"))});
+  const { toJSON } = await init("full");
+  const object = JSON.stringify(JSON.parse(body).request.object);
+  const { validate } = JSON.parse(toJSON(${JSON.stringify(cueScript)} + "\\nobject: " + object));
+  return { statusCode: validate.valid ? 200 : 500 };
+};
+`;

@@ -26,7 +26,7 @@ export interface Assignment extends Case {
 export const cluster = "bench";
 
 /** Returns what a bundle has of postern.yaml, as if that named the rule with these settings alone. */
-export const shareOf = ({ name, rule }: CatalogueRule, given: object = {}): EndpointConfig => {
+export const shareOf = ({ name, rule }: Pick<CatalogueRule, "name" | "rule">, given: object = {}): EndpointConfig => {
   const settings = mergeWithDefaults(rule.settings ?? {}, given);
   return { rule: name, clusters: { [cluster]: { keyVersions: [1], mode: "enforce", settings } } };
 };

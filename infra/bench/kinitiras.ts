@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Policy } from "#lib/policy/kinds.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { fillCache, findGoProgram, type GoProgram, locate, run } from "../parity/control-plane/go-programs.ts";
+import { findGoProgram, type GoProgram, requireGoProgram, run } from "../parity/control-plane/go-programs.ts";
 
 /** What one evaluation of policies takes, and what came of it. */
 export interface Evaluations {
@@ -27,24 +27,18 @@ const engine: GoProgram = {
   module: "k-cloud-labs/pkg",
   name: "kinitiras",
   files: ["engine"],
+  /** The Go module proxy may not have the module; POSTERN_KINITIRAS names a checkout of it. */
+  build: async (folder) => {
+    await using sources = await mkdtempDisposable(join(tmpdir(), "postern-kinitiras-"));
+    await cp(engine.sources, sources.path, { recursive: true });
+    const checkout = process.env.POSTERN_KINITIRAS;
+    if (checkout !== undefined)
+      await run(sources.path, "go", "mod", "edit", "-replace", `github.com/k-cloud-labs/pkg=${checkout}`);
+    await run(sources.path, "go", "build", "-mod=mod", "-ldflags", "-s -w", "-o", join(folder, "engine"), ".");
+  },
 };
 
 /** Returns the program that times kinitiras' own engine, if it was built before. */
-export const findKinitiras = async (): Promise<string | undefined> => (await findGoProgram(engine))?.paths[0];
+export const findKinitiras = () => findGoProgram(engine);
 
-/** Builds it; of a module that the Go module proxy doesn't give, a checkout will do. */
-const buildKinitiras = async (checkout: string | undefined): Promise<void> => {
-  await using folder = await mkdtempDisposable(join(tmpdir(), "postern-kinitiras-"));
-  const { path } = folder;
-  await cp(engine.sources, path, { recursive: true });
-  if (checkout !== undefined)
-    await run(path, "go", "mod", "edit", "-replace", `github.com/k-cloud-labs/pkg=${checkout}`);
-  await fillCache((await locate(engine)).folder, (draft) =>
-    run(path, "go", "build", "-mod=mod", "-ldflags", "-s -w", "-o", join(draft, "engine"), "."),
-  );
-};
-
-if (import.meta.main) {
-  if (!(await findKinitiras())) await buildKinitiras(process.env.POSTERN_KINITIRAS);
-  process.stdout.write(`kinitiras' engine is at ${await findKinitiras()}\n`);
-}
+if (import.meta.main) process.stdout.write(`kinitiras' engine is at ${(await requireGoProgram(engine)).program}\n`);

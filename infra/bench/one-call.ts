@@ -3,16 +3,17 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
+import { clientOf } from "../parity/control-plane/client.ts";
+import type { BuiltProgram } from "../parity/control-plane/go-programs.ts";
 import type { Manifests } from "../parity/rule-server.ts";
-import type { GoWebhook } from "./controller-runtime.ts";
 import { type Creates, type Latency, measure, openCreates, type Route } from "./creates.ts";
 import { startBare, startGo, startPostern } from "./processes.ts";
-import { warmUp } from "./warm.ts";
+import { reviewOfPod } from "./reviews.ts";
 
 /** What a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by controller-runtime. */
 export const measureOneCall = async (
   binaries: Binaries,
-  goWebhook: GoWebhook | undefined,
+  goWebhook: BuiltProgram | undefined,
   folder: string,
   rounds: number,
 ): Promise<Latency> => {
@@ -94,4 +95,20 @@ const proveAlike = async (creates: Creates, routes: Route[]) => {
 const comparable = (pod: Pod): unknown => {
   const differing = ["uid", "resourceVersion", "creationTimestamp", "namespace", "time"];
   return JSON.parse(JSON.stringify(pod, (key, value) => (differing.includes(key) ? undefined : value)));
+};
+
+type Address = Manifests[number]["webhooks"][number]["clientConfig"];
+
+/** Has a webhook answer this many reviews at once, as one that has run for a while has: its compilers are done then. */
+const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
+  const { client, close } = clientOf(url, Buffer.from(caBundle, "base64").toString(), "");
+  const body = JSON.parse(reviewOfPod(5_000));
+  let left = reviews;
+  const askOn = async () => {
+    for (; left > 0; left--) {
+      const { code } = await client({ method: "POST", path: "", body });
+      if (code !== 200) throw new Error(`${url} answers ${code}`);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, askOn)).finally(close);
 };

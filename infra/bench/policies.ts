@@ -1,8 +1,19 @@
+import { join } from "node:path";
+import type { Context } from "aws-lambda";
+import { evaluate } from "#lib/cue/engine.ts";
+import { createEndpoint } from "#lib/endpoint.ts";
+import { createUnconnectedCapabilities } from "#lib/needs.ts";
+import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/kinds.ts";
+import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
-import { measurePolicyCounts } from "./policy-counts.ts";
-import { measureEngines } from "./policy-engines.ts";
-import { type Result, ratioOf } from "./ratios.ts";
-import { scriptedStarts } from "./script-starts.ts";
+import { signing } from "../parity/test-key.ts";
+import { scriptedStarts } from "./cold-starts.ts";
+import { type PolicyCase, tables } from "./example-policies.ts";
+import { cluster, shareOf } from "./handlers.ts";
+import type { Evaluations, Question } from "./kinitiras.ts";
+import { type Child, startChild, startNode } from "./processes.ts";
+import { compareInTurn, type Result, ratioOf, timeOf } from "./ratios.ts";
+import { eventOf, reviewOfPod } from "./reviews.ts";
 
 /** Measures how many policies there are, their evaluation beside kinitiras' own program, and a start with a script. */
 export const measurePolicies = async (
@@ -19,3 +30,149 @@ export const measurePolicies = async (
     bar: 0.7,
   },
 ];
+
+type Overriders = OverrideRule["overriders"];
+
+const native = (index: number): Overriders => ({
+  template: { type: "labels", operation: "add", path: `bench-${index}`, value: { string: "yes" } },
+});
+const scripted = (index: number): Overriders => ({
+  cue: `object: _\npatches: [{op: "add", path: "/metadata/labels/bench-\\(len(object.spec.containers))-${index}", value: "yes"}]`,
+});
+
+/** For every pod, or for those of a shop that isn't there. */
+const policy = (index: number, overriders: Overriders, matches: boolean): OverridePolicy => ({
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterOverridePolicy",
+  metadata: { name: `policy-${index}` },
+  spec: {
+    resourceSelectors: [
+      { apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { app: matches ? "shop" : `shop-${index}` } } },
+    ],
+    overrideRules: [{ targetOperations: ["CREATE"], overriders }],
+  },
+});
+
+/** Of this many policies that are for pods the first concerns the review's, or each does. */
+const several = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
+  Array.from({ length: count }, (_, index) => policy(index, overriders(index), isEach || index === 0));
+
+/** Compares reviews against many policies with one against a single one. */
+export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => {
+  const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
+  const signer = signing(1);
+  const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
+  const event = eventOf(`/${signer.segment(cluster, 1)}/policy-override/mutate`, reviewOfPod(5_000));
+  const asked = async (policies: OverridePolicy[], operations: number) => {
+    const handler = createEndpoint(listed.rule, shareOf(listed, { policies, inCluster: false }), host);
+    const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };
+    const { statusCode, body } = await act();
+    const patch = statusCode === 200 && JSON.parse(body).response.patch;
+    if (!patch || JSON.parse(atob(patch)).length !== operations) throw new Error(`no answer to measure: ${body}`);
+    return act;
+  };
+
+  // The first script would wait for CUE to start.
+  await evaluate("1");
+  const results: Result[] = [];
+  const kinds = [
+    { name: "a template", overriders: native, times: 100 },
+    { name: "a script", overriders: scripted, times: 4 },
+  ];
+  for (const { name, overriders, times } of kinds) {
+    const one = await asked(several(1, overriders, false), 1);
+    for (const count of [10, 100, 1000]) {
+      const many = await asked(several(count, overriders, false), 1);
+      const ratios = await compareInTurn(rounds, lasting(one, times), lasting(many, times));
+      results.push({
+        what: `${name}, one of ${count} policies for the pod, over one alone`,
+        ratio: ratioOf(ratios),
+        bar: 1.2,
+      });
+    }
+    const count = 10;
+    const each = await asked(several(count, overriders, true), count);
+    const ratios = await compareInTurn(rounds, lasting(one, times), lasting(each, Math.ceil(times / count), count));
+    results.push({
+      what: `${name}, each of ${count} policies that are all for it, over one alone`,
+      ratio: ratioOf(ratios),
+      bar: 1.2,
+    });
+  }
+  return results;
+};
+
+/** Returns the milliseconds that one of so many takes, or each of its parts. */
+const lasting =
+  (act: () => Promise<unknown>, times: number, parts = 1) =>
+  async () =>
+    (await timeOf(act, times)) / times / parts;
+
+/** What a rule holds, and what that is called. */
+const sources: Record<string, string> = {
+  template: "a template that changes",
+  plaintext: "plaintext",
+  origin: "origin",
+  condition: "a template that refuses",
+  cue: "a script",
+};
+
+/** Compares our evaluation of policies with kinitiras' own engine, by what a rule holds: the medians of all its cases. */
+export const measureEngines = async (program: string, rounds: number): Promise<Result[]> => {
+  await using running = new AsyncDisposableStack();
+  const [ours, theirs] = [running.use(startNode("policies-process.ts")), running.use(startChild(program))];
+  const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
+  for (const [source, question] of comparable()) {
+    const ratio = await ratioFor(question, ours, theirs, rounds);
+    if (ratio !== undefined) ratios.get(source)?.push(ratio);
+  }
+  return [...ratios].map(([source, found]) => ({
+    what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
+    ratio: ratioOf(found),
+    ...(source !== "cue" && { bar: 1 }),
+  }));
+};
+
+/** What both can evaluate alone and mean the same by, where its rules are of one kind. */
+const comparable = (): [source: string, question: Omit<Question, "rounds">][] =>
+  tables.cases.flatMap((one) => {
+    const { policies, object, operation } = one;
+    const kinds = new Set(policies.flatMap(kindsIn));
+    const [kind = ""] = kinds;
+    const fits = operation === "CREATE" && kinds.size === 1 && kind in sources && isPlain(one);
+    return fits && object ? [[kind, { policies, object, operation }]] : [];
+  });
+
+const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
+  expect.policy === "accepted" &&
+  !expect.error &&
+  !deviation &&
+  !http &&
+  !cluster &&
+  !/"from":"(k8s|owner|http)"|processing/.test(JSON.stringify(policies));
+
+const kindsIn = (policy: Policy): string[] =>
+  policy.kind === "ClusterValidatePolicy"
+    ? policy.spec.validateRules.flatMap(({ template, cue }) => [
+        ...(template ? ["condition"] : []),
+        ...(cue ? ["cue"] : []),
+      ])
+    : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
+
+/** The median; undefined where either has no answer. */
+const ratioFor = async (
+  question: Omit<Question, "rounds">,
+  ours: Child,
+  theirs: Child,
+  rounds: number,
+): Promise<number | undefined> => {
+  const evaluate = async (one: Child, rounds: number) => (await one.ask({ ...question, rounds })) as Evaluations;
+  const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
+  if (mine.error !== undefined || other.error !== undefined) return undefined;
+  if (mine.denied !== other.denied)
+    throw new Error(
+      `they don't agree, and can't be compared: ${JSON.stringify([question, mine.denied, other.denied])}`,
+    );
+  const time = (one: Child) => async () => ratioOf((await evaluate(one, 5)).nanoseconds).median;
+  return ratioOf(await compareInTurn(rounds, time(theirs), time(ours))).median;
+};

@@ -2,12 +2,13 @@ import type { Context } from "aws-lambda";
 import type { LimitRange, Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
-import { createEndpoint, type EndpointConfig } from "#lib/endpoint.ts";
+import { createEndpoint } from "#lib/endpoint.ts";
 import { createUnconnectedCapabilities, get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { signing } from "../parity/test-key.ts";
+import { shareOf } from "./handlers.ts";
 import { compareInTurn, type Ratio, ratioOf, timeOf } from "./ratios.ts";
 import { eventOf, reviewOfPod } from "./reviews.ts";
 
@@ -65,11 +66,11 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = signing(1);
   const asked = (rule: Rule, world = open()) => {
-    const share: EndpointConfig = {
-      rule: "bench",
-      clusters: { bench: { keyVersions: [1], mode: "enforce", settings: {} } },
-    };
-    const handler = createEndpoint(rule, share, { publicKeys: signer.publicKey, world, journal: () => {} });
+    const handler = createEndpoint(rule, shareOf({ name: "bench", rule }), {
+      publicKeys: signer.publicKey,
+      world,
+      journal: () => {},
+    });
     const event = eventOf(`/${signer.segment("bench", 1)}/bench/mutate`, reviewOfPod(5_000));
     return async () => {
       const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };

@@ -5,13 +5,106 @@ import { describeCheck, describeLatency, describeReads, describeResults, describ
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { openSigner } from "../keys/keys.ts";
+import { openSigner, type Signer } from "../keys/keys.ts";
+import type { Binaries } from "../parity/control-plane/binaries.ts";
 
-/** The default number of rounds. */
-const usual = { handler: 100, cold: 15, policies: 20, check: 5, reads: 100, added: 1500, chains: 300 };
-type Section = keyof typeof usual;
-const sections = Object.keys(usual) as Section[];
-const withServer: readonly string[] = ["reads", "added", "chains"] satisfies Section[];
+interface Context {
+  rounds: number;
+  signer: Signer;
+  /** A temporary folder. */
+  folder: string;
+  requireBinaries(): Promise<Binaries>;
+  /** Reports what is not measured, and why. */
+  leaveOut(sentence: string): void;
+}
+
+interface Section {
+  /** The default number of rounds. */
+  rounds: number;
+  measure(context: Context): Promise<Measurement>;
+  needsServer?: true;
+}
+
+interface Measurement {
+  results: object;
+  text: string;
+}
+
+// Modules are loaded when they are needed: the overview of verbs loads this file, too.
+const sections: Record<string, Section> = {
+  handler: {
+    rounds: 100,
+    async measure({ signer, rounds }) {
+      const { measureHandlers } = await import("../bench/handlers.ts");
+      const results = await measureHandlers(signer, rounds);
+      return { results, text: describeResults("HANDLER, over a parse and a small answer", results) };
+    },
+  },
+  cold: {
+    rounds: 15,
+    async measure({ signer, folder, rounds, leaveOut }) {
+      const { measureColdStarts } = await import("../bench/cold-starts.ts");
+      leaveOut("cold starts are without rules that keep a ledger or ask only outside the cluster: nobody is there");
+      const results = await measureColdStarts(await readCatalogue(), signer, folder, rounds);
+      return { results, text: describeResults("COLD START, over an empty handler", results) };
+    },
+  },
+  policies: {
+    rounds: 20,
+    async measure({ signer, folder, rounds, leaveOut }) {
+      const { findKinitiras } = await import("../bench/kinitiras.ts");
+      const { measurePolicies } = await import("../bench/policies.ts");
+      const engine = await findKinitiras();
+      if (!engine)
+        leaveOut("kinitiras is left out, for its engine is not here: node infra/bench/kinitiras.ts builds it");
+      const results = await measurePolicies(signer, folder, engine?.program, rounds);
+      return { results, text: describeResults("POLICIES", results) };
+    },
+  },
+  check: {
+    rounds: 5,
+    async measure({ folder, rounds }) {
+      const { measureCheck } = await import("../bench/checks.ts");
+      const results = await measureCheck(folder, rounds);
+      return { results, text: describeCheck(results) };
+    },
+  },
+  reads: {
+    rounds: 100,
+    needsServer: true,
+    async measure({ rounds, requireBinaries }) {
+      const { measureReads } = await import("../bench/reads.ts");
+      const binaries = await requireBinaries();
+      const results = await measureReads(binaries, rounds);
+      return { results, text: describeReads(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+  added: {
+    rounds: 1500,
+    needsServer: true,
+    async measure({ folder, rounds, requireBinaries, leaveOut }) {
+      const { findGoWebhook } = await import("../bench/controller-runtime.ts");
+      const { measureOneCall } = await import("../bench/one-call.ts");
+      const binaries = await requireBinaries();
+      const goWebhook = await findGoWebhook();
+      if (!goWebhook)
+        leaveOut("controller-runtime is left out, for its webhook is not here: npm run cluster builds it");
+      const results = await measureOneCall(binaries, goWebhook, folder, rounds);
+      return { results, text: describeLatency(`ONE CALL, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+  chains: {
+    rounds: 300,
+    needsServer: true,
+    async measure({ folder, rounds, requireBinaries }) {
+      const { measureChains } = await import("../bench/chains.ts");
+      const binaries = await requireBinaries();
+      const results = await measureChains(binaries, folder, rounds);
+      return { results, text: describeLatency(`MUTATORS, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+};
+const names = Object.keys(sections);
 
 export default {
   summary:
@@ -20,9 +113,9 @@ export default {
     rounds: {
       type: "string",
       value: "N",
-      says: `how many rounds to measure (${sections.map((name) => `${name} ${usual[name]}`).join(", ")})`,
+      says: `how many rounds to measure (${names.map((name) => `${name} ${sections[name]?.rounds}`).join(", ")})`,
     },
-    only: { type: "string", value: sections.join("|"), says: "measure nothing else" },
+    only: { type: "string", value: names.join("|"), says: "measure nothing else" },
     output: common.output,
   },
 
@@ -31,73 +124,35 @@ export default {
     const only = options.text("only");
     const json = options.text("output") === "json";
     if (rounds === 0) throw new Complaint("--rounds must be at least 1");
-    if (only !== undefined && !sections.some((name) => name === only))
-      throw new Complaint(`--only takes ${sections.join(", ")}, not "${only}"`);
+    if (only !== undefined && !names.includes(only))
+      throw new Complaint(`--only takes ${names.join(", ")}, not "${only}"`);
 
-    // Loaded here, as the overview of verbs loads this file and needs none of these test modules.
     const { requireBinaries } = await import("../parity/control-plane/binaries.ts");
-    const { findGoWebhook } = await import("../bench/controller-runtime.ts");
-    const { findKinitiras } = await import("../bench/kinitiras.ts");
-    const goWebhook = await findGoWebhook();
-    const binaries = await requireBinaries().catch((error: Error) => {
-      if (withServer.includes(only ?? "")) throw error;
-      return error;
-    });
-
+    const missing = await requireBinaries().then(
+      () => undefined,
+      (error: Error) => error,
+    );
+    if (missing && sections[only ?? ""]?.needsServer) throw missing;
     await using temporary = await mkdtempDisposable(join(tmpdir(), "postern-bench-"));
     const folder = temporary.path;
     const signer = await openSigner(folder);
-    const results: Partial<Record<Section, object>> = {};
+    const results: Record<string, object> = {};
     const leftOut: string[] = [];
     const say = (text: string) => void (json || print(`${text}\n`));
     const leaveOut = (sentence: string) => {
       leftOut.push(sentence);
       say(`${sentence}\n`);
     };
-    const measure = async <T extends object>(name: Section, measured: Promise<T>, describe: (result: T) => string) => {
-      const result = await measured;
-      results[name] = result;
-      say(describe(result));
-    };
-    for (const name of sections.filter((name) => only === undefined || only === name)) {
-      const times = rounds ?? usual[name];
-      if (name === "handler") {
-        const { measureHandlers } = await import("../bench/handlers.ts");
-        const title = "HANDLER, over a parse and a small answer";
-        await measure(name, measureHandlers(signer, times), (results) => describeResults(title, results));
-      } else if (name === "cold") {
-        const { measureColdStarts } = await import("../bench/cold-starts.ts");
-        leaveOut("cold starts are without rules that keep a ledger or ask only outside the cluster: nobody is there");
-        const measured = measureColdStarts(await readCatalogue(), signer, folder, times);
-        await measure(name, measured, (results) => describeResults("COLD START, over an empty handler", results));
-      } else if (name === "policies") {
-        const { measurePolicies } = await import("../bench/policies.ts");
-        const program = await findKinitiras();
-        if (!program)
-          leaveOut("kinitiras is left out, for its engine is not here: node infra/bench/kinitiras.ts builds it");
-        const measured = measurePolicies(signer, folder, program, times);
-        await measure(name, measured, (results) => describeResults("POLICIES", results));
-      } else if (name === "check") {
-        const { measureCheck } = await import("../bench/checks.ts");
-        await measure(name, measureCheck(folder, times), describeCheck);
-      } else if (binaries instanceof Error) {
-        leaveOut(`${name} is left out, for ${binaries.message}`);
-      } else if (name === "reads") {
-        const { measureReads } = await import("../bench/reads.ts");
-        const title = `A REVIEW THAT READS, Kubernetes ${binaries.version}`;
-        await measure(name, measureReads(binaries, times), (reads) => describeReads(title, reads));
-      } else if (name === "added") {
-        const { measureOneCall } = await import("../bench/one-call.ts");
-        if (!goWebhook)
-          leaveOut("controller-runtime is left out, for its webhook is not here: npm run cluster builds it");
-        const title = `ONE CALL, Kubernetes ${binaries.version}`;
-        const measured = measureOneCall(binaries, goWebhook, folder, times);
-        await measure(name, measured, (latency) => describeLatency(title, latency));
-      } else {
-        const { measureChains } = await import("../bench/chains.ts");
-        const title = `MUTATORS, Kubernetes ${binaries.version}`;
-        await measure(name, measureChains(binaries, folder, times), (latency) => describeLatency(title, latency));
+    for (const [name, section] of Object.entries(sections)) {
+      if (only !== undefined && only !== name) continue;
+      if (section.needsServer && missing) {
+        leaveOut(`${name} is left out, for ${missing.message}`);
+        continue;
       }
+      const context = { rounds: rounds ?? section.rounds, signer, folder, requireBinaries, leaveOut };
+      const measurement = await section.measure(context);
+      results[name] = measurement.results;
+      say(measurement.text);
     }
     const hasCreates = results.added !== undefined || results.chains !== undefined;
     print(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${describeUnits(hasCreates)}\n`);

@@ -9,8 +9,7 @@ import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
 import type { Comparison, Measured } from "../../infra/bench/creates.ts";
 import { findKinitiras } from "../../infra/bench/kinitiras.ts";
 import { measureOneCall } from "../../infra/bench/one-call.ts";
-import { measurePolicyCounts } from "../../infra/bench/policy-counts.ts";
-import { measureEngines } from "../../infra/bench/policy-engines.ts";
+import { measureEngines, measurePolicyCounts } from "../../infra/bench/policies.ts";
 import { measureReads } from "../../infra/bench/reads.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
@@ -93,9 +92,9 @@ describe("postern bench, of policies", async () => {
     for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
   });
 
-  const program = await findKinitiras();
+  const built = await findKinitiras();
   it("measures them beside kinitiras' own engine, which decides alike", await needs("kinitiras"), async () => {
-    const engines = await measureEngines(program ?? "", 1);
+    const engines = await measureEngines(built?.program ?? "", 1);
     assert.deepEqual(
       engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
       [

@@ -14,8 +14,17 @@ export interface GoProgram {
   /** The module whose version counts, and the name of what is built of it in the cache. */
   module: string;
   name: string;
-  /** The files that the build leaves in the cache. */
-  files: string[];
+  /** The files that the build leaves in the cache; the first one is the program. */
+  files: [program: string, ...others: string[]];
+  /** Leaves the files in a folder. */
+  build(folder: string): Promise<unknown>;
+}
+
+/** A program that was built, in its folder of the cache. */
+export interface BuiltProgram {
+  version: string;
+  program: string;
+  folder: string;
 }
 
 /** Runs a program and returns its output. */
@@ -25,7 +34,7 @@ export const run = async (cwd: string, file: string, ...args: string[]): Promise
 };
 
 /** Returns the version and the folder in the cache. A digest of the sources is in its name: a change makes another one. */
-export const locate = async ({ sources, module, name }: GoProgram): Promise<{ version: string; folder: string }> => {
+const locate = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
   const files = ["go.mod", "go.sum", "main.go"].map((file) => readFile(join(sources, file), "utf8"));
   const texts = await Promise.all(files);
   const [, version] = new RegExp(`${module} v([\\d.]+)`).exec(texts.join("\n")) ?? [];
@@ -41,11 +50,18 @@ export const hasFiles = (folder: string, files: readonly string[]): Promise<bool
     () => false,
   );
 
-/** Returns the version and the paths of the files if the program was built before. */
-export const findGoProgram = async (program: GoProgram): Promise<{ version: string; paths: string[] } | undefined> => {
+/** Returns a program if it was built before. */
+export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<BuiltProgram | undefined> => {
   const { version, folder } = await locate(program);
-  if (!(await hasFiles(folder, program.files))) return undefined;
-  return { version, paths: program.files.map((file) => join(folder, file)) };
+  return (await hasFiles(folder, files)) ? { version, program: join(folder, files[0]), folder } : undefined;
+};
+
+/** Builds a program from the Go module proxy, by its go.mod and go.sum, unless it was built before. */
+export const requireGoProgram = async (program: GoProgram): Promise<BuiltProgram> => {
+  const found = await findGoProgram(program);
+  if (found) return found;
+  await fillCache((await locate(program)).folder, program.build);
+  return requireGoProgram(program);
 };
 
 /** Fills a folder of the cache; as long as `build` fills its draft, the folder is not there. */

@@ -4,14 +4,13 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { fillCache, findGoProgram, type GoProgram, locate, run } from "../control-plane/go-programs.ts";
-
-/** Upstream's evaluator, and the pods on which upstream tests it. */
-export interface Evaluator {
-  version: string;
-  program: string;
-  corpus: string;
-}
+import {
+  type BuiltProgram,
+  findGoProgram,
+  type GoProgram,
+  requireGoProgram,
+  run,
+} from "../control-plane/go-programs.ts";
 
 /** A pod of upstream's, and its path: `baseline/v1.35/fail/privileged0.yaml`. */
 export interface Placed {
@@ -35,36 +34,30 @@ export interface Verdicts {
   latest: Record<"baseline" | "restricted", Verdict>;
 }
 
+/** Upstream's evaluator, and the pods on which upstream tests it: they come with the module. */
 const evaluator: GoProgram = {
   sources: fileURLToPath(new URL("./", import.meta.url)),
   module: "pod-security-admission",
   name: "pod-security-admission",
   files: ["evaluator", "corpus.jsonl"],
+  build: async (folder) => {
+    const { sources } = evaluator;
+    const program = join(folder, "evaluator");
+    await run(sources, "go", "build", "-ldflags", "-s -w", "-o", program, ".");
+    const module = await run(sources, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission");
+    await writeFile(join(folder, "corpus.jsonl"), await run(sources, program, join(module.trim(), "test", "testdata")));
+  },
 };
 
 /** Returns the evaluator if it was built before. */
-export const findEvaluator = async (): Promise<Evaluator | undefined> => {
-  const found = await findGoProgram(evaluator);
-  if (!found) return undefined;
-  const [program = "", corpus = ""] = found.paths;
-  return { version: found.version, program, corpus };
-};
-
-/** Builds it from the Go module proxy, by go.mod and go.sum, once; the pods come with the module. */
-const buildEvaluator = async (): Promise<void> =>
-  fillCache((await locate(evaluator)).folder, async (draft) => {
-    const program = join(draft, "evaluator");
-    await run(evaluator.sources, "go", "build", "-ldflags", "-s -w", "-o", program, ".");
-    const module = await run(evaluator.sources, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission");
-    const pods = await run(evaluator.sources, program, join(module.trim(), "test", "testdata"));
-    await writeFile(join(draft, "corpus.jsonl"), pods);
-  });
+export const findEvaluator = () => findGoProgram(evaluator);
 
 /** Returns upstream's own pods, for each level and version those that pass and those that fail. */
-export const readCorpus = async ({ corpus }: Evaluator): Promise<Placed[]> => parse(await readFile(corpus, "utf8"));
+export const readCorpus = async ({ folder }: BuiltProgram): Promise<Placed[]> =>
+  parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
 /** Returns upstream's verdicts on each pod. */
-export const evaluate = async ({ program }: Evaluator, pods: readonly object[]): Promise<Verdicts[]> => {
+export const evaluate = async ({ program }: BuiltProgram, pods: readonly object[]): Promise<Verdicts[]> => {
   const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.end(pods.map((pod) => `${JSON.stringify(pod)}\n`).join(""));
   return parse(await text(child.stdout));
@@ -77,7 +70,6 @@ const parse = (lines: string) =>
     .map((line) => JSON.parse(line));
 
 if (import.meta.main) {
-  if (!(await findEvaluator())) await buildEvaluator();
-  const { version, program } = (await findEvaluator()) ?? {};
+  const { version, program } = await requireGoProgram(evaluator);
   process.stdout.write(`The evaluator of pod-security-admission ${version} is at ${program}\n`);
 }
