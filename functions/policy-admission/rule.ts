@@ -3,13 +3,10 @@ import { cue, discovery, list } from "postern/needs";
 import { completed, refusalOf } from "postern/policy/admission";
 import { warningsOf } from "postern/policy/checks/warnings";
 import { type Policy, policyGroup } from "postern/policy/kinds";
-import { renderedCondition } from "postern/policy/rendering/condition";
-import { renderedOverride } from "postern/policy/rendering/override";
 import { rule } from "postern/rule";
 import { unsent } from "./entries.ts";
 
 const settings = { scripts: true };
-const renderings = { renderedOverride, renderedCondition };
 
 /** Read without the cache: a policy often follows right after the entries that it needs. */
 const configurations = (resource: string) => list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
@@ -35,13 +32,12 @@ export default rule({
   },
 
   mutate(policy: Policy, { oldObject }) {
-    completed(policy, renderings, oldObject ?? undefined);
+    completed(policy, oldObject ?? undefined);
   },
 
   async validate(policy: Policy, { oldObject, settings, cue, mutating, validating, kinds }) {
     if (oldObject && isSame(policy.spec, oldObject.spec)) return;
-    const compile = settings.scripts ? cue : undefined;
-    const refuse = await refusalOf(policy, compile, oldObject ?? undefined, renderings);
+    const refuse = await refusalOf(policy, settings.scripts ? cue : undefined);
     if (refuse !== undefined) return refuse;
     const said = await unsent(policy, kinds, policy.kind === "ClusterValidatePolicy" ? validating : mutating);
     return { warnings: [...warningsOf(policy), ...said] };

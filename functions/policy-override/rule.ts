@@ -1,5 +1,4 @@
 import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
-import { nameOf } from "postern/policy/kinds";
 import { type Applied, override } from "postern/policy/override";
 import { bookOf } from "postern/policy/policy-index";
 import {
@@ -32,7 +31,7 @@ export default rule({
   needs: policyNeeds(overridePolicies),
 
   async mutate(object: KubernetesObject, around) {
-    if (!isJudged(around.request) || around.request.operation === "DELETE") return;
+    if (!isJudged(around.request)) return;
     const policies = await policiesOf(overridePolicies, around);
     const applied = await telling(around, () => override(bookOf(policies), subjectOf(object, around), reachOf(around)));
     tell(around, applied.flatMap(happenings));
@@ -43,5 +42,5 @@ export default rule({
 const happenings = ({ policy, sources }: Applied) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];
-  return metrics.map((metric) => ({ metric, policy: nameOf(policy) }));
+  return metrics.map((metric) => ({ metric, policy }));
 };

@@ -1,5 +1,4 @@
 import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
-import { nameOf } from "postern/policy/kinds";
 import { bookOf } from "postern/policy/policy-index";
 import {
   isJudged,
@@ -34,14 +33,15 @@ export default rule({
   async validate(object: KubernetesObject, around) {
     if (!isJudged(around.request)) return;
     const policies = await policiesOf(validatePolicies, around);
-    const said = await telling(around, () => validate(bookOf(policies), subjectOf(object, around), reachOf(around)));
-    const { denied, matched } = said;
+    const { denied, matched } = await telling(around, () =>
+      validate(bookOf(policies), subjectOf(object, around), reachOf(around)),
+    );
     tell(around, matched.flatMap(happenings));
     return refusalBy(denied);
   },
 });
 
-const happenings = ({ policy, rejected }: Validation["matched"][number]) =>
-  ["validate_policy_matched_count", ...(rejected ? ["validate_policy_reject_count"] : [])].map((metric) => {
-    return { metric, policy: nameOf(policy) };
-  });
+const happenings = ({ policy, rejected }: Validation["matched"][number]) => [
+  { metric: "validate_policy_matched_count", policy },
+  ...(rejected ? [{ metric: "validate_policy_reject_count", policy }] : []),
+];

@@ -1,6 +1,5 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeStep } from "#lib/json.ts";
-import { onlyReplacing } from "#lib/policy/checks/overriders.ts";
 import type {
   Condition,
   Constant,
@@ -12,7 +11,7 @@ import type {
   Selector,
   ValidateRule,
 } from "#lib/policy/kinds.ts";
-import { sold } from "#lib/policy/overriders/origins.ts";
+import { isOnlyReplaced, sold } from "#lib/policy/overriders/origins.ts";
 import { factors } from "#lib/policy/overriders/resources.ts";
 import { settled } from "#lib/policy/values/constants.ts";
 
@@ -167,8 +166,7 @@ const ofOrigin = (origin: OriginOverrider): string => {
   const { type, operation, containerCount = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
   const isMap = type === "annotations" || type === "labels" || type === "nodeSelector";
-  if (onlyReplacing.has(type) && (operation ?? "replace") !== "replace")
-    return `fails, as ${type} can only be replaced`;
+  if (isOnlyReplaced(type) && (operation ?? "replace") !== "replace") return `fails, as ${type} can only be replaced`;
   if (type === "resourceOversell") {
     const factors = ofFactors(payload);
     return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerCount}${factors ? "" : " alone"}`;

@@ -2,30 +2,23 @@ import { isMap, isSame, type JsonMap, toList, toMap } from "../json.ts";
 import { scriptsIn } from "./checks/places.ts";
 import { faultsOf } from "./checks/policy.ts";
 import { isTooDeep } from "./checks/shape.ts";
-import type { Condition, OverrideTemplate, Policy } from "./kinds.ts";
+import type { Policy } from "./kinds.ts";
+import { renderedCondition } from "./rendering/condition.ts";
+import { renderedOverride } from "./rendering/override.ts";
 import { faultOfScript } from "./scripts.ts";
-
-/** Renders templates as CUE, for people who read a policy. */
-export interface Renderings {
-  renderedOverride(template: OverrideTemplate): string;
-  renderedCondition(condition: Condition): string;
-}
 
 /**
  * Returns why a policy is refused: all its faults or, if it has none, the first script that doesn't compile. Without
- * `cue`, scripts never run, so a policy that has one is refused. An update that leaves `spec` as it was is not checked
- * again, and a `renderedCue` that equals our own rendering is known to compile.
+ * `cue`, scripts never run, so a policy that has one is refused. A `renderedCue` that equals our own rendering is known to
+ * compile.
  */
 export const refusalOf = async (
   policy: unknown,
   cue: ((source: string) => Promise<string>) | undefined,
-  before?: unknown,
-  render?: Renderings,
 ): Promise<string | undefined> => {
-  if (isUnchanged(policy, before)) return undefined;
   const faults = faultsOf(policy);
   if (faults.length > 0) return faults.join("; ");
-  const known = new Set(render && renderingsIn(policy, render).map(({ rendered }) => rendered));
+  const known = new Set(renderingsIn(policy).map(({ rendered }) => rendered));
   for (const { at, what } of scriptsIn(policy as Policy)) {
     if (known.has(what)) continue;
     const fault = cue && (await faultOfScript(what, cue));
@@ -39,12 +32,12 @@ export const refusalOf = async (
  * Sets, in a draft of a policy, the fields that its author may leave out: `affectMode` of conditions, and
  * `renderedCue`. A policy that is nested too deeply, or whose `spec` an update leaves as it was, stays unchanged.
  */
-export const completed = (policy: unknown, render: Renderings, before?: unknown): void => {
+export const completed = (policy: unknown, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
   for (const condition of rulesOf(policy, "validateRules").map(conditionOf))
     if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
   // If there is no rendering, an old renderedCue would mislead readers, so it is deleted.
-  for (const { holder, rendered } of renderingsIn(policy, render))
+  for (const { holder, rendered } of renderingsIn(policy))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
 };
@@ -53,7 +46,7 @@ const rulesOf = (policy: unknown, field: string): JsonMap[] => toList(toMap(toMa
 
 const conditionOf = (rule: JsonMap): unknown => toMap(rule.template).condition;
 
-const renderingsIn = (policy: unknown, { renderedOverride, renderedCondition }: Renderings) => {
+const renderingsIn = (policy: unknown) => {
   let left = longestRenderings;
   const fitting = (rendered: string | undefined) => {
     if (rendered === undefined || left < rendered.length) return undefined;

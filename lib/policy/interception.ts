@@ -13,34 +13,30 @@ import { isKind, type Kind, kindsIn } from "./references/referred.ts";
 import { isLabelSelector } from "./selectors.ts";
 
 /** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
-type Plurals = (kind: Kind) => (Pick<ResourceType, "group" | "resource"> & { version: string }) | undefined;
+type Plurals = (kind: Kind) => Required<ResourceType> | undefined;
 
-const split = (apiVersion: string) => {
-  const { group, version } = splitApiVersion(apiVersion);
-  return { group, version };
-};
+const selectorsOf = ({ spec }: Policy): unknown[] => toList(toMap(spec).resourceSelectors);
 
 /** Forms plurals as Kubernetes does for its own kinds and most others. */
-const guessed: Plurals = ({ apiVersion, kind }) => ({ ...split(apiVersion), resource: plural(kind) });
+const guessed: Plurals = ({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: plural(kind) });
 
 /** Returns the webhook rules for one policy; `possible` are the operations that its kind can concern. */
 const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): RequestMatch[] => {
-  const { resourceSelectors, overrideRules, validateRules } = toMap(policy.spec);
+  const { overrideRules, validateRules } = toMap(policy.spec);
   const rules = [overrideRules, validateRules].flatMap(toList);
   const wanted = rules.map((rule) => toList(toMap(rule).targetOperations));
   const isAny = wanted.some((operations) => operations.length === 0 || operations.includes("*"));
   const operations = possible.filter((one) => isAny || wanted.some((some) => some.includes(one)));
   if (operations.length === 0) return [];
-  const selectors = toList(resourceSelectors);
+  const selectors = selectorsOf(policy);
   if (selectors.length === 0) {
     const scope = policy.kind === "OverridePolicy" ? ("Namespaced" as const) : undefined;
     return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
   }
   return selectors.filter(isKind).flatMap((selector) => {
-    const { group, version, resource } = plurals(selector) ?? {};
-    return group === undefined || group === policyGroup
-      ? []
-      : [{ apiGroups: [group], apiVersions: [String(version)], resources: [String(resource)], operations }];
+    const served = plurals(selector);
+    if (served === undefined || served.group === policyGroup) return [];
+    return [{ apiGroups: [served.group], apiVersions: [served.version], resources: [served.resource], operations }];
   });
 };
 
@@ -94,13 +90,10 @@ export const surveyOf =
     const notes: string[] = [];
     const found = settings.inCluster ? await keptIn(cluster, places, notes) : [];
     const policies = [...settings.policies, ...found];
-    const kinds = policies.flatMap((policy) => [
-      ...toList(toMap(policy.spec).resourceSelectors).filter(isKind),
-      ...kindsIn(policy),
-    ]);
+    const kinds = policies.flatMap((policy) => [...selectorsOf(policy).filter(isKind), ...kindsIn(policy)]);
     const plurals = await servedBy(cluster, kinds, notes);
     for (const policy of policies)
-      for (const kind of toList(toMap(policy.spec).resourceSelectors)) {
+      for (const kind of selectorsOf(policy)) {
         const name = `${policy.kind} ${nameOf(policy)}`;
         if (!isKind(kind)) notes.push(`${name} has a selector that names no kind that could be`);
         else if (plurals(kind) === undefined)
@@ -113,7 +106,7 @@ export const surveyOf =
         ...settings,
         policies: [],
         intercept: [...settings.intercept, ...rows],
-        reads: [...settings.reads, ...unique(reads)],
+        reads: [...settings.reads, ...new Map(reads.map((read) => [JSON.stringify(read), read])).values()],
       },
       notes: [...new Set(notes)],
     };
@@ -143,7 +136,7 @@ const servedBy = async (
   return ({ apiVersion, kind }) => {
     if (silent.has(apiVersion)) return guessed({ apiVersion, kind });
     const served = known.get(apiVersion)?.find((one) => one.kind === kind && !one.resource.includes("/"));
-    return served && { ...split(apiVersion), resource: served.resource };
+    return served && { ...splitApiVersion(apiVersion), resource: served.resource };
   };
 };
 
@@ -161,8 +154,6 @@ const keptIn = async (
   return lists.flat() as unknown as Policy[];
 };
 
-const unique = <T>(values: readonly T[]): T[] => [...new Map(values.map((one) => [JSON.stringify(one), one])).values()];
-
 /** Describes the requests that a policy concerns and that no entry with these rows sends. */
 export const uncovered = async (
   policy: Policy,
@@ -170,7 +161,7 @@ export const uncovered = async (
   cluster: Pick<InspectedCluster, "discover">,
   rows: readonly RequestMatch[],
 ): Promise<string[]> => {
-  const plurals = await servedBy(cluster, toList(toMap(policy.spec).resourceSelectors).filter(isKind));
+  const plurals = await servedBy(cluster, selectorsOf(policy).filter(isKind));
   return rowsOf(policy, possible, plurals).flatMap(({ apiGroups: [group], resources: [resource], operations }) => {
     const missing = operations.filter(
       (operation) =>

@@ -50,7 +50,7 @@ export interface OverrideRule {
     /** The template in CUE, for people who read the policy; never evaluated. */
     renderedCue?: string;
     cue?: string;
-    plaintext?: PlaintextPatch[];
+    plaintext?: PatchOperation[];
     origin?: OriginOverrider[];
   };
 }
@@ -63,9 +63,10 @@ export interface ValidateRule {
   cue?: string;
 }
 
-export interface PlaintextPatch {
+/** A JSON patch operation. A missing value is null. */
+export interface PatchOperation {
+  op: string;
   path: string;
-  op: "add" | "remove" | "replace";
   value?: unknown;
 }
 
@@ -202,8 +203,13 @@ export interface Reply {
 export interface ProcessingRequest {
   method: string;
   url: string;
-  request?: { body?: string; bodyIsBytes?: boolean; header?: Record<string, string>; trailer?: Record<string, string> };
-  tls_config?: { ca: string; client_crt?: string; client_key?: string };
+  request?: {
+    body?: string | undefined;
+    bodyIsBytes?: boolean;
+    header?: Record<string, string> | undefined;
+    trailer?: Record<string, string> | undefined;
+  };
+  tls_config?: { ca: string; client_crt?: string | undefined; client_key?: string | undefined } | undefined;
 }
 
 /** Returns the name of a policy for errors and metrics. */

@@ -1,8 +1,8 @@
 import { toMap } from "../json.ts";
 import { titleOf } from "./blame.ts";
 import { faultsOf, policyKinds, policyVersion } from "./checks/policy.ts";
-import { shown } from "./checks/shape.ts";
 import type { Policy } from "./kinds.ts";
+import { shown } from "./values/texts.ts";
 
 /**
  * Returns the policies in documents of files, and all faults of the other documents. Lists are unpacked. Field

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Application, applyPolicies } from "#lib/policy/applied.ts";
 import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/kinds.ts";
+import { type Application, applyPolicies } from "#lib/policy/override.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { needsCue, normalised, policyCases, reachOver, subjectOf } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";

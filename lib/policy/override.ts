@@ -1,10 +1,12 @@
 import { requireList, requireMap } from "../json.ts";
+import { createDraft, applyPatch as patched } from "../patch.ts";
+import type { KubernetesObject, Patch } from "../review.ts";
 import { blamed, rulesOf } from "./blame.ts";
-import type { OverridePolicy, OverrideRule, Reach, Subject } from "./kinds.ts";
+import type { OverridePolicy, OverrideRule, Policy, Reach, Subject } from "./kinds.ts";
 import { applyOrigins } from "./overriders/origins.ts";
 import { patchWith } from "./overriders/plaintext.ts";
 import { applyTemplate, referenceOf } from "./overriders/templates.ts";
-import { type Book, overriding } from "./policy-index.ts";
+import { type Book, bookOf, overriding } from "./policy-index.ts";
 import { resolve } from "./references/references.ts";
 import { patchesOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
@@ -31,6 +33,24 @@ export const override = async (book: Book, subject: Subject, reach: Reach): Prom
   const isChanged = applied.some(({ sources }) => sources.length > 0);
   const then = (isChanged ? overriding(book, subject) : concerned).filter((policy) => !isOfCluster(policy));
   return [...applied, ...(await appliedOf(then, subject, reach))];
+};
+
+export interface Application extends Subject {
+  policies: readonly Policy[];
+  reach: Reach;
+}
+
+/** Applies policies to a copy of an object. Returns the result, the patch that leads to it and the rules that ran. */
+export const applyPolicies = async ({
+  policies,
+  reach,
+  ...subject
+}: Application): Promise<{ object: KubernetesObject; patch: Patch; applied: Applied[] }> => {
+  const { value, changes } = createDraft(subject.object);
+  const applied = await override(bookOf(policies), { ...subject, object: value }, reach);
+  const patch = changes();
+  // override keeps kind and metadata valid, so the result is still a KubernetesObject.
+  return { object: patched(subject.object, patch) as KubernetesObject, patch, applied };
 };
 
 const isOfCluster = ({ kind }: OverridePolicy) => kind === "ClusterOverridePolicy";

@@ -176,22 +176,18 @@ export const refusalBy = (denied: Validation["denied"]): Verdict => {
   return { refuse: "", warnings: [`ClusterValidatePolicy ${nameOf(denied.policy)} refuses it, and says no reason`] };
 };
 
-/** One increment of a policy's metric, under upstream's name for it. */
-export interface Happening {
-  metric: string;
-  /** Upstream's form: `namespace/name`, or `name` alone. */
-  policy: string;
-}
-
-/** Counts happenings if the setting `metrics` is on. */
-export const tell = ({ settings, request, count }: Around, happenings: readonly Happening[]): void => {
+/** Counts each metric, by upstream's name for it, once for its policy if the setting `metrics` is on. */
+export const tell = (
+  { settings, request, count }: Around,
+  happenings: readonly { metric: string; policy: Policy }[],
+): void => {
   if (!settings.metrics || happenings.length === 0) return;
   const { group, version, kind } = request.kind;
   const resource_type = `${group}/${version}/${kind}`;
   count(
     happenings.map(({ metric, policy }) => ({
       metric: `kcloudlabs_${metric}`,
-      labels: { name: policy, resource_type },
+      labels: { name: nameOf(policy), resource_type },
     })),
   );
 };
@@ -202,7 +198,7 @@ export const telling = async <T>(around: Around, evaluate: () => Promise<T>): Pr
     return await evaluate();
   } catch (error) {
     const policy = blamedIn(error);
-    if (policy) tell(around, [{ metric: "policy_error_count", policy: nameOf(policy) }]);
+    if (policy) tell(around, [{ metric: "policy_error_count", policy }]);
     throw error;
   }
 };

@@ -1,8 +1,7 @@
 import { parted } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
-import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
-import type { PatchOperation } from "./overriders/plaintext.ts";
+import type { PatchOperation, ProcessingRequest, Reach, Subject } from "./kinds.ts";
 
 export interface ScriptedVerdict {
   valid: boolean;
@@ -162,21 +161,20 @@ const requestOf = async (
   return {
     method: textOf(method, "method"),
     url: textOf(url, "url"),
-    ...(request !== undefined && {
-      request: {
-        ...(body !== undefined && { body: textOf(body, "request.body") }),
-        ...(bodyIsBytes === true && { bodyIsBytes }),
-        ...(header !== undefined && { header: textsOf(header, "request.header") }),
-        ...(trailer !== undefined && { trailer: textsOf(trailer, "request.trailer") }),
-      },
-    }),
-    ...(tls_config !== undefined && {
-      tls_config: {
-        ca: textOf(ca, "tls_config.ca"),
-        ...(client_crt !== undefined && { client_crt: textOf(client_crt, "tls_config.client_crt") }),
-        ...(client_key !== undefined && { client_key: textOf(client_key, "tls_config.client_key") }),
-      },
-    }),
+    request: {
+      body: body === undefined ? undefined : textOf(body, "request.body"),
+      bodyIsBytes: bodyIsBytes === true,
+      header: header === undefined ? undefined : textsOf(header, "request.header"),
+      trailer: trailer === undefined ? undefined : textsOf(trailer, "request.trailer"),
+    },
+    tls_config:
+      tls_config === undefined
+        ? undefined
+        : {
+            ca: textOf(ca, "tls_config.ca"),
+            client_crt: client_crt === undefined ? undefined : textOf(client_crt, "tls_config.client_crt"),
+            client_key: client_key === undefined ? undefined : textOf(client_key, "tls_config.client_key"),
+          },
   };
 };
 

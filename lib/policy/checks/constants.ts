@@ -1,5 +1,7 @@
 import type { Condition, Constant } from "../kinds.ts";
 import { compares, settled } from "../values/constants.ts";
+import { parseDecimal, parsePercentage } from "../values/decimals.ts";
+import { shown } from "../values/texts.ts";
 import { reference } from "./references.ts";
 import {
   type Across,
@@ -8,7 +10,6 @@ import {
   listOf,
   oneOf,
   required,
-  shown,
   text,
   textMap,
   texts,
@@ -17,12 +18,8 @@ import {
   whole,
 } from "./shape.ts";
 
-const decimalPattern = /^[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?$/;
-
-export const isDecimal = (text: string): boolean => decimalPattern.test(text);
-
 const decimal: Check = textThat((value) =>
-  isDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,
+  parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,
 );
 
 export const constant: Check = fields<Constant>({
@@ -42,11 +39,9 @@ const existences = ["Exist", "NotExist"];
 
 const operandFault = ({ operation, operationWith }: NonNullable<Condition["valueProcess"]>): string | undefined => {
   if (operationWith === undefined || operationWith === "") return "is missing";
-  const number = String(operationWith).replace(/%$/, "");
-  if (!isDecimal(number)) return `must be a number or a percentage such as "50%", not ${shown(operationWith)}`;
-  return operation === "/" && Number(number) === 0 && !/[1-9]/.test(number)
-    ? "must not be 0: nothing can be divided by it"
-    : undefined;
+  const operand = parsePercentage(operationWith);
+  if (operand === undefined) return `must be a number or a percentage such as "50%", not ${shown(operationWith)}`;
+  return operation === "/" && operand.numerator === 0n ? "must not be 0: nothing can be divided by it" : undefined;
 };
 
 const wordOrNumber: Check = (value, at, faults) => (typeof value === "string" ? text : whole)(value, at, faults);

@@ -1,6 +1,9 @@
 import { type OriginOverrider, type OverrideTemplate, originTypes } from "../kinds.ts";
+import { isOnlyReplaced } from "../overriders/origins.ts";
 import { settled } from "../values/constants.ts";
-import { constant, isDecimal } from "./constants.ts";
+import { parseDecimal } from "../values/decimals.ts";
+import { shown } from "../values/texts.ts";
+import { constant } from "./constants.ts";
 import {
   affinity,
   affinityLists,
@@ -20,7 +23,6 @@ import {
   mapOf,
   oneOf,
   required,
-  shown,
   text,
   textMap,
   textThat,
@@ -42,13 +44,17 @@ export const plaintext: Check = listOf(
 );
 
 const factor: Check = textThat((value) =>
-  isDecimal(value) && !(Number(value) < 0) ? undefined : `must be a decimal number such as "0.5", not ${shown(value)}`,
+  (parseDecimal(value)?.numerator ?? -1n) >= 0n
+    ? undefined
+    : `must be a decimal number such as "0.5", not ${shown(value)}`,
 );
 
-const fractionFault = (value: string): string | undefined =>
-  isDecimal(value) && Number(value) > 0 && Number(value) < 1
+const fractionFault = (value: string): string | undefined => {
+  const { numerator, denominator } = parseDecimal(value) ?? { numerator: 0n, denominator: 1n };
+  return numerator > 0n && numerator < denominator
     ? undefined
     : `must be a decimal number between 0 and 1, such as "0.5", not ${shown(value)}`;
+};
 
 type Blame = Parameters<Across<OverrideTemplate>>[1];
 
@@ -104,11 +110,6 @@ export const template: Check = fields<OverrideTemplate>(
   (given, blame) => payload[given.type](given, blame),
 );
 
-export const onlyReplacing: ReadonlySet<OriginOverrider["type"]> = new Set([
-  ...(["hostNetwork", "schedulerName", "resourceRequirements", "resourceOversell"] as const),
-  ...(["affinity", "topologySpreadConstraints"] as const),
-]);
-
 const originFields: Record<keyof OriginOverrider, Check> = {
   type: required(oneOf(...originTypes)),
   operation,
@@ -127,7 +128,7 @@ const originFields: Record<keyof OriginOverrider, Check> = {
 };
 
 const overrider: Check = fields<OriginOverrider>(originFields, ({ type, operation, replace }, blame) => {
-  if (operation === undefined && replace !== true && !onlyReplacing.has(type)) blame("operation", "is missing");
+  if (operation === undefined && replace !== true && !isOnlyReplaced(type)) blame("operation", "is missing");
 });
 
 /** Checks origin overriders. What upstream refuses gets upstream's message. */

@@ -3,8 +3,9 @@ import { isMap } from "../../json.ts";
 import { goQuoted } from "../../objects/go-quoted.ts";
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
+import { shown } from "../values/texts.ts";
 import { labelSelector } from "./selectors.ts";
-import { atLeast, blame, type Check, listOf, mapOf, required, shown, text, texts, textThat, whole } from "./shape.ts";
+import { atLeast, blame, type Check, listOf, mapOf, required, text, texts, textThat, whole } from "./shape.ts";
 
 const quantity: Check = (value, at, faults) => {
   if (Number.isInteger(value)) return;

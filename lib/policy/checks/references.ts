@@ -1,7 +1,8 @@
 import type { HttpAuth, Reference } from "../kinds.ts";
 import { parsePath } from "../values/paths.ts";
+import { shown } from "../values/texts.ts";
 import { referred } from "./selectors.ts";
-import { anything, type Check, fields, mapOf, oneOf, required, shown, text, textThat } from "./shape.ts";
+import { anything, type Check, fields, mapOf, oneOf, required, text, textThat } from "./shape.ts";
 
 const path: Check = textThat((value) => {
   try {

@@ -1,18 +1,7 @@
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
-import {
-  atLeast,
-  type Check,
-  fields,
-  listOf,
-  mapOf,
-  required,
-  shown,
-  text,
-  textMap,
-  texts,
-  textThat,
-} from "./shape.ts";
+import { shown } from "../values/texts.ts";
+import { atLeast, type Check, fields, listOf, mapOf, required, text, textMap, texts, textThat } from "./shape.ts";
 
 export const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
 

@@ -1,4 +1,5 @@
 import { getOwn, isDeeper, isMap } from "../../json.ts";
+import { shown } from "../values/texts.ts";
 
 /** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
 export type Check = (value: unknown, at: string, faults: string[]) => void;
@@ -11,12 +12,6 @@ export const blame = (faults: string[], at: string, sentence: string): void => {
 };
 
 const isFull = (faults: string[]) => faults.length >= most;
-
-/** Quotes a value for a sentence; a long text is cut. */
-export const shown = (value: unknown): string => {
-  const text = typeof value === "string" && value.length > 60 ? `${value.slice(0, 57)}...` : value;
-  return JSON.stringify(text);
-};
 
 const naming = (value: unknown): string => {
   if (value === null) return "null";

@@ -7,136 +7,125 @@ import {
   type Selector,
   type ValidateRule,
 } from "../kinds.ts";
+import { isOnlyReplaced } from "../overriders/origins.ts";
 import { compares, settled } from "../values/constants.ts";
-import { onlyReplacing } from "./overriders.ts";
-import { referencesIn } from "./places.ts";
+import { shown } from "../values/texts.ts";
+import { type ReferencePlace, referencesIn } from "./places.ts";
 import { tolerationFaults } from "./pods.ts";
 import { faultsOf } from "./policy.ts";
 import { labelKeyFault, labelValueFault, operators } from "./selectors.ts";
-import { shown } from "./shape.ts";
 
 /** Warns of valid but probably unintended fields, one sentence each; returns none for a policy with faults. */
 export const warningsOf = (policy: unknown): string[] => {
   if (faultsOf(policy).length > 0) return [];
   const sound = policy as Policy;
-  const perRule =
-    sound.kind === "ClusterValidatePolicy"
-      ? sound.spec.validateRules.flatMap((rule, index) => ofValidateRule(rule, `spec.validateRules[${index}]`))
-      : sound.spec.overrideRules.flatMap((rule, index) =>
-          ofOverrideRule(rule, `spec.overrideRules[${index}]`, sound.spec.resourceSelectors),
-        );
-  return [...ofSelectors(sound), ...perRule, ...ofReferences(sound)].slice(0, 20);
+  const warnings: string[] = [];
+  const warn: Warn = (sentence) => warnings.push(sentence);
+  ofSelectors(sound, warn);
+  if (sound.kind === "ClusterValidatePolicy")
+    for (const [index, rule] of sound.spec.validateRules.entries())
+      ofValidateRule(rule, `spec.validateRules[${index}]`, warn);
+  else
+    for (const [index, rule] of sound.spec.overrideRules.entries())
+      ofOverrideRule(rule, `spec.overrideRules[${index}]`, sound.spec.resourceSelectors, warn);
+  for (const place of referencesIn(sound)) ofReference(place, warn);
+  return warnings.slice(0, 20);
 };
 
-const ofSelectors = (policy: Policy): string[] => {
+/** Adds a warning, a sentence that begins with the field. */
+type Warn = (sentence: string) => void;
+
+const ofSelectors = (policy: Policy, warn: Warn) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   if (selectors.length === 0)
-    return [`spec.resourceSelectors is empty: the policy concerns every object${own ? ` in namespace ${own}` : ""}`];
-  return selectors.flatMap(({ apiVersion, kind, namespace, name, labelSelector, fieldSelector }, index) => {
+    warn(`spec.resourceSelectors is empty: the policy concerns every object${own ? ` in namespace ${own}` : ""}`);
+  for (const [index, selector] of selectors.entries()) {
+    const { apiVersion, kind, namespace, name, labelSelector, fieldSelector } = selector;
     const at = `spec.resourceSelectors[${index}]`;
-    return [
-      ...(own && namespace && namespace !== own
-        ? [`${at}.namespace is ${shown(namespace)}, where the policy never applies: it concerns namespace ${own} alone`]
-        : []),
-      ...(own && clusterKinds.has(kind)
-        ? [`${at}.kind is ${kind}, which is in no namespace: the policy never applies to it`]
-        : []),
-      ...(apiVersion.startsWith(`${policyGroup}/`) ? [`${at} takes policies, which no policy ever concerns`] : []),
-      ...([apiVersion, kind].some((word) => word.includes("*")) ? [`${at} takes nothing: * is no pattern there`] : []),
-      ...(fieldSelector?.matchExpressions ?? []).flatMap((expression, index) => {
-        const { operator } = expression;
-        const here = `${at}.fieldSelector.matchExpressions[${index}]`;
-        if (!operators.includes(operator))
-          return [`${here}.operator is ${shown(operator)}, with which it takes nothing`];
-        return operator === "In" && !("values" in expression) && !expression.value?.length
-          ? [`${here}.value is empty, with which it takes nothing`]
-          : [];
-      }),
-      ...(name && (labelSelector || fieldSelector)
-        ? [`${at}.name decides alone; the selectors beside it are ignored`]
-        : []),
-    ];
-  });
+    if (own && namespace && namespace !== own)
+      warn(
+        `${at}.namespace is ${shown(namespace)}, where the policy never applies: it concerns namespace ${own} alone`,
+      );
+    if (own && clusterKinds.has(kind))
+      warn(`${at}.kind is ${kind}, which is in no namespace: the policy never applies to it`);
+    if (apiVersion.startsWith(`${policyGroup}/`)) warn(`${at} takes policies, which no policy ever concerns`);
+    if (apiVersion.includes("*") || kind.includes("*")) warn(`${at} takes nothing: * is no pattern there`);
+    for (const [index, expression] of (fieldSelector?.matchExpressions ?? []).entries()) {
+      const { operator } = expression;
+      const here = `${at}.fieldSelector.matchExpressions[${index}]`;
+      if (!operators.includes(operator)) warn(`${here}.operator is ${shown(operator)}, with which it takes nothing`);
+      else if (operator === "In" && !("values" in expression) && !expression.value?.length)
+        warn(`${here}.value is empty, with which it takes nothing`);
+    }
+    if (name && (labelSelector || fieldSelector)) warn(`${at}.name decides alone; the selectors beside it are ignored`);
+  }
 };
 
 const clusterKinds = new Set([
-  "Namespace",
-  "Node",
-  "PersistentVolume",
-  "StorageClass",
-  "ClusterRole",
-  "ClusterRoleBinding",
+  ...["Namespace", "Node", "PersistentVolume"],
+  ...["StorageClass", "ClusterRole", "ClusterRoleBinding"],
 ]);
 
-const ofOperations = (operations: readonly string[] = [], at: string, never: readonly string[]): string[] =>
-  operations.flatMap((operation, index) => {
+const ofOperations = (operations: readonly string[] = [], at: string, never: readonly string[], warn: Warn) => {
+  for (const [index, operation] of operations.entries()) {
     const here = `${at}.targetOperations[${index}]`;
-    if (never.includes(operation)) return [`${here} is ${operation}, at which the rule never runs`];
-    return known.has(operation) ? [] : [`${here} is ${shown(operation)}, which no operation is called`];
-  });
+    if (never.includes(operation)) warn(`${here} is ${operation}, at which the rule never runs`);
+    else if (!known.has(operation)) warn(`${here} is ${shown(operation)}, which no operation is called`);
+  }
+};
 
 const known = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]);
 
-const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Selector[] = []): string[] => {
+const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Selector[] = [], warn: Warn) => {
   const { template, cue, plaintext = [], origin = [] } = rule.overriders;
   const place = `${at}.overriders`;
+  ofOperations(rule.targetOperations, at, ["DELETE", "CONNECT"], warn);
+  if (!template && !cue && plaintext.length === 0 && origin.length === 0)
+    warn(`${place} is empty: the rule does nothing`);
   const types = [...(template ? [template.type] : []), ...origin.map(({ type }) => type)];
-  const onPods = types.filter((type) => !["annotations", "labels"].includes(type));
-  const without = selectors.filter(({ kind }) => !podKinds.has(kind)).map(({ kind }) => kind);
-  const repeated = types
-    .slice(template ? 1 : 0)
-    .filter((type, index, all) => merged.has(type) && all.indexOf(type) < index);
-  return [
-    ...ofOperations(rule.targetOperations, at, ["DELETE", "CONNECT"]),
-    ...(template || cue || plaintext.length > 0 || origin.length > 0
-      ? []
-      : [`${place} is empty: the rule does nothing`]),
-    ...(onPods[0] && without[0]
-      ? [`${place} changes ${onPods[0]}, which ${without[0]} doesn't have: nothing happens there`]
-      : []),
-    ...(repeated[0]
-      ? [
-          `${place}.origin has ${repeated[0]} more than once, and of such entries the last one's keys win over the whole map`,
-        ]
-      : []),
-    ...origin.flatMap(({ type, operation }, index) =>
-      operation === undefined || operation === "replace" || !onlyReplacing.has(type)
-        ? []
-        : [
-            `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't take: every request fails; replace works`,
-          ],
-    ),
-    ...(template && template.operation !== "remove" ? refusedByKubernetes(template, `${place}.template`) : []),
-    ...(template && settled(template.value) && template.valueRef
-      ? [`${place}.template.valueRef is ignored: value is there, too`]
-      : []),
-    ...(template?.valueRef && !["annotations", "labels"].includes(template.type)
-      ? [`${place}.template.valueRef is ignored: only annotations and labels take it`]
-      : []),
-  ];
+  const onPods = types.find((type) => !isOfMetadata(type));
+  const without = selectors.find(({ kind }) => !podKinds.has(kind));
+  if (onPods && without) warn(`${place} changes ${onPods}, which ${without.kind} doesn't have: nothing happens there`);
+  const repeated = origin.find(
+    ({ type }, index) => merged.has(type) && origin.findIndex((one) => one.type === type) < index,
+  );
+  if (repeated)
+    warn(
+      `${place}.origin has ${repeated.type} more than once, and of such entries the last one's keys win over the whole map`,
+    );
+  for (const [index, { type, operation }] of origin.entries())
+    if (operation !== undefined && operation !== "replace" && isOnlyReplaced(type))
+      warn(
+        `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't take: every request fails; replace works`,
+      );
+  if (!template) return;
+  if (template.operation !== "remove") ofTemplate(template, `${place}.template`, warn);
+  if (template.valueRef && settled(template.value)) warn(`${place}.template.valueRef is ignored: value is there, too`);
+  if (template.valueRef && !isOfMetadata(template.type))
+    warn(`${place}.template.valueRef is ignored: only annotations and labels take it`);
 };
 
+const isOfMetadata = (type: string) => type === "annotations" || type === "labels";
+
 /** Warns of values that the API server refuses, so that every request with this template fails. */
-const refusedByKubernetes = ({ type, path = "", value, tolerations = [] }: OverrideTemplate, at: string): string[] => {
-  if (type === "tolerations") return tolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5);
-  if (type !== "annotations" && type !== "labels") return [];
+const ofTemplate = ({ type, path = "", value, tolerations = [] }: OverrideTemplate, at: string, warn: Warn) => {
+  if (type === "tolerations")
+    for (const fault of tolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
+  if (!isOfMetadata(type)) return;
   const kind = settled(value);
   const pairs: [place: string, key: string, value: unknown][] =
     kind === "stringMap"
-      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [
-          `value.stringMap[${shown(key)}]`,
-          unescapeStep(key),
-          text,
-        ])
-      : [["path", unescapeStep(path), kind && value?.[kind]]];
-  return pairs.slice(0, 100).flatMap(([place, key, given]) => {
+      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${shown(key)}]`, key, text])
+      : [["path", path, kind && value?.[kind]]];
+  for (const [place, escaped, given] of pairs.slice(0, 100)) {
+    const key = unescapeStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
       labelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
       (type === "labels" && typeof given === "string" ? labelValueFault(given) : undefined);
-    return fault ? [`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`] : [];
-  });
+    if (fault) warn(`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`);
+  }
 };
 
 const merged = new Set<string>(["annotations", "labels", "nodeSelector"]);
@@ -145,63 +134,49 @@ const podKinds = new Set([
   ...["Job", "CronJob", "ReplicationController"],
 ]);
 
-const ofValidateRule = (rule: ValidateRule, at: string): string[] => {
-  const operations = ofOperations(rule.targetOperations, at, ["CONNECT"]);
-  if (rule.template === undefined)
-    return rule.cue ? operations : [...operations, `${at} is empty: the rule refuses nothing`];
+const ofValidateRule = (rule: ValidateRule, at: string, warn: Warn) => {
+  ofOperations(rule.targetOperations, at, ["CONNECT"], warn);
+  if (rule.template === undefined) {
+    if (!rule.cue) warn(`${at} is empty: the rule refuses nothing`);
+    return;
+  }
   const { condition } = rule.template;
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
-  const ignored = !compares(condition)
-    ? ["value", "valueRef", "valueProcess"]
-    : /In$/.test(cond)
-      ? ["valueProcess"]
-      : [];
-  return [
-    ...operations,
-    ...(message ? [] : [`${place}.message is empty: whoever is refused isn't told why`]),
-    ...(ignored.length === 0 && value && valueRef ? [`${place}.value is ignored: valueRef is there, too`] : []),
-    ...ignored
-      .filter((field) => Object.hasOwn(condition, field))
-      .map((field) => `${place}.${field} is ignored: ${cond} has no use for it`),
-    ...(!valueRef && settled(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond))
-      ? [`${place}.value is true or false, which has no order and can't be reckoned with: every request fails`]
-      : []),
-  ];
+  const ofLists = cond.endsWith("In") ? ["valueProcess"] : [];
+  const ignored = compares(condition) ? ofLists : ["value", "valueRef", "valueProcess"];
+  if (!message) warn(`${place}.message is empty: whoever is refused isn't told why`);
+  if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored: valueRef is there, too`);
+  for (const field of ignored)
+    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} has no use for it`);
+  if (!valueRef && settled(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond)))
+    warn(`${place}.value is true or false, which has no order and can't be reckoned with: every request fails`);
 };
 
-const ofReferences = (policy: Policy): string[] =>
-  referencesIn(policy).flatMap(({ at, what: { from, http, k8s }, isUsed }) => {
-    const filled =
-      from === "k8s"
-        ? [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})]
-        : from === "http"
-          ? [http?.url, ...Object.values(http?.params ?? {})]
-          : [];
-    if (isUsed && filled.some((text) => text?.includes("{{}}")))
-      return [`${at}.${from} has {{}}, a placeholder without a path: every request fails; write {{metadata.name}}`];
-    if (from === "k8s" && k8s?.fieldSelector) return [`${at}.k8s.fieldSelector is ignored`];
-    if (from !== "http" || http === undefined) return [];
-    const { url, method = "", header = {}, auth = {} } = http;
-    const secrets = [
-      ...(["password", "staticToken", "token"] as const).filter((field) => auth[field]).map((field) => `auth.${field}`),
-      ...Object.keys(header)
-        .filter((name) => name.toLowerCase() === "authorization")
-        .map((name) => `header.${name}`),
-      ...Object.entries({ url, "auth.authUrl": auth.authUrl ?? "" })
-        .filter(([, address]) => /^https?:\/\/[^/?#\\]+@/i.test(address))
-        .map(([field]) => `${field} before its @`),
-    ];
-    return [
-      ...secrets.map(
-        (field) =>
-          `${at}.http.${field} can be read by everybody who may read policies; keep it in a secret store and name it in the setting http.credentials`,
-      ),
-      ...(isUsed && /^http:/i.test(url)
-        ? [`${at}.http.url is not encrypted: whoever is in between can read and change what it says`]
-        : []),
-      ...(isUsed && method.toUpperCase() === "POST"
-        ? [`${at}.http.method is POST, which is not sent on a dry run: dry runs of such requests fail`]
-        : []),
-    ];
-  });
+const ofReference = ({ at, what: { from, http, k8s }, isUsed }: ReferencePlace, warn: Warn) => {
+  const ofObject = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];
+  const filled = { k8s: ofObject, http: [http?.url, ...Object.values(http?.params ?? {})] }[String(from)] ?? [];
+  if (isUsed && filled.some((text) => text?.includes("{{}}")))
+    return warn(`${at}.${from} has {{}}, a placeholder without a path: every request fails; write {{metadata.name}}`);
+  if (from === "k8s" && k8s?.fieldSelector) warn(`${at}.k8s.fieldSelector is ignored`);
+  if (from !== "http" || http === undefined) return;
+  const { url, method = "", header = {}, auth = {} } = http;
+  const secrets = [
+    ...(["password", "staticToken", "token"] as const).filter((field) => auth[field]).map((field) => `auth.${field}`),
+    ...Object.keys(header)
+      .filter((name) => name.toLowerCase() === "authorization")
+      .map((name) => `header.${name}`),
+    ...Object.entries({ url, "auth.authUrl": auth.authUrl ?? "" })
+      .filter(([, address]) => /^https?:\/\/[^/?#\\]+@/i.test(address))
+      .map(([field]) => `${field} before its @`),
+  ];
+  for (const field of secrets)
+    warn(
+      `${at}.http.${field} can be read by everybody who may read policies; keep it in a secret store and name it in the setting http.credentials`,
+    );
+  if (!isUsed) return;
+  if (/^http:/i.test(url))
+    warn(`${at}.http.url is not encrypted: whoever is in between can read and change what it says`);
+  if (method.toUpperCase() === "POST")
+    warn(`${at}.http.method is POST, which is not sent on a dry run: dry runs of such requests fail`);
+};

@@ -13,8 +13,8 @@ import {
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OriginOverrider } from "../kinds.ts";
-import { factorOf, quantityIn, truncated } from "./oversell.ts";
 import { podSpecOf } from "./pod-spec.ts";
+import { factorOf, quantityIn, truncated } from "./resources.ts";
 
 /** A field to set, or to delete if `value` is undefined. */
 interface Change {
@@ -46,15 +46,19 @@ const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | u
   const { type }: OriginOverrider = origin;
   if (!Object.hasOwn(computations, type))
     throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
-  const { compute, onlyReplace } = computations[type];
+  const isReplaced = isOnlyReplaced(type);
   // Types that support only replace may leave the operation out.
-  const operation = origin.operation ?? (onlyReplace || origin.replace === true ? "replace" : undefined);
-  if (operation !== "replace" && (onlyReplace || (operation !== "add" && operation !== "remove")))
+  const operation = origin.operation ?? (isReplaced || origin.replace === true ? "replace" : undefined);
+  if (operation !== "replace" && (isReplaced || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
   const isOfMetadata = type === "annotations" || type === "labels";
   const parent = isOfMetadata ? requireMap(object.metadata, "metadata") : podSpecOf(object);
-  return parent && compute(parent, origin);
+  return parent && computations[type](parent, origin);
 };
+
+/** Reports whether `replace` is the only operation of a type. */
+export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
+  !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 
 type Compute = (parent: JsonMap, origin: OriginOverrider) => Change;
 
@@ -142,18 +146,15 @@ const oversell: Compute = (podSpec, origin) => {
 const isBoolean = (value: unknown) => typeof value === "boolean";
 const isText = (value: unknown) => typeof value === "string";
 
-const computations: Record<OriginOverrider["type"], { compute: Compute; onlyReplace?: true }> = {
-  annotations: { compute: texts("annotations") },
-  labels: { compute: texts("labels") },
-  nodeSelector: { compute: texts("nodeSelector") },
-  tolerations: { compute: tolerations },
-  hostNetwork: { compute: field("hostNetwork", isBoolean, "true or false", false), onlyReplace: true },
-  schedulerName: { compute: field("schedulerName", isText, "a text", ""), onlyReplace: true },
-  affinity: { compute: field("affinity", isMap, "a map"), onlyReplace: true },
-  topologySpreadConstraints: {
-    compute: field("topologySpreadConstraints", Array.isArray, "a list"),
-    onlyReplace: true,
-  },
-  resourceRequirements: { compute: requirements, onlyReplace: true },
-  resourceOversell: { compute: oversell, onlyReplace: true },
+const computations: Record<OriginOverrider["type"], Compute> = {
+  annotations: texts("annotations"),
+  labels: texts("labels"),
+  nodeSelector: texts("nodeSelector"),
+  tolerations,
+  hostNetwork: field("hostNetwork", isBoolean, "true or false", false),
+  schedulerName: field("schedulerName", isText, "a text", ""),
+  affinity: field("affinity", isMap, "a map"),
+  topologySpreadConstraints: field("topologySpreadConstraints", Array.isArray, "a list"),
+  resourceRequirements: requirements,
+  resourceOversell: oversell,
 };

@@ -6,9 +6,9 @@ import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { JsonMap } from "../../json.ts";
 import { createDraft, applyPatch as patched } from "../../patch.ts";
-import type { OriginOverrider, OverrideTemplate } from "../kinds.ts";
+import type { OriginOverrider, OverrideTemplate, PatchOperation } from "../kinds.ts";
 import { applyOrigins } from "./origins.ts";
-import { type PatchOperation, patchWith } from "./plaintext.ts";
+import { patchWith } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
 
 /** One of these; what is in it may be anything. */

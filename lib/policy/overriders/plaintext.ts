@@ -1,13 +1,7 @@
 import { applyToEach, cloneDeep, deleteMember, getOwn, isMap, isSame, parsePointer, setMember } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
+import type { PatchOperation } from "../kinds.ts";
 import { shown } from "../values/texts.ts";
-
-/** A JSON patch operation. A missing value is null. */
-export interface PatchOperation {
-  op: string;
-  path: string;
-  value?: unknown;
-}
 
 /**
  * Applies a JSON patch in place and reports whether it changed anything. Follows evanphx/json-patch 4.12, upstream's

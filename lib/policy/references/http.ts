@@ -5,8 +5,7 @@ import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../service-settings.ts";
 import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../kinds.ts";
-import { isAmong, isHost } from "./hosts.ts";
-import { addressOf, bodyOf, headersOf, methodOf, texts } from "./request.ts";
+import { addressOf, bodyOf, headersOf, isAmong, isHost, methodOf, texts } from "./request.ts";
 import { basicOf, keeping, tokenIn } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */

@@ -3,7 +3,7 @@ import { suite, test } from "node:test";
 import fc from "fast-check";
 import { tables } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
-import { fill } from "./placeholders.ts";
+import { fill } from "./references.ts";
 
 const object = {
   metadata: { name: "web", labels: { app: "x", empty: "" } },

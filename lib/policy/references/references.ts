@@ -8,7 +8,6 @@ import { namespaceOf } from "../kinds.ts";
 import { isLabelSelector } from "../selectors.ts";
 import { parsePath, type Step } from "../values/paths.ts";
 import { shown } from "../values/texts.ts";
-import { fill } from "./placeholders.ts";
 
 type Found = { value: unknown } | undefined;
 
@@ -165,3 +164,33 @@ const filledAddress = (url: string, object: KubernetesObject): string | undefine
 
 /** HTTP clients remove such steps from a URL, together with the steps before them. */
 const leadsUp = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;
+
+/** In characters, for a text with its placeholders filled. */
+const longest = 65_536;
+
+/**
+ * Replaces each `{{a.b.c}}` in a text by the object's value there; returns undefined if one of these values is no text,
+ * number or boolean. `encoded` escapes a value for its position in the text.
+ */
+export const fill = (
+  text: string,
+  object: KubernetesObject,
+  encoded: (value: string, at: number) => string = (value) => value,
+): string | undefined => {
+  let filled = "";
+  let [at, isWhole] = [0, true];
+  for (;;) {
+    const open = text.indexOf("{{", at);
+    const close = open < 0 ? -1 : text.indexOf("}}", open + 2);
+    // An unclosed {{ is plain text.
+    if (close < 0) break;
+    const path = text.slice(open + 2, close);
+    if (path === "") throw new Error(`${shown(text)} has a placeholder without a path; write {{metadata.name}}`);
+    const value = lookUp(object, path.split("."))?.value;
+    if (typeof value === "object" || value === undefined) isWhole = false;
+    else filled += text.slice(at, open) + encoded(String(value), open);
+    if (filled.length > longest) throw new Error(`${shown(text)} gets longer than ${longest} characters`);
+    at = close + 2;
+  }
+  return isWhole ? filled + text.slice(at) : undefined;
+};

@@ -39,10 +39,7 @@ const isSecret = ({ apiVersion, kind }: Kind) => !apiVersion.includes("/") && pl
 
 /** Lists the resources of `kindsIn`, with plurals guessed as for Kubernetes' own kinds. */
 export const kindsReferred = (policies: readonly unknown[]): ResourceType[] =>
-  policies.flatMap(kindsIn).map(({ apiVersion, kind }) => {
-    const { group, version } = splitApiVersion(apiVersion);
-    return { group, version, resource: plural(kind) };
-  });
+  policies.flatMap(kindsIn).map(({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: plural(kind) }));
 
 export const hasScript = (policy: unknown): boolean => {
   const { overrideRules, validateRules } = toMap(toMap(policy).spec);

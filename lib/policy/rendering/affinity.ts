@@ -1,8 +1,20 @@
 import { lookUp } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
 import { places, required } from "../overriders/affinity.ts";
-import { below, inputs, listOrEmpty, made, patchesIf, podSpec } from "./pods.ts";
-import { insertion, listed, literals, nullable, operation, script } from "./text.ts";
+import {
+  below,
+  inputs,
+  insertion,
+  listed,
+  listOrEmpty,
+  literals,
+  made,
+  nullable,
+  operation,
+  patchesIf,
+  podSpec,
+  script,
+} from "./text.ts";
 
 const lists = places.map(({ parents, key }) => {
   const steps = [...parents, key];

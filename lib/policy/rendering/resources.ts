@@ -1,10 +1,20 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../kinds.ts";
-import { shareOf } from "../overriders/oversell.ts";
-import { factors } from "../overriders/resources.ts";
+import { factors, shareOf } from "../overriders/resources.ts";
 import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
-import { below, firstContainer, inputs, made, patchesIf, podSpec } from "./pods.ts";
-import { listed, literal, operation, script, selector } from "./text.ts";
+import {
+  below,
+  firstContainer,
+  inputs,
+  listed,
+  literal,
+  made,
+  operation,
+  patchesIf,
+  podSpec,
+  script,
+  selector,
+} from "./text.ts";
 
 const resourcesPath = ["containers", "0", "resources"];
 

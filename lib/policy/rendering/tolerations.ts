@@ -1,7 +1,18 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import type { OverrideTemplate } from "../kinds.ts";
-import { inputs, listOrEmpty, patchesIf, podSpec } from "./pods.ts";
-import { insertion, listed, literal, literals, operation, orElse, script } from "./text.ts";
+import {
+  inputs,
+  insertion,
+  listed,
+  listOrEmpty,
+  literal,
+  literals,
+  operation,
+  orElse,
+  patchesIf,
+  podSpec,
+  script,
+} from "./text.ts";
 
 const path = `"\\(place)/tolerations"`;
 
