@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { parse } from "yaml";
 import type { ServedResource } from "../needs.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { RequestMatch } from "../rule.ts";
@@ -25,7 +27,6 @@ const policy = (resourceSelectors: object[] | undefined, ...operations: (string[
       overrideRules: operations.map((targetOperations) => ({ targetOperations, overriders: {} })),
     },
   }) as unknown as Policy;
-const ofNamespace = (one: Policy) => ({ ...one, kind: "OverridePolicy" }) as Policy;
 const row = (group: string, version: string, resources: string[], operations: string[], more = {}): RequestMatch =>
   ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as RequestMatch;
 const [create, update] = ["CREATE", "UPDATE"];
@@ -33,54 +34,25 @@ const both = [create, update];
 const everything = row("*", "*", ["*"], both);
 
 const match = interceptionOf("CREATE", "UPDATE");
-const table: [name: string, settings: Partial<PolicySettings>, rows: RequestMatch[]][] = [
-  ["is nothing without policies", {}, []],
-  [
-    "is the kinds and operations of policies",
-    { policies: [policy([pod], [create])] },
-    [row("", "v1", ["pods"], [create])],
-  ],
-  [
-    "is one row for kinds of one group and version",
-    { policies: [policy([deployment, { ...deployment, kind: "StatefulSet" }], undefined)] },
-    [row("apps", "v1", ["deployments", "statefulsets"], both)],
-  ],
-  [
-    "is what any rule of any policy is about",
-    { policies: [policy([pod], [create]), policy([pod], ["DELETE"], [update])] },
-    [row("", "v1", ["pods"], both)],
-  ],
-  ["is nothing for what policies of its kind can't concern", { policies: [policy([pod], ["DELETE"])] }, []],
-  [
-    "is everything for a policy without selectors",
-    { policies: [policy(undefined, ["*"]), policy([pod], [create])] },
-    [everything],
-  ],
-  [
-    "is everything in namespaces for one of a namespace",
-    { policies: [ofNamespace(policy([], [create]))] },
-    [row("*", "*", ["*"], [create], { scope: "Namespaced" })],
-  ],
-  [
-    "keeps what everything doesn't cover",
-    { policies: [policy([], [create]), policy([pod], [update])] },
-    [row("", "v1", ["pods"], [update]), row("*", "*", ["*"], [create])],
-  ],
-  [
-    "is what is intercepted in advance",
-    { intercept: [{ apiGroups: ["batch"], apiVersions: ["v1"], resources: ["jobs"] }] },
-    [row("batch", "v1", ["jobs"], both)],
-  ],
-  [
-    "never is policies",
-    { policies: [policy([{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "OverridePolicy" }], [])] },
-    [],
-  ],
-  ["is nothing for a policy that can't be read", { policies: [{ ...policy([]), spec: 1 } as unknown as Policy] }, []],
-];
+interface Case {
+  name: string;
+  policies?: { kind?: string; selectors?: object[]; rules?: (string[] | undefined)[]; spec?: unknown }[];
+  intercept?: PolicySettings["intercept"];
+  webhookRules: [group: string, version: string, resources: string[], operations: string[], scope?: string][];
+}
+const cases: Case[] = parse(readFileSync(new URL("interception.yaml", import.meta.url), "utf8"));
 
-describe("what policies intercept", () => {
-  for (const [name, settings, rows] of table) it(name, () => assert.deepEqual(match({ ...usual, ...settings }), rows));
+describe("webhook rules for policies", () => {
+  for (const { name, policies = [], intercept = [], webhookRules } of cases)
+    it(name, () => {
+      const given = policies.map(({ selectors, rules = [], ...rest }) => ({ ...policy(selectors, ...rules), ...rest }));
+      assert.deepEqual(
+        match({ ...usual, policies: given as Policy[], intercept }),
+        webhookRules.map(([group, version, resources, operations, scope]) =>
+          row(group, version, resources, operations, scope && { scope }),
+        ),
+      );
+    });
 });
 
 const served: Record<string, ServedResource[]> = {

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { parse } from "yaml";
 import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/kinds.ts";
 import { type Application, applyPolicies } from "#lib/policy/override.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -144,52 +146,23 @@ describe("override policies", () => {
     );
   });
 
-  const wrong: [why: string, overriders: unknown, message: string][] = [
-    ["overriders are a list", [], "overriders must be a map"],
-    ["a template is a text", { template: "x" }, "template must be a map"],
-    [
-      "a template has no type",
-      { template: { operation: "add" } },
-      "template.type must be annotations, labels, resources, resourcesOversell, tolerations, affinity",
-    ],
-    [
-      "a template has a type of a prototype",
-      { template: { operation: "add", type: "constructor" } },
-      "template.type must be annotations",
-    ],
-    [
-      "a template has no operation",
-      { template: { type: "labels" } },
-      "template.operation must be add, replace or remove",
-    ],
-    [
-      "a template has no value",
-      { template: { type: "labels", operation: "add", path: "a" } },
-      "template needs value or valueRef",
-    ],
-    ["a script is a map", { cue: {} }, "cue must be a text"],
-    ["a patch is a map", { plaintext: {} }, "plaintext must be a list"],
-    ["an operation is null", { plaintext: [null] }, "an operation of a patch must be a map with op, path and value"],
-    ["origin is a text", { origin: "x" }, "origin must be a list"],
-    ["an origin is null", { origin: [null] }, "origin[0]: an overrider must be a map"],
-  ];
-  const unlisted = "spec.overrideRules must be a list of rules";
-  for (const [why, spec, message] of [
-    ["rules are no list", { overrideRules: {} }, unlisted] as const,
-    ...wrong.map(([why, overriders, message]) => [why, { overrideRules: [{ overriders }] }, message] as const),
+  const failures: { name: string; overriders: unknown; message: string }[] = parse(
+    readFileSync(new URL("failures.yaml", import.meta.url), "utf8"),
+  ).override;
+  const specs = failures.map(({ name, overriders, message }) => ({
+    name,
+    spec: { overrideRules: [{ overriders }] },
+    message: `ClusterOverridePolicy p, overrideRules[0]: ${message}`,
+  }));
+  const unlisted = "ClusterOverridePolicy p: spec.overrideRules must be a list of rules";
+  for (const { name, spec, message } of [
+    { name: "rules that are a map", spec: { overrideRules: {} }, message: unlisted },
+    ...specs,
   ])
-    it(`names a policy whose ${why}`, async () => {
+    it(`fails for ${name}`, async () => {
       const policies = [{ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec } as unknown as Policy];
       const result = apply({ policies, object: pod, operation: "CREATE" });
-      await assert.rejects(
-        result,
-        (error) =>
-          (error instanceof Failure &&
-            error.code === 500 &&
-            error.message.includes("ClusterOverridePolicy p") &&
-            error.message.includes(message)) ||
-          assert.fail(String(error)),
-      );
+      await assert.rejects(result, { name: "Error", code: 500, message });
     });
 
   it("has nothing to do where a policy has no spec, no rules or no overriders", async () => {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
+import { parse } from "yaml";
 import { nameOf, type OverridePolicy, type Policy, type Selector, type Subject, type ValidatePolicy } from "./kinds.ts";
 import { bookOf, overriding, validating } from "./policy-index.ts";
 import { selects } from "./selectors.ts";
@@ -30,6 +32,15 @@ const about = (object: Subject["object"], namespace?: string): Subject => {
 const pod = (namespace?: string) => ({ ...anyPod, metadata: { name: "p", ...(namespace && { namespace }) } });
 
 const names = (policies: readonly Policy[], subject: Subject) => overriding(bookOf(policies), subject).map(nameOf);
+
+interface Case {
+  name: string;
+  policy: { namespace?: string; selectors?: Partial<Selector>[] };
+  object: { kind?: string; name?: string; namespace?: string };
+  requestNamespace?: string;
+  applies: boolean;
+}
+const cases: Case[] = parse(readFileSync(new URL("policy-index.yaml", import.meta.url), "utf8"));
 
 suite("a book of policies", () => {
   test("has those of the cluster first, and sorts by name byte by byte, then by namespace", () => {
@@ -65,57 +76,15 @@ suite("a book of policies", () => {
     assert.deepEqual(names([wide("a", anyPod, { ...anyPod, name: "p" })], about(pod("b"))), ["a"]);
   });
 
-  const scopes: [name: string, policy: OverridePolicy, subject: Subject, concerns: boolean][] = [
-    ["of the object's namespace", narrow("b", "a"), about(pod("b"), "b"), true],
-    ["of another namespace", narrow("a", "a"), about(pod("b"), "b"), false],
-    [
-      "of another namespace that names the object's",
-      narrow("a", "a", { ...anyPod, namespace: "b" }),
-      about(pod("b"), "b"),
-      false,
-    ],
-    ["of the request's namespace, where the object says none", narrow("b", "a"), about(pod(), "b"), true],
-    ["of the namespace that the object says, not the request", narrow("b", "a"), about(pod("c"), "b"), false],
-    [
-      "of another namespace that names the request's, where the object says none",
-      narrow("a", "a", { ...anyPod, namespace: "b" }),
-      about(pod(), "b"),
-      true,
-    ],
-    [
-      "of another namespace that names the request's for other objects",
-      narrow("a", "a", anyPod, { ...anyPod, name: "x", namespace: "b" }),
-      about(pod(), "b"),
-      false,
-    ],
-    [
-      "of a namespace, for an object of the cluster",
-      narrow("b", "a"),
-      about({ apiVersion: "v1", kind: "Node", metadata: { name: "n" } }),
-      false,
-    ],
-    [
-      "of a namespace, for that Namespace itself",
-      narrow("b", "a"),
-      about({ apiVersion: "v1", kind: "Namespace", metadata: { name: "b" } }, "b"),
-      false,
-    ],
-    [
-      "of the cluster that names the request's namespace, where the object says none",
-      wide("a", { ...anyPod, namespace: "b" }),
-      about(pod(), "b"),
-      true,
-    ],
-    [
-      "of the cluster that names a namespace, for that Namespace itself",
-      wide("a", { apiVersion: "v1", kind: "Namespace", namespace: "b" }),
-      about({ apiVersion: "v1", kind: "Namespace", metadata: { name: "b" } }, "b"),
-      false,
-    ],
-  ];
-  for (const [name, policy, subject, concerns] of scopes)
-    test(`${concerns ? "finds" : "leaves out"} a policy ${name}`, () =>
-      assert.equal(names([policy], subject).length, concerns ? 1 : 0));
+  for (const { name, policy, object, requestNamespace = "b", applies } of cases)
+    test(name, () => {
+      const { namespace, selectors = [] } = policy;
+      const resourceSelectors = selectors.map((selector) => ({ ...anyPod, ...selector }));
+      const given = namespace ? narrow(namespace, "a", ...resourceSelectors) : wide("a", ...resourceSelectors);
+      const { kind = "Pod", ...metadata } = object;
+      const subject = about({ apiVersion: "v1", kind, metadata: { name: "p", ...metadata } }, requestNamespace);
+      assert.equal(names([given], subject).length, applies ? 1 : 0);
+    });
 
   test("has no policies for policies, of whatever version", () => {
     for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])

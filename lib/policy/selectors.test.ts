@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
+import { parse } from "yaml";
 import { tables } from "../../infra/bench/example-policies.ts";
 import type { Operation } from "../review.ts";
 import { isLabelSelector, labelsMatch, selects, targets } from "./selectors.ts";
@@ -8,37 +10,24 @@ import { isLabelSelector, labelsMatch, selects, targets } from "./selectors.ts";
 const pod = { apiVersion: "v1", kind: "Pod" };
 const object = tables.selectorObject;
 
+interface Case {
+  name: string;
+  selector: object;
+  matches: boolean;
+}
+const cases: Record<"objects" | "labels" | "invalid", Case[]> = parse(
+  readFileSync(new URL("selectors.yaml", import.meta.url), "utf8"),
+);
+
 suite("a selector", () => {
   for (const { id, selector, match } of tables.selectors)
     test(`takes or leaves an object as measured: ${id}`, () =>
       assert.equal(selects([selector], object, object.metadata?.namespace), match));
 
-  const field = (expression: object) => ({ ...pod, fieldSelector: { matchExpressions: [expression] } });
-  const fields: [name: string, selector: unknown, takes: boolean][] = [
-    [
-      "takes what the fields' values of a file name",
-      field({ field: "spec.field1", operator: "In", values: ["v1"] }),
-      true,
-    ],
-    ["leaves what an In of nothing names", field({ field: "spec.field1", operator: "In" }), false],
-    ["takes what a NotIn of nothing names", field({ field: "spec.field1", operator: "NotIn" }), true],
-    ["leaves a field that is no text, whatever is said of it", field({ field: "spec", operator: "Exists" }), false],
-    ["leaves a field below a text", field({ field: "kind.a", operator: "DoesNotExist" }), false],
-    ["takes an object without such a field", field({ field: "a.b.c", operator: "DoesNotExist" }), true],
-    ["knows no fields of the prototype", field({ field: "constructor.name", operator: "Exists" }), false],
-    ["leaves everything where name is no text", { ...pod, name: 5 }, false],
-    ["leaves everything where namespace is no text", { ...pod, namespace: {} }, false],
-    ["leaves everything where labels are no selector", { ...pod, labelSelector: "app=web" }, false],
-    [
-      "leaves everything where fields are no selector",
-      { ...pod, fieldSelector: { matchFields: [], matchExpressions: {} } },
-      false,
-    ],
-    ["takes an empty name for none", { ...pod, name: "", namespace: "" }, true],
-    ["is left out where it is none", null, false],
-  ];
-  for (const [name, selector, takes] of fields)
-    test(name, () => assert.equal(selects([selector], object, "default"), takes));
+  for (const { name, selector, matches } of cases.objects)
+    test(name, () => assert.equal(selects([{ ...pod, ...selector }], object, "default"), matches));
+
+  test("selects nothing if it is null", () => assert.equal(selects([null], object, "default"), false));
 
   test("may be one of several", () => {
     const other = { ...pod, kind: "Node" };
@@ -74,36 +63,10 @@ suite("a selector", () => {
 
 suite("a label selector", () => {
   const labels = { app: "web", tier: "" };
-  const matched: [name: string, selector: unknown, takes: boolean][] = [
-    [
-      "takes a value among those listed",
-      { matchExpressions: [{ key: "app", operator: "In", values: ["a", "web"] }] },
-      true,
-    ],
-    ["takes the empty value", { matchLabels: { tier: "" } }, true],
-    ["leaves a key that is missing", { matchLabels: { other: "" } }, false],
-    ["knows no labels of the prototype", { matchExpressions: [{ key: "constructor", operator: "Exists" }] }, false],
-    [
-      "wants everything that it says",
-      { matchLabels: { app: "web" }, matchExpressions: [{ key: "tier", operator: "DoesNotExist" }] },
-      false,
-    ],
-  ];
-  for (const [name, selector, takes] of matched) test(name, () => assert.equal(labelsMatch(selector, labels), takes));
+  for (const { name, selector, matches } of cases.labels)
+    test(name, () => assert.equal(labelsMatch(selector, labels), matches));
 
-  const invalid: [name: string, selector: unknown][] = [
-    ["In without values", { matchExpressions: [{ key: "a", operator: "In" }] }],
-    ["NotIn without values", { matchExpressions: [{ key: "a", operator: "NotIn", values: [] }] }],
-    ["DoesNotExist with values", { matchExpressions: [{ key: "a", operator: "DoesNotExist", values: ["b"] }] }],
-    ["an unknown operator", { matchExpressions: [{ key: "a", operator: "Gt", values: ["1"] }] }],
-    ["a key that no label can have", { matchExpressions: [{ key: "a b", operator: "DoesNotExist" }] }],
-    ["a key with two slashes", { matchExpressions: [{ key: "a/b/c", operator: "DoesNotExist" }] }],
-    ["a prefix that is no domain", { matchExpressions: [{ key: "A_b/c", operator: "DoesNotExist" }] }],
-    ["a value that no label can have", { matchExpressions: [{ key: "a", operator: "NotIn", values: ["a,b=c"] }] }],
-    ["a value that is no text", { matchLabels: { a: 1 } }],
-    ["no map", []],
-  ];
-  for (const [name, selector] of invalid)
+  for (const { name, selector } of cases.invalid)
     test(`takes nothing with ${name}`, () => {
       assert.equal(isLabelSelector(selector), false);
       assert.equal(labelsMatch(selector, {}), false);

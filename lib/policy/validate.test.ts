@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
+import { parse } from "yaml";
 import { reachOver } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
 import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./kinds.ts";
@@ -107,32 +109,14 @@ suite("validate policies", () => {
     });
   });
 
-  const odd: [name: string, rules: unknown, sentence: string][] = [
-    ["a rule that is none", [null], "ClusterValidatePolicy a: spec.validateRules[0] must be an object"],
-    ["rules that are no list", { 0: hit }, "ClusterValidatePolicy a: spec.validateRules must be a list of rules"],
-    [
-      "operations that are no list",
-      [miss, { targetOperations: "CREATE" }],
-      "ClusterValidatePolicy a, validateRules[1]: targetOperations must be a list of operations",
-    ],
-    ["a template of no type", [{ template: {} }], "template.type must be condition, not undefined"],
-    ["a template of another type", [{ template: { type: "pab" } }], 'template.type must be condition, not "pab"'],
-    ["a template without a condition", [{ template: { type: "condition" } }], "template.condition must be an object"],
-    ["an unknown mode", [rule({ affectMode: "deny" as never })], 'affectMode must be reject or allow, not "deny"'],
-    ["no data", [rule({ dataRef: undefined as never })], "dataRef must say where the data stands"],
-    [
-      "nothing to compare with",
-      [rule({ cond: "Equal" })],
-      "value is missing, and valueRef too; one of them is to be compared with",
-    ],
-    ["a script that is no text", [{ cue: {} }], "cue must be a string"],
-  ];
-  for (const [name, rules, sentence] of odd)
-    test(`fail in a sentence that names them with ${name}`, async () => {
-      const isWhole = sentence.startsWith("ClusterValidatePolicy");
-      const message = isWhole ? sentence : `ClusterValidatePolicy a, validateRules[0]: ${sentence}`;
+  const failures: { name: string; rules: unknown; message: string }[] = parse(
+    readFileSync(new URL("failures.yaml", import.meta.url), "utf8"),
+  ).validate;
+  for (const { name, rules, message } of failures)
+    test(`fail for ${name}`, async () => {
       const given = { ...policy("a"), spec: { validateRules: rules } } as ValidatePolicy;
-      await assert.rejects(judged([given]), { name: "Error", code: 500, message });
+      const prefix = message.startsWith("ClusterValidatePolicy") ? "" : "ClusterValidatePolicy a, validateRules[0]: ";
+      await assert.rejects(judged([given]), { name: "Error", code: 500, message: `${prefix}${message}` });
     });
 
   test("fail where nobody can tell whom they concern", async () => {

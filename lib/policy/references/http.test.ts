@@ -1,60 +1,32 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { parse } from "yaml";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
 import { recorded } from "../../recorded-answers.ts";
 import { mergeWithDefaults, mistakes } from "../../settings.ts";
 import { type HttpSettings, httpPlaces, httpReach, httpSettings, unfitHttp } from "./http.ts";
 
 const region = "eu-west-1";
+const {
+  validSettings,
+  invalidSettings,
+}: { validSettings: object[]; invalidSettings: { settings: object; message: string }[] } = parse(
+  readFileSync(new URL("requests.yaml", import.meta.url), "utf8"),
+);
 
 describe("settings of http", () => {
-  const pem = "-----BEGIN CERTIFICATE-----\n…";
-  const fit: object[] = [
-    {},
-    { hosts: ["api.example.com", "api.example.com:8443", "*.example.com", "[::1]"] },
-    { ca: pem },
-    { addresses: ["10.0.0.0/8", "127.0.0.1/32", "fd00::/8", "10.1.2.3"] },
-    { credentials: [{ host: "auth.example.com", username: "ann", secret: "s", region }] },
-    { credentials: [{ host: "*.example.com:8443", parameter: "/p", region }] },
-    { credentials: [{ host: "a", secret: "arn:aws:secretsmanager:eu-west-1:123456789012:secret:s-AbCdEf" }] },
-  ];
-  for (const given of fit)
+  for (const given of validSettings)
     it(`may be ${JSON.stringify(given)}`, () => {
       assert.deepEqual(mistakes(httpSettings, given), []);
       assert.equal(unfitHttp({ ...httpSettings, ...given }), undefined);
     });
 
-  const unfit: [given: object, sentence: RegExp][] = [
-    [{ hosts: ["https://a"] }, /^must have hosts such as .* in http\.hosts, not "https:\/\/a"$/],
-    [{ hosts: [1] }, /in http\.hosts, not 1$/],
-    [{ hosts: [null] }, /in http\.hosts, not null$/],
-    [{ hosts: ["*"] }, /in http\.hosts, not "\*"$/],
-    [{ ca: "x" }, /^must have a certificate in PEM as http\.ca, or nothing$/],
-    [
-      { addresses: ["10.0.0.0/33"] },
-      /^must have addresses or ranges such as 10\.0\.0\.0\/8 in http\.addresses, not "10/,
-    ],
-    [{ addresses: [{}] }, /in http\.addresses, not \{\}$/],
-    [{ credentials: ["x"] }, /^must have texts alone in http\.credentials\[0\]$/],
-    [{ credentials: [{ host: 1 }] }, /^must have texts alone in/],
-    [{ credentials: [{ host: "a", password: "x" }] }, /^must have host, .* alone, and no password, in http/],
-    [{ credentials: [{ host: "a" }] }, /^must have one of secret and parameter in/],
-    [
-      { credentials: [{ host: "a", secret: "s", parameter: "p", region }] },
-      /^must have one of secret and parameter in/,
-    ],
-    [{ credentials: [{ host: "a", secret: "s" }] }, /^must have a region such as eu-west-1 in/],
-    [{ credentials: [{ secret: "s", region }] }, /^must have a host such as/],
-    [
-      { credentials: [{ host: "a", username: "a:b", secret: "s", region }] },
-      /^must have a username without a colon in/,
-    ],
-  ];
-  for (const [given, sentence] of unfit)
+  for (const { settings: given, message } of invalidSettings)
     it(`may not be ${JSON.stringify(given)}`, () => {
       // As it comes from postern.yaml, where lists may hold anything.
       const settings = mergeWithDefaults(httpSettings, given) as HttpSettings;
-      assert.match(unfitHttp(settings) ?? "", sentence);
+      assert.match(unfitHttp(settings) ?? "", new RegExp(message));
     });
 
   it("say what is read in AWS", () => {
