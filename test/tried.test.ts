@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { stringify } from "yaml";
+import { parse, stringify } from "yaml";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { Complaint } from "../infra/cli/complaint.ts";
 import { judgesOf, readTrials, tryCase } from "../infra/policies/policy-cases.ts";
@@ -28,165 +28,22 @@ const write = async (file: string, ...documents: unknown[]): Promise<string> => 
 /** `npx postern test …`, to its end. */
 const test = (...words: string[]) => runVerb(root, ["test", ...words]);
 
-const of = (kind: string, name: string, spec: object, namespace?: string) => {
-  const metadata = { name, ...(namespace && { namespace }) };
-  return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata, spec };
-};
-const annotates = (valueRef: object, resourceSelectors: object[] = []) => {
-  const template = { type: "annotations", operation: "add", path: "seen", valueRef };
-  return { resourceSelectors, overrideRules: [{ overriders: { template } }] };
-};
-const asks = (url: string) => {
-  const dataRef = { from: "http", path: "kept", http: { url } };
-  const condition = { cond: "Equal", dataRef, value: { boolean: true }, message: "it is kept" };
-  return { validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition } }] };
-};
-const goose = (metadata: object) => ({
-  apiVersion: "example.com/v1",
-  kind: "Goose",
-  metadata: { name: "a", ...metadata },
-});
-const named = (apiVersion: string, kind: string, metadata: object = {}) => {
-  return { apiVersion, kind, metadata: { name: "a", ...metadata } };
-};
-const seen = (value: string) => ({ annotations: { seen: value } });
-const refers = (apiVersion: string, kind: string, more: object = {}) =>
-  annotates({ from: "k8s", path: "metadata.labels.is", k8s: { apiVersion, kind, name: "b", ...more } });
-const labelled = (apiVersion: string, kind: string, more: object = {}) =>
-  named(apiVersion, kind, { name: "b", labels: { is: "there" }, ...more });
-const definition = {
-  ...named("apiextensions.k8s.io/v1", "CustomResourceDefinition", { name: "geese.example.com" }),
-  spec: {
-    ...{ group: "example.com", scope: "Cluster", names: { kind: "Goose", plural: "geese" } },
-    versions: [{ name: "v1", served: true }],
-  },
-};
-const kept = of("ClusterValidatePolicy", "a", asks("https://a.example.com/{{metadata.name}}"));
-const http = (body: string, status = 200) => ({ http: [{ url: "https://a.example.com/a", answer: { status, body } }] });
+interface Trial {
+  name: string;
+  policy: object;
+  case: object;
+  result: TestResult["result"];
+  because?: string[];
+}
+const cases: Trial[] = parse(await readFile(new URL("tried.yaml", import.meta.url), "utf8"));
+const findPolicy = (name: string) => cases.find((one) => one.name === name)?.policy ?? assert.fail(name);
+const override = findPolicy("passes if the object becomes what the case says");
+const kept = findPolicy("passes if the object is admitted as the case says");
 const settings = { http: { hosts: ["a.example.com"] } };
-const pod = named("v1", "Pod", { namespace: "team" });
+const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };
 
 describe("a policy's case", () => {
-  const cases: [name: string, policy: object, entry: object, result: TestResult["result"], because?: string[]][] = [
-    [
-      "passes where the object becomes what it says",
-      of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" })),
-      { mutate: pod, becomes: named("v1", "Pod", { namespace: "team", ...seen("a") }) },
-      "passed",
-    ],
-    [
-      "says where the object becomes something else",
-      of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" })),
-      { mutate: pod, becomes: named("v1", "Pod", { namespace: "other", labels: { a: "b" } }) },
-      "failed",
-      [
-        'the object has nothing at /metadata/labels, not {"a":"b"}',
-        'the object has "team" at /metadata/namespace, not "other"',
-        'the object has {"seen":"a"} at /metadata/annotations, not nothing',
-      ],
-    ],
-    [
-      "reads an object of a kind that every cluster has, in `default` where it names no namespace",
-      of("ClusterOverridePolicy", "a", refers("v1", "ConfigMap", { namespace: "default" })),
-      {
-        needs: { objects: [labelled("v1", "ConfigMap")] },
-        mutate: pod,
-        becomes: { ...pod, metadata: { ...pod.metadata, ...seen("there") } },
-      },
-      "passed",
-    ],
-    [
-      "reads an object of a kind that is defined beside it",
-      of("ClusterOverridePolicy", "a", refers("example.com/v1", "Goose")),
-      {
-        needs: { objects: [definition, labelled("example.com/v1", "Goose")] },
-        mutate: pod,
-        becomes: { ...pod, metadata: { ...pod.metadata, ...seen("there") } },
-      },
-      "passed",
-    ],
-    [
-      "can't be evaluated where nothing tells of a kind",
-      of("ClusterOverridePolicy", "a", refers("example.com/v1", "Goose")),
-      { mutate: pod, becomes: pod },
-      "not evaluated",
-      ["ClusterOverridePolicy a, overrideRules[0]: the cluster serves no Goose of example.com/v1"],
-    ],
-    [
-      "passes where it fails as it says",
-      of("ClusterOverridePolicy", "a", refers("v1", "Node")),
-      { mutate: pod, fails: 'ClusterOverridePolicy a, overrideRules[0]: there is no Node "b"' },
-      "passed",
-    ],
-    [
-      "says that it fails otherwise",
-      of("ClusterOverridePolicy", "a", refers("v1", "Node")),
-      { mutate: pod, fails: "it does" },
-      "failed",
-      ['it fails with "ClusterOverridePolicy a, overrideRules[0]: there is no Node \\"b\\"", not "it does"'],
-    ],
-    [
-      "says that it doesn't fail",
-      of("ClusterOverridePolicy", "a", { overrideRules: [] }),
-      { mutate: pod, fails: "it does" },
-      "failed",
-      ["it does not fail, but should: it does"],
-    ],
-    [
-      "meets policies of its object's namespace",
-      of("OverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }), "team"),
-      { mutate: pod, becomes: named("v1", "Pod", { namespace: "team", ...seen("a") }) },
-      "passed",
-    ],
-    [
-      "meets no policy of a namespace where its object is in none",
-      of("OverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }), "default"),
-      {
-        mutate: named("rbac.authorization.k8s.io/v1", "ClusterRole"),
-        becomes: named("rbac.authorization.k8s.io/v1", "ClusterRole"),
-      },
-      "passed",
-    ],
-    [
-      "meets policies of the namespace that it names for a kind that nobody knows",
-      of("OverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }), "pond"),
-      { namespace: "pond", mutate: goose({}), becomes: goose(seen("a")) },
-      "passed",
-    ],
-    [
-      "is refused as it says",
-      kept,
-      { settings, operation: "DELETE", needs: http('{"kept":true}'), validate: pod, refused: "it is kept" },
-      "passed",
-    ],
-    [
-      "is admitted as it says",
-      kept,
-      { settings, operation: "DELETE", needs: http("{}"), validate: pod, admitted: true },
-      "passed",
-    ],
-    [
-      "says that it is refused otherwise",
-      kept,
-      { settings, operation: "DELETE", needs: http('{"kept":true}'), validate: pod, admitted: true },
-      "failed",
-      ['the refusal is "it is kept", not undefined'],
-    ],
-    [
-      "can't be evaluated where nobody may be asked",
-      kept,
-      { operation: "DELETE", needs: http("{}"), validate: pod, admitted: true },
-      "not evaluated",
-      ["ClusterValidatePolicy a, validateRules[0]: a.example.com may not be asked: http.hosts does not list it"],
-    ],
-    [
-      "can't be evaluated where an answer isn't written down",
-      kept,
-      { settings, operation: "DELETE", validate: pod, admitted: true },
-      "not evaluated",
-    ],
-  ];
-  for (const [name, policy, entry, result, because] of cases)
+  for (const { name, policy, case: entry, result, because } of cases)
     it(name, async () => {
       const judges = judgesOf(catalogue, [policy]);
       const file = await write("cases.yaml", [{ name: "is tried", ...entry }]);
@@ -244,8 +101,7 @@ describe("a policy's case", () => {
 });
 
 describe("postern test of policies", () => {
-  const override = of("ClusterOverridePolicy", "a", annotates({ from: "current", path: "metadata.name" }));
-  const seenPod = named("v1", "Pod", { namespace: "team", ...seen("a") });
+  const seenPod = { ...pod, metadata: { ...pod.metadata, annotations: { seen: "a" } } };
   const right = { name: "sees a pod", mutate: pod, becomes: seenPod };
   const wrongly = { name: "sees none", mutate: pod, becomes: pod };
   const unasked = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
@@ -278,7 +134,9 @@ describe("postern test of policies", () => {
   it("sets rules up as a postern.yaml does", async () => {
     const rules = { "policy-validate": { settings } };
     const config = await write("postern.yaml", { rules, clusters: { here: {}, there: {} } });
-    const file = await write("cases.yaml", [{ ...unasked, needs: http("{}") }]);
+    const file = await write("cases.yaml", [
+      { ...unasked, needs: { http: [{ url: "https://a.example.com/a", answer: { status: 200, body: "{}" } }] } },
+    ]);
     const policy = await write("b.yaml", kept);
     const words = ["--policy", policy, "--cases", file, "--config", config];
     assert.equal((await test(...words, "--cluster", "there")).stdout, "passed  can't ask\n\n1 case: 1 passed\n");
@@ -290,8 +148,8 @@ describe("postern test of policies", () => {
   });
 
   it("runs no case of policies with faults, and says what these are", async () => {
-    const script = of("ClusterOverridePolicy", "b", { overrideRules: [{ overriders: { cue: "a: b" } }] });
-    const policy = await write("faulty.yaml", override, script, of("ClusterOverridePolicy", "c", {}));
+    const script = { ...override, metadata: { name: "b" }, spec: { overrideRules: [{ overriders: { cue: "a: b" } }] } };
+    const policy = await write("faulty.yaml", override, script, { ...override, metadata: { name: "c" }, spec: {} });
     const { code, stdout } = await test("--policy", policy, "--cases", await write("cases.yaml", [right]));
     assert.equal(code, 1);
     assert.match(
