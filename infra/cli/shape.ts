@@ -7,8 +7,8 @@ export interface Shape {
   isFit(value: unknown): boolean;
   /** The shapes of a map's members, all of which are optional. */
   members?: Record<string, Shape>;
-  /** Whether a map may have other members, too. */
-  isOpen?: boolean;
+  /** The shape of a map's other members; without it, they are misfits. */
+  others?: Shape | undefined;
 }
 
 export interface Misfit {
@@ -43,17 +43,22 @@ export const oneOf = (expected: string, ...words: unknown[]): Shape => ({
   isFit: (value) => words.includes(value),
 });
 
-export const shape = (members: Record<string, Shape>, isOpen = false): Shape => ({ ...map, members, isOpen });
+export const anything: Shape = { expected: "anything", isFit: () => true };
+
+export const shape = (members: Record<string, Shape>, others?: Shape): Shape => ({ ...map, members, others });
+
+/** Returns the same shape, for values that may also be null. */
+export const orNull = (inner: Shape): Shape => ({ ...inner, isFit: (value) => value === null || inner.isFit(value) });
 
 /** Returns the misfits in the order of the file. */
 export const findMisfits = (value: unknown, wanted: Shape, path: string[] = []): Misfit[] => {
-  const { expected, isFit, members, isOpen } = wanted;
+  const { expected, isFit, members, others } = wanted;
   if (!isFit(value)) return [{ path, expected }];
   if (members === undefined || !isMap(value)) return [];
   const known = Object.keys(members);
   return Object.entries(value).flatMap(([key, member]) => {
-    const inner = Object.hasOwn(members, key) ? members[key] : undefined;
+    const inner = Object.hasOwn(members, key) ? members[key] : others;
     if (inner) return findMisfits(member, inner, [...path, key]);
-    return isOpen ? [] : [{ path: [...path, key], expected: `one of ${known.join(", ")}`, known }];
+    return [{ path: [...path, key], expected: `one of ${known.join(", ")}`, known }];
   });
 };

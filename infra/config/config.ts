@@ -72,6 +72,12 @@ export interface RecordConfig {
   keep?: readonly Path[];
 }
 
+/** A place in postern.yaml: the keys and indexes that lead to it. */
+export type ConfigPath = (string | number)[];
+
+/** Reports a mistake in postern.yaml. The sentence continues the path. */
+export type Complain = (path: ConfigPath, sentence: string) => void;
+
 export const chooseCluster = (config: PosternConfig, name: string | undefined): [string, ClusterConfig] => {
   const names = [...config.clusters.keys()].join(", ");
   const chosen = name ?? (config.clusters.size === 1 ? names : undefined);

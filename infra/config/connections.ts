@@ -11,12 +11,22 @@ import { isRegion } from "#lib/service-settings.ts";
 import { readManifests, type Written, writtenCluster } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
+import { type Shape, shape } from "../cli/shape.ts";
 import type { ClusterConfig, ConnectConfig, PosternConfig } from "./config.ts";
 
-export const connectKeys = [
-  ...["eks", "region", "server", "ca", "tokenSecret", "tokenParameter", "kubeconfig", "context"],
-  "manifests",
-] as const satisfies (keyof ConnectConfig)[];
+const word: Shape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
+
+export const connectShape = shape({
+  eks: word,
+  region: word,
+  server: word,
+  ca: word,
+  tokenSecret: word,
+  tokenParameter: word,
+  kubeconfig: word,
+  context: word,
+  manifests: word,
+} satisfies Record<keyof ConnectConfig, Shape>);
 
 /** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
 export const unfitConnect = (connect: ConnectConfig): string | undefined => {

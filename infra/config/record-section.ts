@@ -1,53 +1,58 @@
+import { isMap, toList } from "#lib/json.ts";
 import { parsePath } from "#lib/policy/values/paths.ts";
 import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import type { PosternConfig, RecordConfig } from "./config.ts";
+import type { Shape } from "../cli/shape.ts";
+import type { Complain, ConfigPath, PosternConfig, RecordConfig } from "./config.ts";
 
-export const recordKeys = ["bucket", "prefix", "share", "keep"] as const;
+const defaults = { prefix: "", share: 0.01 };
 
-const usual = { prefix: "", share: 0.01 };
+/** `record` of a rule, once it has the shape of `recordShape`. */
+export interface RecordSection {
+  bucket?: string;
+  prefix?: string;
+  share?: number;
+  keep?: unknown[];
+}
 
-type Said = { readonly [key: string]: unknown };
+const listOfPaths = "a list of paths such as spec.containers.args";
 
-/** Returns what is wrong, as pairs of field and sentence; the field is "" for the whole setting. */
-export const unfitKeeping = ({
-  bucket,
-  prefix = usual.prefix,
-  share = usual.share,
-  keep = [],
-}: Said): [string, string][] => {
-  const found: [string, string][] = [];
-  if (bucket === undefined) found.push(["", "must have a bucket"]);
-  else if (typeof bucket !== "string" || !/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
-    found.push(["bucket", "must be the name of a bucket in S3"]);
-  // The prefix becomes part of a URL and of an IAM policy.
-  if (typeof prefix !== "string" || !/^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(prefix))
-    found.push(["prefix", "must be what names begin with, for instance recordings/"]);
-  if (typeof share !== "number" || !(share > 0 && share <= 1))
-    found.push(["share", "must be a number above 0, and 1 at most: 0.01 is one review in a hundred"]);
-  const faults = Array.isArray(keep) ? keep.flatMap((text) => faultOfPath(text) ?? []) : [noPaths];
-  return [...found, ...faults.map((sentence): [string, string] => ["keep", sentence])];
+export const recordShape: Shape = {
+  expected: "a map with a bucket, or off",
+  isFit: (value) => isMap(value) || value === "off",
+  members: {
+    bucket: {
+      expected: "the name of a bucket in S3",
+      isFit: (value) => typeof value === "string" && /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(value),
+    },
+    // The prefix becomes part of a URL and of an IAM policy.
+    prefix: {
+      expected: "what names begin with, for instance recordings/",
+      isFit: (value) => typeof value === "string" && /^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(value),
+    },
+    share: {
+      expected: "a number above 0, and 1 at most: 0.01 is one review in a hundred",
+      isFit: (value) => typeof value === "number" && value > 0 && value <= 1,
+    },
+    keep: { expected: listOfPaths, isFit: Array.isArray },
+  },
 };
 
-const noPaths = "must be a list of paths such as spec.containers.args";
-
-const faultOfPath = (text: unknown): string | undefined => {
-  try {
-    parsePath(text);
-    return undefined;
-  } catch (error) {
-    return `${noPaths}: ${toSentence(error)}`;
-  }
-};
-
-const isReadable = (text: unknown): boolean => faultOfPath(text) === undefined;
-
-/** Fills in the defaults. unfitKeeping reports values of other types. */
-export const keepingOf = ({ bucket, prefix = usual.prefix, share = usual.share, keep }: Said): RecordConfig => {
-  const paths = Array.isArray(keep) ? keep.filter(isReadable).map(parsePath) : [];
-  const whole = { bucket: bucket as string, prefix: prefix as string, share: share as number };
-  return { ...whole, ...(paths.length > 0 && { keep: paths }) };
+/** Fills in the defaults, and complains of a missing bucket and of paths that can't be parsed. */
+export const readRecord = (section: RecordSection, path: ConfigPath, complain: Complain): RecordConfig => {
+  const { bucket, keep } = section;
+  if (bucket === undefined) complain(path, "must have a bucket");
+  const paths = toList(keep).flatMap((text) => {
+    try {
+      return [parsePath(text)];
+    } catch (error) {
+      complain([...path, "keep"], `must be ${listOfPaths}: ${toSentence(error)}`);
+      return [];
+    }
+  });
+  const { prefix = defaults.prefix, share = defaults.share } = section;
+  return { bucket: String(bucket), prefix, share, ...(paths.length > 0 && { keep: paths }) };
 };
 
 /** Returns where a function records, by cluster and rule. A group's function records for each member. */

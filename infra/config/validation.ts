@@ -1,14 +1,37 @@
 // Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
+import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { Mistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
-import type { ClusterConfig, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
-import { connectKeys, unfitConnect } from "./connections.ts";
-import { type Checker, openChecker, type Path } from "./field-checker.ts";
-import { dnsLabel, type Known, noRule, type Places, type Said, settleRules, validateRules } from "./rules.ts";
+import { anything, findMisfits, orNull, shape, texts } from "../cli/shape.ts";
+import type { ClusterConfig, Complain, ConfigPath, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
+import { connectShape, unfitConnect } from "./connections.ts";
+import {
+  dnsLabel,
+  type Known,
+  noRule,
+  type Places,
+  type RuleDraft,
+  ruleShape,
+  settleRules,
+  validateRules,
+} from "./rules.ts";
 
 /** A cluster's name becomes part of a URL path. */
 export const isCluster = (name: string): boolean => dnsLabel.test(name);
+
+const clusterShape = shape({
+  rules: orNull(shape({}, ruleShape)),
+  keyVersion: anything,
+  connect: orNull(connectShape),
+});
+const configShape = orNull(
+  shape({
+    rules: orNull(shape({}, ruleShape)),
+    clusters: orNull(shape({}, orNull(clusterShape))),
+    groups: orNull(shape({}, orNull(texts))),
+  }),
+);
 
 /** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
 export const interpret = (
@@ -17,49 +40,46 @@ export const interpret = (
   places: Places,
   broken: readonly BrokenRule[],
 ): { config: PosternConfig; mistakes: Mistake[] } => {
-  const checker = openChecker();
+  const mistakes = findMisfits(given, configShape).map(({ path, expected, known }): Mistake => {
+    return { path, sentence: known ? `is unknown; ${expected} is expected` : `must be ${expected}` };
+  });
+  const complain: Complain = (path, sentence) => {
+    const isKnown = mistakes.some((one) => one.sentence === sentence && one.path.join() === path.join());
+    if (!isKnown) mistakes.push({ path, sentence });
+  };
   const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
-  const { rules, clusters, groups } = checker.map(given, [], ["rules", "clusters", "groups"]);
-  const together = readGroups(groups, known, broken, checker);
-  const general = validateRules(rules, ["rules"], new Map(), known, checker);
-  const named = Object.entries(checker.map(clusters ?? { local: {} }, ["clusters"])).map(
-    ([name, value]) => [name, readCluster(name, value, together, general, known, checker)] as const,
+  const { rules, clusters, groups } = toMap(given);
+  const together = readGroups(groups, known, broken, complain);
+  const general = validateRules(rules, ["rules"], new Map(), known, complain);
+  const named = Object.entries(toMap(clusters ?? { local: {} })).map(
+    ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, complain)] as const,
   );
-  if (named.length === 0) checker.complain(["clusters"], "must name at least one cluster, or be left out");
-  return { config: { clusters: new Map(named), groups: together }, mistakes: checker.found };
+  if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
+  return { config: { clusters: new Map(named), groups: together }, mistakes };
 };
 
 const readCluster = (
   name: string,
-  value: unknown,
+  { rules, keyVersion, connect }: JsonMap,
   groups: RuleGroup[],
-  general: ReadonlyMap<string, Said>,
+  general: ReadonlyMap<string, RuleDraft>,
   known: Known,
-  checker: Checker,
+  complain: Complain,
 ): ClusterConfig => {
   const path = ["clusters", name];
-  if (!isCluster(name))
-    checker.complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
-  const said = checker.map(value, path, ["rules", "keyVersion", "connect"]);
+  if (!isCluster(name)) complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
+  const isFit = isMap(connect) && findMisfits(connect, connectShape).length === 0;
+  const unfit = isFit ? unfitConnect(connect as ConnectConfig) : undefined;
+  if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
-    ...(said.connect != null && { connect: readConnect(said.connect, [...path, "connect"], checker) }),
-    keyVersions: readKeyVersions(said.keyVersion, [...path, "keyVersion"], checker),
-    rules: settleRules(validateRules(said.rules, [...path, "rules"], general, known, checker), known, checker),
+    ...(isMap(connect) && { connect: connect as ConnectConfig }),
+    keyVersions: readKeyVersions(keyVersion, [...path, "keyVersion"], complain),
+    rules: settleRules(validateRules(rules, [...path, "rules"], general, known, complain), known, complain),
     groups,
   };
 };
 
-const readConnect = (value: unknown, path: Path, { complain, map }: Checker): ConnectConfig => {
-  const said = map(value, path, connectKeys);
-  if (said !== value) return {};
-  for (const [key, one] of Object.entries(said))
-    if (typeof one !== "string" || one === "") complain([...path, key], "must be a text");
-  const unfit = unfitConnect(said as ConnectConfig);
-  if (unfit !== undefined && Object.values(said).every((one) => typeof one === "string")) complain(path, unfit);
-  return said as ConnectConfig;
-};
-
-const readKeyVersions = (value: unknown, path: Path, { complain }: Checker): number[] => {
+const readKeyVersions = (value: unknown, path: ConfigPath, complain: Complain): number[] => {
   const given: unknown[] = Array.isArray(value) ? value : [value ?? 1];
   const versions = given.filter((one): one is number => Number.isSafeInteger(one) && Number(one) >= 1);
   const [first, second = Number.POSITIVE_INFINITY] = versions;
@@ -73,15 +93,15 @@ const readGroups = (
   value: unknown,
   { catalogue, names }: Known,
   broken: readonly BrokenRule[],
-  { complain, map, texts }: Checker,
+  complain: Complain,
 ): RuleGroup[] => {
   const taken = new Map<string, string>();
   const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
-  return Object.entries(map(value, ["groups"])).flatMap(([name, members]) => {
+  return Object.entries(toMap(value)).flatMap(([name, members]) => {
     const path = ["groups", name];
     if (!isName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
     if (findRule(name, names) !== undefined) complain(path, "is the name of a rule, too");
-    const given = texts(members ?? [], path) ?? [];
+    const given = toList(members).filter((one) => typeof one === "string");
     if (given.length === 0) complain(path, "must be a list of rules, with at least one");
     const fit = given.flatMap((text, index) => {
       const one = findRule(text, names) ?? text;

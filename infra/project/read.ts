@@ -73,8 +73,10 @@ export const parseConfig = (
   if (found.length === 0) return config;
   throw new Complaint(
     found
-      .map(({ path, sentence }) => {
-        const place = `${name}:${lines.linePos(offsetOf(path, document)).line}`;
+      .map((mistake) => ({ ...mistake, offset: offsetOf(mistake.path, document) }))
+      .sort((left, right) => left.offset - right.offset)
+      .map(({ path, sentence, offset }) => {
+        const place = `${name}:${lines.linePos(offset).line}`;
         return [place, ...(path.length > 0 ? [path.join(".")] : []), sentence].join(" ");
       })
       .join("\n"),

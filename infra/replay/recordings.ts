@@ -8,7 +8,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { isName } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
+import { anything, findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
 
 export interface Recorded {
   file: string;
@@ -147,7 +147,7 @@ const origin = {
   cluster: text,
 };
 /** Unknown members are allowed: another version of Postern may have written them. */
-const caseShape = shape({ ...caseMembers, needs: shape(needs, true), recorded: shape(origin, true) }, true);
+const caseShape = shape({ ...caseMembers, needs: shape(needs, anything), recorded: shape(origin, anything) }, anything);
 
 /** Deeper than any real object. Recursion beyond it could overflow the stack and end the process. */
 const deepest = 1000;
