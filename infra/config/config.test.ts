@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { parse as parseYaml } from "yaml";
 import { listPhases, type Rule, rule } from "#lib/rule.ts";
+import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/read.ts";
@@ -51,9 +50,7 @@ const setup = (text: string, ruleName: string, name?: string) => {
 };
 
 /** What is wrong, the postern.yaml, and the sentence that refuses it. */
-const rows: [string, string, string][] = parseYaml(
-  await readFile(new URL("config.test.yaml", import.meta.url), "utf8"),
-);
+const rows = readRows<[string, string, string][]>(import.meta.filename);
 
 describe("a postern.yaml that is wrong", () => {
   const bomb = ["a: &a [x, x, x, x, x, x, x, x, x]", ..."bcdefgh"]

@@ -1,17 +1,22 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { parse as parseYaml, stringify } from "yaml";
+import { stringify } from "yaml";
 import { https, list } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
+import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
 import { readConnections } from "./connections.ts";
+
+const { wrong, refused } = readRows<{
+  wrong: [name: string, connect: object, sentence: string][];
+  refused: { kubeconfig: string; user?: object; cluster?: object; content?: object; context?: string; says: string }[];
+}>(import.meta.filename);
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
@@ -64,10 +69,6 @@ describe("the way to a cluster", () => {
   ];
   for (const [name, connect, expected] of right) it(name, async () => assert.deepEqual(await read(connect), expected));
 
-  /** What is wrong, the `connect`, and the sentence that refuses it. */
-  const wrong: [string, object, string][] = parseYaml(
-    readFileSync(new URL("connections.test.yaml", import.meta.url), "utf8"),
-  );
   for (const [name, connect, sentence] of wrong)
     it(`${name} is refused`, () =>
       assert.rejects(read(connect), complaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));
@@ -162,34 +163,9 @@ describe("the way to a cluster", () => {
       assert.deepEqual((await by(kubeconfig({ tokenFile: join(folder, "token") })))?.credentials, { token: "t" });
     });
 
-    const refused: [string, object, RegExp][] = [
-      ["that runs a program", kubeconfig({ exec: { command: "aws" } }), /would run a program for a token, by exec/],
-      [
-        "that trusts anybody",
-        kubeconfig({ token: "t" }, { "insecure-skip-tls-verify": true }),
-        /would trust any server/,
-      ],
-      [
-        "without a user's token",
-        kubeconfig({ username: "a" }),
-        /finds neither a token nor a client certificate for the user "u"/,
-      ],
-      ["over HTTP", kubeconfig({ token: "t" }, { server: "http://a" }), /names the server "http:\/\/a"/],
-      ["that is somebody else", kubeconfig({ token: "t", as: "jane" }), /would do without as in/],
-      ["by a proxy", kubeconfig({ token: "t" }, { "proxy-url": "http://a" }), /would do without proxy-url in/],
-      [
-        "with a token of two lines",
-        kubeconfig({ token: "a\nb" }),
-        /finds a token in \S+config that no header can carry/,
-      ],
-      ["of lists that are none", { contexts: 5 }, /to be no kubeconfig$/],
-      ["of entries that are none", { contexts: [5] }, /to be no kubeconfig$/],
-      ["that is empty", {}, /finds no context "undefined"/],
-    ];
-    for (const [name, content, sentence] of refused)
-      it(`${name} is refused`, () => assert.rejects(by(content), complaint(sentence)));
-    it("whose context leads nowhere is refused", () =>
-      assert.rejects(by(kubeconfig({ token: "t" }), "lost"), complaint(/finds no context "lost"/)));
+    for (const { kubeconfig: name, user = { token: "t" }, cluster, content, context, says } of refused)
+      it(`${name} is refused`, () =>
+        assert.rejects(by(content ?? kubeconfig(user, cluster), context), complaint(new RegExp(says))));
 
     it("that is no YAML is refused without a word of what is in it", async () => {
       await writeFile(join(folder, "config"), 'users: [{ token: "SECRET');

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { parse as parseYaml } from "yaml";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { listPhases, type RequestMatch, type Rule, rule } from "#lib/rule.ts";
+import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/read.ts";
@@ -59,9 +58,7 @@ const wrong = (yaml: string, pattern: string | RegExp) =>
 describe("a group in postern.yaml", () => {
   const rules = `rules: { ${catalogue.map(({ name }) => `${name}: `).join(", ")} }`;
   /** What is wrong, the groups of postern.yaml, and the sentence that refuses them. */
-  const table: [string, string, string][] = parseYaml(
-    readFileSync(new URL("groups.test.yaml", import.meta.url), "utf8"),
-  );
+  const table = readRows<[string, string, string][]>(import.meta.filename);
   for (const [name, groups, sentence] of table)
     it(`${name} is refused`, () => wrong(`${rules}\ngroups:\n  ${groups}`, sentence));
 

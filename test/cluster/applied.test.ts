@@ -5,6 +5,7 @@ import { createServer as createSecureServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
+import jsonPatch, { type Operation } from "fast-json-patch";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { check } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -34,6 +35,7 @@ import { startMoto } from "../aws/moto.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { listen } from "../listen.ts";
 import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
 import { openFaulty } from "./faults.ts";
 
 // What a deployment has in a real cluster, whoever else writes there: made, compared, put right and taken away.
@@ -46,6 +48,28 @@ after(() => rm(folder, { recursive: true, force: true }));
 
 const key = "k".repeat(86);
 const base = "https://rules.example.com/base";
+
+const stored = readRows<{
+  edits: {
+    edits: string;
+    of: "mutating" | "validating" | "account" | "role" | "binding";
+    patch: Operation[];
+    says: string;
+  }[];
+  unreachable: { because: string; connect?: ConnectConfig; deployer?: Deployer; identity?: true; says: string }[];
+  faulty: { endpoint: string; status?: number; body: string; says: string; tries: number }[];
+}>(import.meta.filename);
+const toBase64 = (pem: string) => Buffer.from(pem).toString("base64");
+const values = {
+  OTHER_KEY: "j".repeat(86),
+  KEY: key,
+  BASE: base,
+  OTHER_CA: toBase64(other.ca),
+  OWN_CA: toBase64(certificate.ca).slice(0, 159),
+};
+const rows: typeof stored = JSON.parse(
+  Object.entries(values).reduce((text, [name, value]) => text.replaceAll(name, value), JSON.stringify(stored)),
+);
 
 /** All that a deployment wants in a cluster for these rules. */
 const wanted = (rules: object, { connect = withToken, name = "postern" }: { connect?: object; name?: string } = {}) => {
@@ -198,124 +222,14 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
 
   describe("and somebody edits", () => {
     const entry = "always-pull-images.postern.dev";
-    const first = (change: (entry: any) => void) => (object: any) =>
-      change(object.webhooks.find(({ name }: { name: string }) => name === entry));
-    type Edit = [name: string, ref: Ref, change: (object: any) => void, sentence: string];
-    /** Fields of the mutating entry that are written over, and what is said of that. */
-    const fields: [name: string, written: object, said: string][] = [
-      ["matchPolicy", { matchPolicy: "Exact" }, "matchPolicy is Exact, not Equivalent"],
-      ["timeoutSeconds", { timeoutSeconds: 30 }, "timeoutSeconds is 30, not 3"],
-      ["sideEffects", { sideEffects: "NoneOnDryRun" }, "sideEffects is NoneOnDryRun, not None"],
-      ["reinvocationPolicy", { reinvocationPolicy: "Never" }, "reinvocationPolicy is Never, not IfNeeded"],
-      [
-        "admissionReviewVersions",
-        { admissionReviewVersions: ["v1"] },
-        'admissionReviewVersions is ["v1"], not ["v1","v1beta1"]',
-      ],
-      [
-        "a selector that was none",
-        { objectSelector: { matchLabels: { a: "b" } } },
-        'objectSelector.matchLabels is {"a":"b"}, though nothing wants it',
-      ],
-      [
-        "a selector away",
-        { namespaceSelector: {} },
-        'namespaceSelector.matchExpressions is missing; it should be [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]',
-      ],
-    ];
-    /** What is deeper in it. */
-    const parts: [name: string, change: (entry: any) => void, said: string][] = [
-      [
-        "a match's operations",
-        ({ rules }) => Object.assign(rules[0], { operations: ["CREATE"] }),
-        'rules is [{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}], not [{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"scope":"*"}]',
-      ],
-      [
-        "a condition",
-        ({ matchConditions }) => Object.assign(matchConditions[0], { expression: "false" }),
-        'matchConditions.user-is-not-exempt.expression is false, not !(request.userInfo.?username.orValue("") in ["system:admin"])',
-      ],
-      [
-        "a condition in",
-        ({ matchConditions }) => matchConditions.push({ name: "never", expression: "false" }),
-        'matchConditions.never is {"name":"never","expression":"false"}, though nothing wants it',
-      ],
-      [
-        "the address",
-        ({ clientConfig }) => Object.assign(clientConfig, { url: `https://evil.example.com/local.${key}/x/mutate` }),
-        `clientConfig.url is https://evil.example.com/local.…/x/mutate, not ${base}/local.…/always-pull-images/mutate`,
-      ],
-      [
-        "the key",
-        ({ clientConfig }) => Object.assign(clientConfig, { url: clientConfig.url.replace(key, "j".repeat(86)) }),
-        `clientConfig.url has another key than ${base}/local.…/always-pull-images/mutate`,
-      ],
-      [
-        "the certificate",
-        ({ clientConfig }) => Object.assign(clientConfig, { caBundle: Buffer.from(other.ca).toString("base64") }),
-        "clientConfig.caBundle is another certificate",
-      ],
-      [
-        "the certificate away",
-        ({ clientConfig }) => delete clientConfig.caBundle,
-        `clientConfig.caBundle is missing; it should be ${Buffer.from(certificate.ca).toString("base64").slice(0, 159)}…`,
-      ],
-    ];
-    const edits: Edit[] = [
-      [
-        "failurePolicy",
-        validating,
-        first((one) => Object.assign(one, { failurePolicy: "Fail" })),
-        `validating entry ${entry}: failurePolicy is Fail, not Ignore`,
-      ],
-      ...fields.map(([name, written, said]): Edit => {
-        return [name, mutating, first((one) => Object.assign(one, written)), `mutating entry ${entry}: ${said}`];
-      }),
-      ...parts.map(([name, change, said]): Edit => [name, mutating, first(change), `mutating entry ${entry}: ${said}`]),
-      ["an entry away", mutating, (object) => object.webhooks.pop(), `mutating entry ${entry} is missing`],
-      [
-        "an entry in",
-        mutating,
-        (object) => object.webhooks.push({ ...object.webhooks[0], name: "x.example.com" }),
-        "mutating entry x.example.com is there, though nothing wants it",
-      ],
-      [
-        "the order",
-        mutating,
-        (object) => object.webhooks.reverse(),
-        `MutatingWebhookConfiguration postern: its entries stand in the order ${entry}, limit-ranger.postern.dev, not limit-ranger.postern.dev, ${entry}`,
-      ],
-      [
-        "a label",
-        mutating,
-        (object) => Object.assign(object.metadata, { labels: { "app.kubernetes.io/managed-by": "helm" } }),
-        "MutatingWebhookConfiguration postern: label app.kubernetes.io/managed-by is helm, not postern",
-      ],
-      [
-        "a label away",
-        account,
-        (object) => delete object.metadata.labels,
-        "ServiceAccount postern in namespace kube-system: label app.kubernetes.io/managed-by is missing",
-      ],
-      [
-        "a role",
-        role,
-        (object) => object.rules.push({ apiGroups: [""], resources: ["secrets"], verbs: ["get"] }),
-        'ClusterRole postern:limit-ranger: rules is [{"verbs":["list"],"apiGroups":[""],"resources":["limitranges"]},{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}], not [{"verbs":["list"],"apiGroups":[""],"resources":["limitranges"]}]',
-      ],
-      [
-        "a binding",
-        binding,
-        (object) => object.subjects.shift(),
-        'ClusterRoleBinding postern:limit-ranger: subjects.postern:limit-ranger is missing; it should be {"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"postern:limit-ranger"}',
-      ],
-    ];
-    for (const [name, ref, change, sentence] of edits)
+    const edited = { mutating, validating, account, role, binding };
+    for (const { edits: name, of, patch, says } of rows.edits)
       it(`says so and puts it right: ${name}`, async () => {
+        const ref = edited[of];
         await applyAll(api, wanted(usual), "postern");
         const { metadata: _, ...original } = await live(ref);
-        await edit(ref, change);
-        assert.deepEqual(await sentences(usual), [sentence]);
+        await edit(ref, (object) => jsonPatch.applyPatch(object, patch));
+        assert.deepEqual(await sentences(usual), [says]);
         assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
           `changed ${ref.kind} ${ref.name}`,
         ]);
@@ -860,61 +774,14 @@ const configurationsOf = (objects: object[]) =>
 const moto = await needs("moto");
 
 describe("the way to a cluster", () => {
-  const cases: [string, ConnectConfig | undefined, Deployer, RegExp][] = [
-    ["is not said", undefined, {}, /^clusters\.prod-eu has no connect: give --kubeconfig FILE, /],
-    [
-      "is for rules alone",
-      { server: "https://a", tokenSecret: "x", region: "eu-west-1" },
-      {},
-      /^clusters\.prod-eu\.connect has a token that is for rules alone: give --kubeconfig FILE, of somebody who may write webhook configurations there$/,
-    ],
-    [
-      "is for rules alone, as a parameter",
-      { server: "https://a", tokenParameter: "x", region: "eu-west-1" },
-      {},
-      /for rules alone: give --kubeconfig/,
-    ],
-    ["is a folder", { manifests: "m" }, {}, /is a folder of manifests: give --kubeconfig/],
-    [
-      "is AWS's, without an identity",
-      { eks: "a", region: "eu-west-1" },
-      {},
-      /is for an AWS identity, and there is none: give --kubeconfig/,
-    ],
-    [
-      "has a context, but no kubeconfig",
-      { eks: "a", region: "eu-west-1" },
-      { context: "x" },
-      /^--context x needs a --kubeconfig that has it$/,
-    ],
-    [
-      "is a kubeconfig that isn't there",
-      undefined,
-      { kubeconfig: "nowhere" },
-      /^--kubeconfig nowhere can't be read: ENOENT/,
-    ],
-    [
-      "is another that isn't there",
-      { kubeconfig: "nowhere" },
-      { folder },
-      /^clusters\.prod-eu\.connect can't be read: ENOENT.*postern-applied-/,
-    ],
-    [
-      "is a kubeconfig that is none",
-      undefined,
-      { kubeconfig: "package.json" },
-      /^--kubeconfig package\.json finds no context "undefined" /,
-    ],
-    [
-      "has a ca that isn't there",
-      { eks: "a", region: "eu-west-1", server: "https://a", ca: "nowhere" },
-      { identity: async () => ({ accessKeyId: "a", secretAccessKey: "b" }) },
-      /^clusters\.prod-eu\.connect names a ca that can't be read: ENOENT/,
-    ],
-  ];
-  for (const [name, connect, deployer, sentence] of cases)
-    it(`is refused where it ${name}`, () =>
-      assert.rejects(openCluster("prod-eu", connect, deployer), complaining(sentence)));
+  for (const { because, connect, deployer, identity, says } of rows.unreachable)
+    it(`is refused because ${because}`, () => {
+      const aws = identity && { identity: async () => ({ accessKeyId: "a", secretAccessKey: "b" }) };
+      return assert.rejects(
+        openCluster("prod-eu", connect, { folder, ...deployer, ...aws }),
+        complaining(new RegExp(says)),
+      );
+    });
 
   it("to EKS is what AWS's API says", moto, async () => {
     const moto = await startMoto("AWS_ENDPOINT_URL_EKS");
@@ -1083,48 +950,14 @@ describe("a probe", () => {
     }
   });
 
-  const status = JSON.stringify({ kind: "Status", message: "the rule failed: TypeError" });
-  const faults: [string, (typeof answers)[number], string, number][] = [
-    ["crashes", () => ({ status: 500, body: status }), "it answers 500: the rule failed: TypeError", 3],
-    [
-      "isn't behind its gateway",
-      () => ({ status: 502, body: '{"message":"Internal Server Error"}' }),
-      "it answers 502: Internal Server Error",
-      3,
-    ],
-    ["is throttled", () => ({ status: 429, body: "" }), "it answers 429", 3],
-    ["breaks off", () => "cut", "it can't be reached: socket hang up", 3],
-    ["forbids it", () => ({ status: 403, body: '{"message":"Forbidden"}' }), "it answers 403: Forbidden", 1],
-    [
-      "is a web page",
-      () => ({ status: 200, body: "<html>" }),
-      "it answers no AdmissionReview of what it was asked: <html>",
-      1,
-    ],
-    [
-      "answers another",
-      () => ({
-        status: 200,
-        body: '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"x","allowed":true}}',
-      }),
-      'it answers no AdmissionReview of what it was asked: {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"x","allowed":true}}',
-      1,
-    ],
-    [
-      "doesn't decide",
-      (uid) => ({ status: 200, body: review({ uid: uid.slice(0, 0), allowed: "yes" }) }),
-      'it answers no AdmissionReview of what it was asked: {"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"","allowed":"yes"}}',
-      1,
-    ],
-  ];
-  for (const [name, answer, sentence, tries] of faults)
-    it(`says that an endpoint ${name}, after as many tries as may help`, async () => {
-      answers = Array(5).fill(answer);
+  for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
+    it(`says that an endpoint ${endpoint}, after as many tries as may help`, async () => {
+      answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
       const found = await probe(url, certificate.ca, undefined, once3);
-      assert.deepEqual([found.ok, found.sentence, asked.length], [false, `${shown()}: ${sentence}`, tries]);
+      assert.deepEqual([found.ok, found.sentence, asked.length], [false, `${shown()}: ${says}`, tries]);
     });
   it("forgives what passes", async () => {
-    answers = [() => ({ status: 503, body: status }), () => "cut"];
+    answers = [() => ({ status: 503, body: "{}" }), () => "cut"];
     assert.equal((await probe(url, certificate.ca, undefined, once3)).ok, true);
     assert.equal(asked.length, 3);
   });

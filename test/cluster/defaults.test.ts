@@ -16,58 +16,19 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
 import { openScripted } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
 import { registerWitness, watching } from "./witness.ts";
 
 // What is filled in offline is what a mutating webhook sees of the same object on a real API server.
 type Fields = Record<string, unknown>;
 const types: Record<string, Record<string, string>> = table.types;
 
-/** What members are likely to hold, by their names; by their types otherwise. */
-const likely: Record<string, unknown[]> = {
-  image: [
-    "app",
-    "app:1",
-    "app:latest",
-    "registry.example.com:5000/app",
-    "",
-    "UPPER/App",
-    `app@sha256:${"0af9".repeat(16)}`,
-  ],
-  reference: ["app", "app:1", "app:latest", ""],
-  type: [
-    "RollingUpdate",
-    "OnDelete",
-    "Recreate",
-    "LoadBalancer",
-    "NodePort",
-    "ClusterIP",
-    "Container",
-    "Pod",
-    "",
-    "Opaque",
-  ],
-  sessionAffinity: ["ClientIP", "None", ""],
-  restartPolicy: ["Always", "Never", ""],
-  kind: ["User", "Group", "ServiceAccount"],
-  hostNetwork: [true, false],
-  ip: ["192.0.2.1", ""],
-};
-const amounts = [
-  ...["100", "1000", "1024Ki", "0.500", "1.5Gi", "007", "+1", "1e-5", "8Gi", "2000m", "1000000Gi"],
-  "1",
-  "1.500",
-  "100m",
-  "0.0001",
-  "1Gi",
-  "64.5Mi",
-  "1e3",
-  "0",
-  "",
-  "one",
-  2,
-  0.5,
-  " 1 ",
-];
+const { likely, amounts, often, clusterWide } = readRows<{
+  likely: Record<string, unknown[]>;
+  amounts: (string | number)[];
+  often: string[];
+  clusterWide: string[];
+}>(import.meta.filename);
 const resources = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
 const words = ["", "a", "b", "app:1"];
 
@@ -113,18 +74,6 @@ const rightOf = (word: string, member: string, depth: number, odd: boolean): Arb
 
 const structOf = (name: string, depth: number, odd: boolean, only?: string[]): Arbitrary<Fields> => {
   const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
-  // What a pod is made of comes often, the rest as it comes.
-  const often = [
-    "spec",
-    "template",
-    "containers",
-    "jobTemplate",
-    "strategy",
-    "updateStrategy",
-    "ports",
-    "limits",
-    "resources",
-  ];
   const chance = (member: string) =>
     often.includes(member) ? 0.85 : depth > 6 ? 0.06 : members.length > 15 ? 0.2 : 0.45;
   return fc
@@ -142,18 +91,6 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
 );
 const pluralOf = (kind: string) =>
   /(s|x)$/.test(kind) ? `${kind}es` : kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
-const clusterWide = [
-  ...[
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "CertificateSigningRequest",
-    "IngressClass",
-    "RuntimeClass",
-    "ClusterRole",
-  ],
-  ...["ClusterRoleBinding", "PriorityClass", "CSINode", "StorageClass", "VolumeAttributesClass"],
-];
 const pathOf = (apiVersion: string, kind: string) => {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
   const home = clusterWide.includes(kind) ? "" : "/namespaces/default";

@@ -2,6 +2,7 @@ import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Random } from "./random.ts";
+import { vocabulary } from "./vocabulary.ts";
 
 /** What a hook does with any request: a pure function of it. */
 export type Answering = (
@@ -11,8 +12,8 @@ export type Answering = (
 
 type Change = Record<string, unknown>;
 
-const respond = (version: string, response: object, more: object = {}) => {
-  return { body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version, ...more, response }) };
+const respond = (version: string, response: object) => {
+  return { body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version, response }) };
 };
 
 const patching = (changes: unknown) => {
@@ -31,126 +32,7 @@ const setting = (object: unknown, field: "labels" | "annotations", key: string, 
     : [{ op: "add", path: `${path}/${key.replaceAll("/", "~1")}`, value }];
 };
 
-const denials: object[] = [
-  { code: 403, reason: "Forbidden", message: "no <b>&</b>" },
-  {
-    code: 422,
-    message: "not so",
-    details: { name: "x", kind: "y", causes: [{ message: "m", field: "spec.z", reason: "FieldValueInvalid" }] },
-  },
-  { code: 200, message: "fine" },
-  { reason: "Conflict" },
-  { code: 429, reason: "TooManyRequests", details: { group: "g", retryAfterSeconds: 3 } },
-  { status: "Success", message: "well" },
-  {},
-];
-
-/** Answers that no API server takes. */
-const faulty: ((request: AdmissionRequest, version: string) => { code?: number; type?: string; body: string })[] = [
-  () => ({ body: "" }),
-  (_, version) => ({ body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version }) }),
-  (_, version) => respond(version, { uid: "another", allowed: true }),
-  ({ uid }, version) => respond(version, { uid, allowed: "true" }),
-  ({ uid }, version) => respond(version, { uid, allowed: 1 }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, warnings: "w" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, warnings: [1] }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, auditAnnotations: { a: 1 } }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, status: { code: "403" } }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patch: "a*b" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patch: "abc", patchType: "JSONPatch" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patch: "W10=" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patchType: "JSONPatch" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patch: "W10=", patchType: "" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patch: "e30=", patchType: "JSONPatch" }),
-  ({ uid }, version) => respond(version, { uid, allowed: true, patch: "WzFd", patchType: "JSONPatch" }),
-  ({ uid }, version) =>
-    respond(version, { uid, allowed: true, ...patching([{ op: "remove", path: "/x" }]), patchType: "MergePatch" }),
-  ({ uid }) => ({ body: JSON.stringify({ response: { uid, allowed: true } }) }),
-  ({ uid }, version) => ({ body: JSON.stringify({ apiVersion: version, response: { uid, allowed: true } }) }),
-  ({ uid }, version) =>
-    respond(
-      version,
-      { uid, allowed: true },
-      { apiVersion: version.endsWith("/v1") ? `${version}beta1` : "admission.k8s.io/v1" },
-    ),
-  ({ uid }, version) => respond(version, { uid, allowed: true }, { response: null }),
-  () => ({ code: 500, body: '{"message":"Internal Server Error"}' }),
-  () => ({ code: 500, type: "text/plain", body: "oops <here>" }),
-  () => ({ code: 403, body: '{"message":"no"}' }),
-  () => ({ code: 404, body: "{}" }),
-  () => ({ code: 429, body: "{}" }),
-  () => ({
-    code: 503,
-    body: '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"we are closed","code":503}',
-  }),
-];
-
-/** Patches that can't be applied, or hardly. */
-const odd: ((object: unknown) => Change[])[] = [
-  () => [{ op: "remove", path: "/metadata/none" }],
-  () => [{ op: "add", path: "/metadata/none/a", value: 1 }],
-  () => [{ op: "replace", path: "/metadata/none/a", value: 1 }],
-  () => [{ op: "test", path: "/metadata/name", value: "another" }],
-  () => [{ op: "test", path: "/metadata/none/x", value: "another" }],
-  () => [{ op: "move", from: "/metadata/none", path: "/metadata/other" }],
-  () => [{ op: "copy", from: "/none/none", path: "/metadata/other" }],
-  () => [{ op: "frob", path: "/metadata" }],
-  () => [{ path: "/metadata" }],
-  () => [{ op: "add", value: 1 }],
-  () => [{ op: "add", path: 1, value: 1 }],
-  () => [{ op: "replace", path: 1, value: 1 }],
-  () => [{ op: "remove", path: "" }],
-  () => [{ op: "add", path: "", value: {} }],
-  () => [{ op: "add", path: "x", value: {} }],
-  () => [{ op: "replace", path: "", value: 5 }],
-  // Without a value, that ends the API server's handler, and no answer comes at all.
-  () => [{ op: "test", path: "", value: 1 }],
-  (object) => [
-    ...setting(object, "annotations", "odd", "1"),
-    { op: "test", path: "/metadata/annotations/odd", value: "1" },
-  ],
-  (object) => [
-    ...setting(object, "annotations", "odd", "1"),
-    { op: "copy", from: "/metadata/annotations/odd", path: "/metadata/annotations/even" },
-  ],
-  (object) => [
-    ...setting(object, "annotations", "odd", "1"),
-    { op: "move", from: "/metadata/annotations/odd", path: "/metadata/annotations/even" },
-  ],
-  (object) => [
-    ...setting(object, "annotations", "odd", "1"),
-    { op: "replace", path: "/metadata/annotations/fresh~1one", value: "~" },
-  ],
-  (object) => [
-    ...setting(object, "annotations", "less", "a<b"),
-    { op: "replace", path: "/metadata/annotations/less", value: "a<c" },
-  ],
-  (object) => [...setting(object, "annotations", "odd", "1"), { op: "remove", path: "/metadata/annotations/odd" }],
-  () => [
-    { op: "add", path: "/metadata/finalizers", value: ["a.io/a", "a.io/b"] },
-    { op: "add", path: "/metadata/finalizers/1", value: "a.io/c" },
-    { op: "remove", path: "/metadata/finalizers/-1" },
-  ],
-  () => [
-    { op: "add", path: "/metadata/finalizers", value: ["a.io/a"] },
-    { op: "add", path: "/metadata/finalizers/-", value: "a.io/d" },
-    { op: "replace", path: "/metadata/finalizers/0", value: "a.io/e" },
-  ],
-  () => [
-    { op: "add", path: "/metadata/finalizers", value: ["a.io/a"] },
-    { op: "add", path: "/metadata/finalizers/7", value: "a.io/d" },
-  ],
-  () => [
-    { op: "add", path: "/metadata/finalizers", value: ["a.io/a"] },
-    { op: "remove", path: "/metadata/finalizers/x" },
-  ],
-  () => [
-    { op: "add", path: "/metadata/finalizers", value: ["a.io/a"] },
-    { op: "replace", path: "/metadata/finalizers/3", value: "a" },
-  ],
-  () => [{ op: "add", path: "/metadata/finalizers", value: [] }],
-  () => [{ op: "add", path: "/metadata/annotations", value: null }],
-];
+const { denials, faultyAnswers, oddPatches } = vocabulary;
 
 const changes: ((object: unknown) => Change[])[] = [
   (object) => setting(object, "labels", "tier", labelsOf(object).tier === "a" ? "b" : "a"),
@@ -194,8 +76,12 @@ export const scriptFor = (phase: Phase, random: Random): { what: string; answer:
     return { what: `denies with ${JSON.stringify(status)}`, answer };
   }
   if (kind < 0.09) {
-    const answer = random.pick(faulty);
-    return { what: `answers wrongly: ${answer}`, answer };
+    const { body, ...rest } = random.pick(faultyAnswers);
+    const answer: Answering = ({ uid }, version) => {
+      const other = version.endsWith("/v1") ? `${version}beta1` : "admission.k8s.io/v1";
+      return { ...rest, body: body.replace("UID", uid).replace("VERSION", version).replace("OTHER", other) };
+    };
+    return { what: `answers wrongly: ${body}`, answer };
   }
   if (kind < 0.095) return { what: "never answers", answer: () => undefined };
   if (phase === "validate") {
@@ -207,13 +93,17 @@ export const scriptFor = (phase: Phase, random: Random): { what: string; answer:
     return { what: "admits", answer: admitting };
   }
   if (kind > 0.94) {
-    const patch = random.pick(odd);
+    const { annotation = {}, patch } = random.pick(oddPatches);
+    const operations = (object: unknown) => [
+      ...Object.entries(annotation).flatMap(([key, value]) => setting(object, "annotations", key, value)),
+      ...patch,
+    ];
     return {
-      what: `patches oddly: ${patch}`,
+      what: `patches oddly: ${JSON.stringify(patch)}`,
       answer: (request, version) =>
         request.kind.kind === "SelfSubjectAccessReview"
           ? admitting(request, version)
-          : respond(version, { uid: request.uid, allowed: true, ...extras, ...patching(patch(request.object)) }),
+          : respond(version, { uid: request.uid, allowed: true, ...extras, ...patching(operations(request.object)) }),
     };
   }
   if (kind < 0.3) return { what: "admits", answer: admitting };

@@ -3,6 +3,7 @@ import type { Phase } from "#lib/rule.ts";
 import type { Manifests } from "../../../infra/parity/rule-server.ts";
 import type { Random } from "./random.ts";
 import { type Answering, scriptFor } from "./scripts.ts";
+import { vocabulary } from "./vocabulary.ts";
 
 /** Webhook configurations, and what their hooks answer, by the paths at which they are called. */
 export interface Setup {
@@ -14,84 +15,12 @@ type Entry = Manifests[number]["webhooks"][number];
 
 export const observer = "observer.postern.dev";
 
-const resources = [
-  ...[["*"], ["*"], ["*"], ["*/*"], ["*/*"], ["*/*"], ["configmaps", "deployments"], ["configmaps"], ["configmaps"]],
-  ...[["pods", "widgets"], ["pods/*"], ["deployments", "deployments/scale"], ["deployments/*"], ["*/scale"]],
-  ...[["namespaces"], ["namespaces/*"], ["horizontalpodautoscalers", "pods"], ["widgets", "configmaps"]],
-  ...[
-    ["widgets/*", "horizontalpodautoscalers"],
-    ["widgets/scale"],
-    ["*/status", "configmaps"],
-    ["configmaps", "*/exec"],
-  ],
-];
-const known = ["", "apps", "autoscaling", "example.com", "authorization.k8s.io"];
-const groups = [
-  known,
-  known,
-  known,
-  known,
-  [""],
-  ["", "apps"],
-  ["apps"],
-  ["autoscaling"],
-  ["example.com"],
-  ["", "example.com"],
-];
-const versions = [["*"], ["*"], ["*"], ["v1"], ["v1"], ["v2"], ["v1", "v2"]];
-const operations = [
-  ["*"],
-  ["*"],
-  ["CREATE"],
-  ["UPDATE"],
-  ["CREATE", "UPDATE"],
-  ["DELETE"],
-  ["CREATE", "DELETE"],
-  ["CONNECT", "CREATE"],
-];
+const { resources, groups, versions, operations, selectors, conditions } = vocabulary;
 
-const selectors = [
-  { matchLabels: { tier: "a" } },
-  { matchLabels: { tier: "b" } },
-  { matchExpressions: [{ key: "env", operator: "Exists" }] },
-  { matchExpressions: [{ key: "env", operator: "DoesNotExist" }] },
-  { matchExpressions: [{ key: "tier", operator: "NotIn", values: ["a"] }] },
-  { matchExpressions: [{ key: "tier", operator: "In", values: ["a", "b"] }], matchLabels: { env: "x" } },
-];
-const homes = [
+const namespaceSelectors = [
   ...selectors,
   { matchLabels: { "kubernetes.io/metadata.name": "plain" } },
   { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["plain", "tiers"] }] },
-];
-
-const conditions = [
-  'request.operation != "DELETE"',
-  'request.userInfo.username == "jane"',
-  'object.metadata.?labels[?"tier"].orValue("") == "a"',
-  'has(object.metadata) && object.metadata.?labels[?"env"].hasValue()',
-  'has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith("t"))',
-  "object.spec.nope == 1",
-  "oldObject == null",
-  'request.kind.version == "v1"',
-  'request.resource.version == "v1"',
-  'request.requestKind.version == "v2" || request.kind.version == "v2"',
-  'request.?subResource.orValue("") == ""',
-  "!has(request.subResource)",
-  'request.namespace in ["plain", "tiers"]',
-  'request.?namespace.orValue("plain") in ["plain", "envs"]',
-  "request.?dryRun.orValue(false) == true",
-  "request.dryRun == false",
-  'object.metadata.name.startsWith("g")',
-  'request.name.contains("1")',
-  "object.?spec.?replicas.orValue(1) < 3",
-  "oldObject != null && object != null && oldObject.metadata != object.metadata",
-  'object.?metadata.?annotations[?"count"].orValue("").size() < 2',
-  "size(object.?spec.?template.?spec.?containers.orValue([])) > 0",
-  'object.?spec.?template.?spec.?containers.orValue([]).all(c, c.name.matches("^[a-z]+$"))',
-  "has(request.options.kind)",
-  "has(object.metadata.uid)",
-  "false || object.nope",
-  "namespaceObject == null",
 ];
 
 /** A few configurations; their names and entries in no order. */
@@ -123,7 +52,9 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
       rules,
       failurePolicy: isSlow ? "Ignore" : random.pick(["Fail", "Ignore"] as const),
       matchPolicy: random.pick(["Equivalent", "Equivalent", "Exact"] as const),
-      ...(random.chance(0.15) && { namespaceSelector: random.pick(homes) as NonNullable<Entry["namespaceSelector"]> }),
+      ...(random.chance(0.15) && {
+        namespaceSelector: random.pick(namespaceSelectors) as NonNullable<Entry["namespaceSelector"]>,
+      }),
       ...(random.chance(0.3) && { objectSelector: random.pick(selectors) as NonNullable<Entry["objectSelector"]> }),
       ...(asked.length > 0 && {
         matchConditions: asked.map((expression, index) => ({ name: `c${index}`, expression })),
