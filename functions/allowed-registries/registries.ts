@@ -1,14 +1,14 @@
 import { type Image, parseImage } from "postern/objects/image";
 
 /** Entries are registry hosts with an optional path: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
-export const allows = (registries: string[], { registry, repository }: Image): boolean =>
+export const isAllowedRegistry = (registries: string[], { registry, repository }: Image): boolean =>
   registries.some((entry) => {
     const [host = "", ...prefix] = entry.split("/");
     const isThere = host.startsWith("*.") ? registry.endsWith(host.slice(1)) : registry === host;
     return isThere && `${repository}/`.startsWith([...prefix, ""].join("/"));
   });
 
-export const isEntry = (entry: unknown): boolean => {
+export const isRegistryEntry = (entry: unknown): boolean => {
   if (typeof entry !== "string") return false;
   const plain = entry.replace(/^\*\./, "any.");
   const below = parseImage(`${plain}/some/image`);
@@ -19,7 +19,7 @@ const label = "[a-z0-9]+(-+[a-z0-9]+)*";
 const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
 /** Matches only fully written references that are allowed. On Docker Hub, one component isn't fully written. */
-export const plainly = (registries: string[]): string => {
+export const buildAllowedPattern = (registries: string[]): string => {
   const places = registries.map((entry) => {
     const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
     const isFull = entry.includes("/") && !entry.startsWith("docker.io/");

@@ -2,7 +2,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { fullName, parseImage } from "postern/objects/image";
 import { containersIn, imageVolumesOf, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
-import { allows, isEntry, plainly } from "./registries.ts";
+import { buildAllowedPattern, isAllowedRegistry, isRegistryEntry } from "./registries.ts";
 
 const settings: { registries: string[] } = { registries: [] };
 
@@ -17,43 +17,43 @@ export default rule({
     },
   ],
   matchConditions: ({ registries }) => ({
-    "changes-images": `oldObject == null || ${isLarge} || ${imagesIn("object")} != ${imagesIn("oldObject")}`,
+    "changes-images": `oldObject == null || ${isLarge} || ${buildImageList("object")} != ${buildImageList("oldObject")}`,
     // A longer reference may be an invalid name, which the rule refuses.
-    "may-come-from-elsewhere": `${isLarge} || ${imagesIn("object")}.exists(image,
-      size(image) > 255 || !image.matches(${JSON.stringify(plainly(registries))}))`,
+    "may-come-from-elsewhere": `${isLarge} || ${buildImageList("object")}.exists(image,
+      size(image) > 255 || !image.matches(${JSON.stringify(buildAllowedPattern(registries))}))`,
   }),
   guards: true,
   settings,
   checkSettings({ registries }) {
     if (registries.length === 0) return "must list at least one registry under registries";
-    const wrong = registries.filter((entry) => !isEntry(entry));
+    const wrong = registries.filter((entry) => !isRegistryEntry(entry));
     if (wrong.length > 0)
-      return `must list registries such as ghcr.io, ghcr.io/acme or *.corp.example, not ${quoted(wrong)}`;
+      return `must list registries such as ghcr.io, ghcr.io/acme or *.corp.example, not ${quoteAll(wrong)}`;
   },
 
   validate(pod: Pod, { oldObject, settings: { registries } }) {
-    const offences = broughtBy(pod, oldObject).flatMap(({ place, reference }) => {
+    const faults = listAddedImages(pod, oldObject).flatMap(({ place, reference }) => {
       const image = parseImage(reference);
-      if (image === undefined) return [`${place} has ${shown(reference)}`];
-      return allows(registries, image) ? [] : [`${place} has ${fullName(image)}`];
+      if (image === undefined) return [`${place} has ${printInvalidImage(reference)}`];
+      return isAllowedRegistry(registries, image) ? [] : [`${place} has ${fullName(image)}`];
     });
-    if (offences.length > 0) return `images must come from ${registries.join(" or ")}; ${offences.join(", ")}`;
+    if (faults.length > 0) return `images must come from ${registries.join(" or ")}; ${faults.join(", ")}`;
   },
 
   suggest(pod: Pod, { oldObject, settings: { registries } }) {
-    const strange = broughtBy(pod, oldObject)
+    const forbiddenImage = listAddedImages(pod, oldObject)
       .map(({ reference }) => parseImage(reference))
-      .find((image) => image && !allows(registries, image));
+      .find((image) => image && !isAllowedRegistry(registries, image));
     // Only the owner of `*.corp.example` knows its hosts, and Docker Hub needs an account: neither is suggested.
     const place = registries.find((entry) => !/^\*\.|^docker\.io(\/library(\/|$)|$)/.test(entry));
-    if (!strange || !place) return;
+    if (!forbiddenImage || !place) return;
     const [registry = "", ...folder] = place.split("/");
-    const repository = [...folder, strange.repository.replace(/^library\//, "")].join("/");
-    return `copy ${fullName(strange)} to an allowed registry, and name it there: ${fullName({ ...strange, registry, repository })}`;
+    const repository = [...folder, forbiddenImage.repository.replace(/^library\//, "")].join("/");
+    return `copy ${fullName(forbiddenImage)} to an allowed registry, and name it there: ${fullName({ ...forbiddenImage, registry, repository })}`;
   },
 });
 
-const usesOf = (pod: Pod) => [
+const listImageUses = (pod: Pod) => [
   ...listContainers(pod).map(({ container: { name, image }, path }) => ({
     place: name ? `container ${JSON.stringify(name)}` : path,
     reference: image ?? "",
@@ -64,16 +64,16 @@ const usesOf = (pod: Pod) => [
 /** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
 const isLarge = `size(${containersIn("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
 
-const imagesIn = (object: "object" | "oldObject") =>
+const buildImageList = (object: "object" | "oldObject") =>
   `(${containersIn(object)}.map(c, c.?image.orValue("")) +
     ${object}.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue("")))`;
 
-const broughtBy = (pod: Pod, oldObject: Pod | null) => {
-  const known = new Set(usesOf(oldObject ?? {}).map(({ reference }) => reference));
-  return usesOf(pod).filter(({ reference }) => !known.has(reference));
+const listAddedImages = (pod: Pod, oldObject: Pod | null) => {
+  const known = new Set(listImageUses(oldObject ?? {}).map(({ reference }) => reference));
+  return listImageUses(pod).filter(({ reference }) => !known.has(reference));
 };
 
-const shown = (reference: string) =>
+const printInvalidImage = (reference: string) =>
   reference === "" ? "no image" : `${JSON.stringify(reference.slice(0, 100))} (no image reference)`;
 
-const quoted = (entries: unknown[]) => entries.map((entry) => JSON.stringify(entry)).join(", ");
+const quoteAll = (entries: unknown[]) => entries.map((entry) => JSON.stringify(entry)).join(", ");

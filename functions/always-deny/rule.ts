@@ -8,8 +8,8 @@ export default rule({
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
   matchConditions: ({ spare }) => ({
     "is-not-in-a-spared-namespace": `!(request.?namespace.orValue("") in ${JSON.stringify(spare.namespaces)})`,
-    "is-not-a-spared-resource": `!(request.resource.resource + "." + request.resource.group in ${listed(spare.resources)})`,
-    "is-not-of-a-spared-group": `!("*." + request.resource.group in ${listed(spare.resources)})`,
+    "is-not-a-spared-resource": `!(request.resource.resource + "." + request.resource.group in ${printResources(spare.resources)})`,
+    "is-not-of-a-spared-group": `!("*." + request.resource.group in ${printResources(spare.resources)})`,
   }),
   settings: {
     spare: {
@@ -23,12 +23,13 @@ export default rule({
   mutate(_object, { request, settings: { spare } }) {
     const { group, resource } = request.resource;
     if (spare.namespaces.includes(request.namespace ?? "")) return;
-    if (whole(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
+    if (addGroupDots(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
 
     return { refuse: forbidden(request, "admission control is denying all modifications") };
   },
 });
 
 /** The core group's name is empty, so `nodes` becomes `nodes.`. */
-const whole = (resources: readonly string[]) => resources.map((name) => (name.includes(".") ? name : `${name}.`));
-const listed = (resources: readonly string[]) => JSON.stringify(whole(resources));
+const addGroupDots = (resources: readonly string[]) =>
+  resources.map((name) => (name.includes(".") ? name : `${name}.`));
+const printResources = (resources: readonly string[]) => JSON.stringify(addGroupDots(resources));

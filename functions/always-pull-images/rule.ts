@@ -26,11 +26,11 @@ export default rule({
   guards: true,
 
   mutate(pod: Pod, { request, oldObject, settings }) {
-    setPullPolicies(concerned(pod, oldObject, request, settings));
+    setPullPolicies(selectAffected(pod, oldObject, request, settings));
   },
 
   validate(pod: Pod, { request, oldObject, settings }) {
-    const { containers, images } = concerned(pod, oldObject, request, settings);
+    const { containers, images } = selectAffected(pod, oldObject, request, settings);
     const offences = [
       ...containers.map(({ container, path }) => ({
         field: `${path}.imagePullPolicy`,
@@ -39,24 +39,24 @@ export default rule({
       ...images.map(({ image, path }) => ({ field: `${path}.pullPolicy`, value: image.pullPolicy })),
     ].filter(({ value }) => value !== "Always");
 
-    if (offences.length > 0) return aggregate(offences.map((offence) => refusal(request, offence)));
+    if (offences.length > 0) return aggregate(offences.map((offence) => buildRefusal(request, offence)));
   },
 
   suggest(pod: Pod, { request, oldObject, settings }) {
     // The pull policies of an existing pod can't be changed.
     if (oldObject && !request.subResource) return;
-    setPullPolicies(concerned(pod, oldObject, request, settings));
+    setPullPolicies(selectAffected(pod, oldObject, request, settings));
   },
 });
 
-const setPullPolicies = ({ containers, images }: ReturnType<typeof concerned>) => {
+const setPullPolicies = ({ containers, images }: ReturnType<typeof selectAffected>) => {
   for (const { container } of containers) container.imagePullPolicy = "Always";
   for (const { image } of images) image.pullPolicy = "Always";
 };
 
 const nothing = { containers: [], images: [] };
 
-const concerned = (
+const selectAffected = (
   pod: Pod,
   old: Pod | null,
   { subResource }: AdmissionRequest,
@@ -75,7 +75,10 @@ const concerned = (
   return { ...nothing, containers: containers.filter(({ container }) => !names.has(container.name)) };
 };
 
-const refusal = (request: AdmissionRequest, { field, value = "" }: { field: string; value: string | undefined }) => {
+const buildRefusal = (
+  request: AdmissionRequest,
+  { field, value = "" }: { field: string; value: string | undefined },
+) => {
   const body = fieldErrorBody({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
   return forbidden(request, `${field}: ${body}`).message;
 };

@@ -4,7 +4,7 @@ import { mayNot, signerOf } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-const changed = (field: string, none: string) =>
+const buildComparison = (field: string, none: string) =>
   `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;
 
 export default rule({
@@ -20,7 +20,7 @@ export default rule({
     },
   ],
   matchConditions: {
-    "changes-what-signers-write": `${changed("certificate", '""')} || ${changed("conditions", "[]")}`,
+    "changes-what-signers-write": `${buildComparison("certificate", '""')} || ${buildComparison("conditions", "[]")}`,
   },
   authorizedBy: mayNot("sign", signerOf("oldObject")),
   guards: true,

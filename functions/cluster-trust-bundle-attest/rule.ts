@@ -32,13 +32,13 @@ export default rule({
 
   validate(bundle: ClusterTrustBundle, { request, oldObject }) {
     const signer = bundle.spec?.signerName;
-    if (!signer || (oldObject && isSame(attested(bundle), attested(oldObject)))) return;
+    if (!signer || (oldObject && isSame(pickAttestedFields(bundle), pickAttestedFields(oldObject)))) return;
     return { refuse: forbidden(request, `user not permitted to attest for signerName ${JSON.stringify(signer)}`) };
   },
 });
 
 /** Removes the fields that the garbage collector and storage migration change. */
-const attested = ({ metadata, ...bundle }: ClusterTrustBundle) => {
+const pickAttestedFields = ({ metadata, ...bundle }: ClusterTrustBundle) => {
   const { ownerReferences: _, finalizers: __, selfLink: ___, managedFields: ____, ...rest } = Object(metadata);
   return { ...bundle, metadata: rest };
 };

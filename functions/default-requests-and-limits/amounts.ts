@@ -14,19 +14,20 @@ export interface Resources {
 }
 
 /** Returns the defaults that leave a container valid. `shared` is what its pod sets for all containers. */
-export const lacking = (own: Resources, shared: Resources, { requests, limits }: Settings) => {
-  const isOpen = (resource: string) => ![own.limits, shared.requests, shared.limits].some((set) => sets(set, resource));
+export const selectMissingDefaults = (own: Resources, shared: Resources, { requests, limits }: Settings) => {
+  const isOpen = (resource: string) =>
+    ![own.limits, shared.requests, shared.limits].some((set) => hasAmount(set, resource));
   return {
-    requests: pick(requests, (resource) => isOpen(resource) && !sets(own.requests, resource)),
-    limits: pick(limits, (resource, limit) => isOpen(resource) && !exceeds(own.requests, resource, limit)),
+    requests: pick(requests, (resource) => isOpen(resource) && !hasAmount(own.requests, resource)),
+    limits: pick(limits, (resource, limit) => isOpen(resource) && !isRequestAbove(own.requests, resource, limit)),
   };
 };
 
-const sets = (amounts: Amounts | undefined, resource: string) => Object.hasOwn(amounts ?? {}, resource);
+const hasAmount = (amounts: Amounts | undefined, resource: string) => Object.hasOwn(amounts ?? {}, resource);
 
 /** A request that isn't a quantity counts as too large: the API server will report it. */
-const exceeds = (requests: Amounts | undefined, resource: string, limit: string) => {
-  if (!sets(requests, resource)) return false;
+const isRequestAbove = (requests: Amounts | undefined, resource: string, limit: string) => {
+  if (!hasAmount(requests, resource)) return false;
   const request = String(requests?.[resource]);
   return !isQuantity(request) || compareQuantities(request, limit) > 0;
 };
@@ -34,26 +35,26 @@ const exceeds = (requests: Amounts | undefined, resource: string, limit: string)
 const pick = (amounts: Amounts, wanted: (resource: string, amount: string) => boolean): Amounts =>
   Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => wanted(resource, amount)));
 
-export const wrongWith = ({ requests, limits }: Settings): string | undefined => {
+export const findSettingsFault = ({ requests, limits }: Settings): string | undefined => {
   const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
     Object.entries(amounts).map(([resource, amount]) => ({ resource, amount, name: `${kind}.${resource}` })),
   );
   if (given.length === 0) return "must name at least one resource under requests or limits";
 
-  const stranger = given.find(({ resource }) => !containersHave(resource));
-  if (stranger)
-    return `names ${stranger.name}, which containers don't have; cpu, memory or example.com/gpu are resources`;
+  const unknownResource = given.find(({ resource }) => !isContainerResource(resource));
+  if (unknownResource)
+    return `names ${unknownResource.name}, which containers don't have; cpu, memory or example.com/gpu are resources`;
 
-  const odd = given.find(({ amount }) => !isAmount(amount));
-  if (odd)
-    return `must say ${odd.name} as a quantity in quotes, such as "500m" or "1Gi", not ${JSON.stringify(odd.amount)}`;
+  const invalidAmount = given.find(({ amount }) => !isAmount(amount));
+  if (invalidAmount)
+    return `must say ${invalidAmount.name} as a quantity in quotes, such as "500m" or "1Gi", not ${JSON.stringify(invalidAmount.amount)}`;
 
   for (const [resource, request] of Object.entries(requests)) {
-    const limit = sets(limits, resource) ? limits[resource] : undefined;
+    const limit = hasAmount(limits, resource) ? limits[resource] : undefined;
     const difference = limit === undefined ? undefined : compareQuantities(request, limit);
     if (difference !== undefined && difference > 0)
       return `has requests.${resource} ${request} above limits.${resource} ${limit}`;
-    if (!canBeOvercommitted(resource) && difference !== 0)
+    if (!canOvercommit(resource) && difference !== 0)
       return `must have limits.${resource} ${request}, as requests.${resource} is: nodes can't overcommit it`;
   }
 };
@@ -62,9 +63,9 @@ const isAmount = (amount: unknown) =>
   typeof amount === "string" && isQuantity(amount) && compareQuantities(amount, "0") >= 0;
 
 const native = ["cpu", "memory", "ephemeral-storage"];
-const canBeOvercommitted = (resource: string) => native.includes(resource);
+const canOvercommit = (resource: string) => native.includes(resource);
 
 /** Follows API validation: resources other than these and huge pages need a domain in front. */
-const containersHave = (resource: string) =>
+const isContainerResource = (resource: string) =>
   native.includes(resource) ||
   /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);

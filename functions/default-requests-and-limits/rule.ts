@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { containersIn, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
-import { lacking, type Resources, type Settings, wrongWith } from "./amounts.ts";
+import { findSettingsFault, type Resources, type Settings, selectMissingDefaults } from "./amounts.ts";
 
 /** Adds pod-level resources, which kubernetes-types doesn't have yet. */
 type SharingPod = Pod & { spec?: { resources?: Resources } };
@@ -17,14 +17,14 @@ export default rule({
         (r in ${JSON.stringify(Object.keys(limits))} || !(r in c.?resources.?requests.orValue({})))))`,
   }),
   settings,
-  checkSettings: wrongWith,
+  checkSettings: findSettingsFault,
 
   mutate(pod: SharingPod, { settings }) {
     const init = listContainers(pod, ["initContainers"]).filter(
       ({ container }) => settings.initContainers || container.restartPolicy === "Always",
     );
     for (const { container } of [...init, ...listContainers(pod, ["containers"])]) {
-      const missing = lacking(container.resources ?? {}, pod.spec?.resources ?? {}, settings);
+      const missing = selectMissingDefaults(container.resources ?? {}, pod.spec?.resources ?? {}, settings);
       for (const kind of ["requests", "limits"] as const)
         if (Object.keys(missing[kind]).length > 0)
           container.resources = {

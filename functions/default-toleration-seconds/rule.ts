@@ -22,21 +22,22 @@ export default rule({
 
   mutate(pod: Pod, { request, settings }) {
     const wanted = [
-      stayFor(settings.notReadySeconds, "node.kubernetes.io/not-ready"),
-      stayFor(settings.unreachableSeconds, "node.kubernetes.io/unreachable"),
+      buildToleration(settings.notReadySeconds, "node.kubernetes.io/not-ready"),
+      buildToleration(settings.unreachableSeconds, "node.kubernetes.io/unreachable"),
     ];
     const present = pod.spec?.tolerations ?? [];
     const missing = wanted.filter((one) => !present.some((toleration) => covers(toleration, one)));
-    const replaces = settings.replaceDefaults && request.operation === "CREATE" && !pod.metadata?.annotations?.[keep];
+    const replaces =
+      settings.replaceDefaults && request.operation === "CREATE" && !pod.metadata?.annotations?.[keepAnnotation];
     const kept = replaces ? present.map((one) => wanted.find(({ key }) => isDefault(one, key)) ?? one) : present;
 
     if (pod.spec && (replaces || missing.length > 0)) pod.spec.tolerations = [...kept, ...missing];
   },
 });
 
-const keep = "default-toleration-seconds.postern.dev/keep";
+const keepAnnotation = "default-toleration-seconds.postern.dev/keep";
 
-const stayFor = (tolerationSeconds: number, key: string): Toleration => {
+const buildToleration = (tolerationSeconds: number, key: string): Toleration => {
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 

@@ -2,14 +2,14 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
-import { addressFor } from "./pod-address.ts";
+import { buildPodUrl } from "./pod-address.ts";
 import type { Settings } from "./pod-state.ts";
 
 /** Milliseconds until an unfinished call may be repeated, and seconds for which a call is remembered. */
-const starting = 60_000;
-const remembered = 30 * 24 * 3600;
+const retryMilliseconds = 60_000;
+const rememberSeconds = 30 * 24 * 3600;
 
-interface Around {
+interface CleanUpContext {
   settings: Settings;
   now: Date;
   calls: Ledger;
@@ -17,10 +17,13 @@ interface Around {
 }
 
 /** Reports whether the pod's check answers with 2xx. Throws if the check can't be reached. */
-export const saysSo = async (pod: Pod, { settings: { finished, addresses, ca }, ask }: Around): Promise<boolean> => {
-  const url = finished.check && addressFor(finished.check, pod, addresses);
+export const isFinishedByCheck = async (
+  pod: Pod,
+  { settings: { finished, addresses, ca }, ask }: CleanUpContext,
+): Promise<boolean> => {
+  const url = finished.check && buildPodUrl(finished.check, pod, addresses);
   if (!url) return false;
-  return isFine((await ask({ url, ...(ca && { ca }) })).status);
+  return isSuccess((await ask({ url, ...(ca && { ca }) })).status);
 };
 
 /** Before `until`, in milliseconds, other reviews don't repeat the call. */
@@ -30,13 +33,13 @@ interface Call {
 }
 
 /** Calls the pod's clean-up unless it was called before; returns the outcome for the audit log. */
-export const start = async (pod: Pod, { settings, now, calls, ask }: Around): Promise<string> => {
-  const url = addressFor(settings.cleanUp, pod, settings.addresses);
+export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: CleanUpContext): Promise<string> => {
+  const url = buildPodUrl(settings.cleanUp, pod, settings.addresses);
   if (url === undefined) return "the pod has no address that may be called";
 
-  const change = (made: (kept: Call | undefined) => Call | undefined) =>
-    calls.change(pod.metadata?.uid ?? "", made, { seconds: remembered });
-  const own = { until: now.getTime() + starting, isDone: false };
+  const change = (update: (kept: Call | undefined) => Call | undefined) =>
+    calls.change(pod.metadata?.uid ?? "", update, { seconds: rememberSeconds });
+  const own = { until: now.getTime() + retryMilliseconds, isDone: false };
   let isMine = false;
   await change((kept) => {
     isMine = !kept || (!kept.isDone && kept.until <= now.getTime());
@@ -44,7 +47,7 @@ export const start = async (pod: Pod, { settings, now, calls, ask }: Around): Pr
   });
   if (!isMine) return "it was started before";
   const failure = await ask({ url, method: "POST", ...(settings.ca && { ca: settings.ca }) }).then(
-    ({ status }) => (isFine(status) ? undefined : `it could not be started: ${status}`),
+    ({ status }) => (isSuccess(status) ? undefined : `it could not be started: ${status}`),
     (error) => {
       if (error instanceof Failure) return `it could not be started: ${error.message}`;
       throw error;
@@ -55,4 +58,4 @@ export const start = async (pod: Pod, { settings, now, calls, ask }: Around): Pr
   return failure ?? "it was started";
 };
 
-const isFine = (status: number) => status >= 200 && status <= 299;
+const isSuccess = (status: number) => status >= 200 && status <= 299;

@@ -2,28 +2,29 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { isIn, type Range, rangeOf } from "postern/objects/network";
 
 /** The prefix of IPv4 addresses that are written as IPv6 addresses: ::ffff:0:0/96. */
-const mapped: Range = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
+const ipv4Mapped: Range = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
 
 /** Parses `10.0.0.0/8`, `fd00::/8` or a single address; returns undefined if the text is neither. */
 export const parseNetwork = (text: string): Range | undefined => {
   const range = rangeOf(text);
   if (range === undefined) return undefined;
   const [start, bits] = range;
-  const network: Range = isIn(start)(mapped) ? [start.slice(12), bits - 96] : range;
-  return isBegin(network) ? network : undefined;
+  const network: Range = isIn(start)(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
+  return isNetworkAddress(network) ? network : undefined;
 };
 
 /** Reports whether all bits after the prefix are 0. */
-const isBegin = ([start, bits]: Range) =>
+const isNetworkAddress = ([start, bits]: Range) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
 /** A reserved address is allowed only by a network within its reserved range. */
-export const isAllowed = (text: string, networks: readonly Range[]): boolean => {
+export const isAllowedAddress = (text: string, networks: readonly Range[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
-  const special = reserved.find(isIn(address));
+  const reservedRange = reserved.find(isIn(address));
   return networks.some(
-    (network) => isIn(address)(network) && (!special || (isIn(network[0])(special) && network[1] >= special[1])),
+    (network) =>
+      isIn(address)(network) && (!reservedRange || (isIn(network[0])(reservedRange) && network[1] >= reservedRange[1])),
   );
 };
 
@@ -42,7 +43,7 @@ const placeholders = ["name", "namespace", "uid"] as const;
 const host = /^https?:\/\/([^/?#]*)/;
 
 /** Returns what is wrong with an address that may contain {name}, {namespace} and {uid}, and {ip} as its host. */
-export const faultOfTemplate = (template: string): string | undefined => {
+export const findTemplateFault = (template: string): string | undefined => {
   const [, named = ""] = host.exec(template) ?? [];
   const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
   if (!isOfPods && /[{}@%\s\\]/.test(named)) return "a host, or {ip} in its place, and nothing else before the path";
@@ -53,14 +54,14 @@ export const faultOfTemplate = (template: string): string | undefined => {
 };
 
 /** Returns the address for a pod; undefined if it needs {ip} and the pod has no address that may be called. */
-export const addressFor = (
+export const buildPodUrl = (
   template: string,
   { metadata = {}, status = {} }: Pod,
   addresses: string[],
 ): string | undefined => {
   const networks = addresses.map(parseNetwork).filter((network) => network !== undefined);
   const own = [...(status.podIPs ?? []).map(({ ip }) => ip), status.podIP].find(
-    (ip) => ip !== undefined && isAllowed(ip, networks),
+    (ip) => ip !== undefined && isAllowedAddress(ip, networks),
   );
   if (template.includes("{ip}") && own === undefined) return undefined;
   const shown = own?.includes(":") ? `[${own}]` : (own ?? "");

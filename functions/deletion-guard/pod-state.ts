@@ -15,25 +15,25 @@ export interface Settings {
 
 /** A pod that is already being deleted isn't guarded: its end is up to the kubelet. */
 export const isGuarded = ({ metadata = {} }: Pod, { mark }: Settings) =>
-  !metadata.deletionTimestamp && (has(metadata.labels, mark.label) || has(metadata.annotations, mark.annotation));
+  !metadata.deletionTimestamp && (hasKey(metadata.labels, mark.label) || hasKey(metadata.annotations, mark.annotation));
 
-export const isAnother = ({ metadata: one }: Pod, { metadata: other }: Pod) =>
-  one?.uid !== undefined && other?.uid !== undefined && one.uid !== other.uid;
+export const isOtherPod = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
+  left?.uid !== undefined && right?.uid !== undefined && left.uid !== right.uid;
 
-const has = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);
+const hasKey = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);
 
 /** A pod that has no node or has ended has nothing to clean up. */
-export const isAtWork = ({ spec, status }: Pod) =>
+export const isRunningOnNode = ({ spec, status }: Pod) =>
   Boolean(spec?.nodeName) && status?.phase !== "Succeeded" && status?.phase !== "Failed";
 
 export const isFinished = ({ metadata, status }: Pod, { finished: { annotation, condition } }: Settings) =>
-  (has(metadata?.annotations, annotation) && metadata?.annotations?.[annotation] === "true") ||
+  (hasKey(metadata?.annotations, annotation) && metadata?.annotations?.[annotation] === "true") ||
   (condition !== "" && status?.conditions?.some(({ type, status }) => type === condition && status === "True"));
 
 export const mayForce = ({ userInfo: { username = "", groups = [] } }: AdmissionRequest, { force }: Settings) =>
   force.users.includes(username) || groups.some((group) => force.groups.includes(group));
 
-export const ways = ({ finished: { annotation, condition, check } }: Settings) => [
+export const describeFinishSettings = ({ finished: { annotation, condition, check } }: Settings) => [
   ...(annotation ? [`annotation ${annotation}=true shows`] : []),
   ...(condition ? [`condition ${condition} shows`] : []),
   ...(check ? ["its check finds out"] : []),

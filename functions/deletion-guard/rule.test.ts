@@ -3,7 +3,7 @@ import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { openRule, recorded } from "postern/test";
-import { addressFor, isAllowed, parseNetwork } from "./pod-address.ts";
+import { buildPodUrl, isAllowedAddress, parseNetwork } from "./pod-address.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -168,7 +168,7 @@ describe("deletion-guard", () => {
       status: { podIPs: [{ ip: "fd00::1" }] },
     };
     assert.equal(
-      addressFor("https://{ip}:1/{namespace}/{name}?of={uid}", pod, ["fd00::/8"]),
+      buildPodUrl("https://{ip}:1/{namespace}/{name}?of={uid}", pod, ["fd00::/8"]),
       "https://[fd00::1]:1/%24%26/..%2Fa%3Fb%23c?of=%7Bname%7D%2F%7Bip%7D",
     );
   });
@@ -176,7 +176,7 @@ describe("deletion-guard", () => {
 
 describe("an address of a pod", () => {
   const isCallable = (ip: string, ...networks: string[]) =>
-    isAllowed(
+    isAllowedAddress(
       ip,
       networks.map(parseNetwork).filter((network) => network !== undefined),
     );

@@ -1,9 +1,17 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, http, ledger } from "postern/needs";
 import { rule } from "postern/rule";
-import { saysSo, start } from "./clean-up.ts";
-import { faultOfTemplate, parseNetwork } from "./pod-address.ts";
-import { isAnother, isAtWork, isFinished, isGuarded, mayForce, type Settings, ways } from "./pod-state.ts";
+import { isFinishedByCheck, startCleanUp } from "./clean-up.ts";
+import { findTemplateFault, parseNetwork } from "./pod-address.ts";
+import {
+  describeFinishSettings,
+  isFinished,
+  isGuarded,
+  isOtherPod,
+  isRunningOnNode,
+  mayForce,
+  type Settings,
+} from "./pod-state.ts";
 
 const settings: Settings = {
   mark: { label: "deletion-guard.postern.dev/cleans-up", annotation: "" },
@@ -24,7 +32,7 @@ export default rule({
   matchConditions: ({ mark }: Settings) => ({
     // An eviction doesn't contain the pod.
     "is-marked-and-not-going": `request.?subResource.orValue("") == "eviction" || oldObject == null ||
-      (!has(oldObject.metadata.deletionTimestamp) && (${markIn("labels", mark.label)} || ${markIn("annotations", mark.annotation)}))`,
+      (!has(oldObject.metadata.deletionTimestamp) && (${buildMarkCondition("labels", mark.label)} || ${buildMarkCondition("annotations", mark.annotation)}))`,
   }),
   sideEffects: "NoneOnDryRun",
   timeoutSeconds: 5,
@@ -34,7 +42,7 @@ export default rule({
     if (Object.values(finished).every((text) => text === ""))
       return "must have an annotation, a condition or a check that says when a pod is finished";
     for (const [name, template] of Object.entries({ cleanUp, "finished.check": finished.check })) {
-      const fault = template === "" ? undefined : faultOfTemplate(template);
+      const fault = template === "" ? undefined : findTemplateFault(template);
       if (fault) return `must have ${fault} as ${name}, not "${template}"`;
       if (template.includes("{ip}") && addresses.length === 0)
         return `must say under addresses where pods may be called, for ${name} calls them`;
@@ -59,29 +67,29 @@ export default rule({
     // When a collection is deleted, the requests have no name.
     const name = request.name || object.metadata?.name || "";
     const pod = await pods(name, request.namespace);
-    if (!pod || !isGuarded(pod, settings) || !isAtWork(pod) || isFinished(pod, settings)) return;
+    if (!pod || !isGuarded(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings)) return;
     // Another pod has the name now.
-    if (!isEviction && isAnother(pod, object)) return;
+    if (!isEviction && isOtherPod(pod, object)) return;
     const options = isEviction ? Object(object).deleteOptions : request.options;
     if (Object(options).gracePeriodSeconds === 0 && mayForce(request, settings)) return;
     if (!settings.endingNamespaces) {
       const namespace = await namespaces(request.namespace ?? "");
       if (!namespace || namespace.metadata?.deletionTimestamp) return;
     }
-    const around = { settings, now, calls, ask };
-    if (await saysSo(pod, around)) return;
+    const context = { settings, now, calls, ask };
+    if (await isFinishedByCheck(pod, context)) return;
 
     const isDryRun = request.dryRun || Object(options).dryRun?.length > 0;
-    const outcome = isDryRun || settings.cleanUp === "" ? undefined : await start(pod, around);
-    const sentence = `pod "${name}" has to clean up first, which ${ways(settings).join(" or ")}; try again later`;
+    const outcome = isDryRun || settings.cleanUp === "" ? undefined : await startCleanUp(pod, context);
+    const message = `pod "${name}" has to clean up first, which ${describeFinishSettings(settings).join(" or ")}; try again later`;
     return {
       // `kubectl drain` continues after 429 and gives up after any other code.
-      refuse: isEviction ? { code: 429, reason: "TooManyRequests", message: sentence } : sentence,
+      refuse: isEviction ? { code: 429, reason: "TooManyRequests", message } : message,
       ...(outcome && { audit: { "clean-up": outcome } }),
     };
   },
 });
 
-function markIn(place: "labels" | "annotations", key: string) {
-  return key === "" ? "false" : `${JSON.stringify(key)} in oldObject.metadata.?${place}.orValue({})`;
+function buildMarkCondition(mapName: "labels" | "annotations", key: string) {
+  return key === "" ? "false" : `${JSON.stringify(key)} in oldObject.metadata.?${mapName}.orValue({})`;
 }

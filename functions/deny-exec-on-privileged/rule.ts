@@ -10,5 +10,5 @@ export default rule({
   // Read without the cache: another pod may have the name now, and a running pod can get ephemeral containers.
   needs: { pods: get("pods", { maxAge: 0 }) },
 
-  validate: (_, around) => refuseExec(["privileged"], around),
+  validate: (_, context) => refuseExec(["privileged"], context),
 });

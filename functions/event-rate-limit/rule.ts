@@ -2,12 +2,12 @@ import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
 import { aggregate, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { type Bucket, keyFor, type Limit, limitTypes, take } from "./token-bucket.ts";
+import { type Bucket, getBucketKey, type Limit, limitTypes, takeToken } from "./token-bucket.ts";
 
 const settings: { limits: Limit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
 /** Upstream's default of cacheSize, the number of remembered keys per limit. */
-const usualCacheSize = 4096;
+const defaultCacheSize = 4096;
 
 const core = { apiGroups: [""], apiVersions: ["v1"], resources: ["events"], operations: ["CREATE", "UPDATE"] } as const;
 
@@ -42,13 +42,17 @@ export default rule({
     // Every limit gives a token, even if another limit has none left.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
-        const key = keyFor(limit, event, request);
-        const most = limit.type === "Server" ? 1 : limit.cacheSize || usualCacheSize;
-        const bucket = await buckets.change<Bucket>(`${index} ${key}`, (kept) => take(limit, kept, now.getTime()), {
-          // After this time a bucket is full again, like a new one.
-          seconds: Math.ceil(limit.burst / limit.qps) + 1,
-          shelf: { name: `${index}`, most },
-        });
+        const key = getBucketKey(limit, event, request);
+        const most = limit.type === "Server" ? 1 : limit.cacheSize || defaultCacheSize;
+        const bucket = await buckets.change<Bucket>(
+          `${index} ${key}`,
+          (kept) => takeToken(limit, kept, now.getTime()),
+          {
+            // After this time a bucket is full again, like a new one.
+            seconds: Math.ceil(limit.burst / limit.qps) + 1,
+            shelf: { name: `${index}`, most },
+          },
+        );
         return bucket?.given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
       }),
     );

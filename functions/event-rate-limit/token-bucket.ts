@@ -20,7 +20,7 @@ export interface Bucket {
 }
 
 /** Returns the bucket after a request asked for a token. A new bucket is full. */
-export const take = ({ qps, burst }: Limit, kept: Bucket | undefined, now: number): Bucket => {
+export const takeToken = ({ qps, burst }: Limit, kept: Bucket | undefined, now: number): Bucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
   // The clocks of two functions may differ.
   const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
@@ -30,7 +30,11 @@ export const take = ({ qps, burst }: Limit, kept: Bucket | undefined, now: numbe
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
-export const keyFor = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: AdmissionRequest): string => {
+export const getBucketKey = (
+  { type }: Limit,
+  event: AnyEvent,
+  { namespace = "", userInfo }: AdmissionRequest,
+): string => {
   if (type === "Server") return "";
   if (type === "Namespace") return namespace;
   if (type === "User") return userInfo.username ?? "";

@@ -2,7 +2,7 @@ import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { containersIn, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
 
-const requesting = containersIn("object", ["initContainers", "containers"]);
+const containers = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Lets a pod onto the nodes that are kept for the extended resources it requests.",
@@ -11,8 +11,8 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
-    "requests-what-it-does-not-tolerate": `size(${requesting}) + size(object.spec.?tolerations.orValue([])) > 50 ||
-      ${requesting}.exists(c, c.?resources.?requests.orValue({}).exists(name,
+    "requests-what-it-does-not-tolerate": `size(${containers}) + size(object.spec.?tolerations.orValue([])) > 50 ||
+      ${containers}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
         !object.spec.?tolerations.orValue([]).exists(t,
           t.?key.orValue("") == name && t.?operator.orValue("") == "Exists" && t.?effect.orValue("") == "NoSchedule" &&
@@ -28,22 +28,25 @@ export default rule({
     if (!pod.spec || resources.size === 0) return;
 
     const present = pod.spec.tolerations ?? [];
-    const tolerated = new Set(present.filter(isOurs).map(({ key }) => key));
+    const tolerated = new Set(present.filter(isResourceToleration).map(({ key }) => key));
     pod.spec.tolerations = [
       // Upstream overwrites existing tolerations, so their tolerationSeconds are lost.
-      ...present.map((one) => (isOurs(one) && one.key && resources.has(one.key) ? tolerating(one.key) : one)),
-      ...[...resources].filter((key) => !tolerated.has(key)).map(tolerating),
+      ...present.map((one) =>
+        isResourceToleration(one) && one.key && resources.has(one.key) ? buildToleration(one.key) : one,
+      ),
+      ...[...resources].filter((key) => !tolerated.has(key)).map(buildToleration),
     ];
   },
 });
 
-const tolerating = (key: string): Toleration => ({ key, operator: "Exists", effect: "NoSchedule" });
-const isOurs = ({ operator, effect, value }: Toleration) => operator === "Exists" && effect === "NoSchedule" && !value;
+const buildToleration = (key: string): Toleration => ({ key, operator: "Exists", effect: "NoSchedule" });
+const isResourceToleration = ({ operator, effect, value }: Toleration) =>
+  operator === "Exists" && effect === "NoSchedule" && !value;
 
 /** Neither Kubernetes' own resource nor a quota's; `requests.<name>`, its name in a quota, must be a qualified name. */
 const isExtended = (name: string) =>
-  !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualified(`requests.${name}`);
+  !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualifiedName(`requests.${name}`);
 
 const label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const qualified = new RegExp(`^(?=[^/]{1,253}/)${label}([.]${label})*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`);
-const isQualified = (name: string) => qualified.test(name);
+const isQualifiedName = (name: string) => qualified.test(name);

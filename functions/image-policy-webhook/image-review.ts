@@ -21,33 +21,33 @@ export const writeReview = (pod: Pod, { namespace, subResource }: AdmissionReque
   return JSON.stringify({ kind, apiVersion, metadata: {}, spec, status: { allowed: false } });
 };
 
-export interface Answer {
+export interface ReviewOutcome {
   allowed: boolean;
   reason?: string;
   audit?: Record<string, string>;
   fault?: string;
 }
 
-export const readAnswer = (answer: HttpsResponse): Answer => {
+export const readReview = (answer: HttpsResponse): ReviewOutcome => {
   const { status } = answer;
-  if (status < 200 || status > 299) return silent(`the image policy webhook backend answers ${status}`);
+  if (status < 200 || status > 299) return failOutcome(`the image policy webhook backend answers ${status}`);
 
   const review = parseAnswer(answer);
   if (!isMap(review) || (review.kind ?? kind) !== kind || (review.apiVersion ?? apiVersion) !== apiVersion)
-    return silent(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
+    return failOutcome(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
   const { allowed, reason, auditAnnotations } = Object(review.status);
-  const notes = Object.entries(isMap(auditAnnotations) ? auditAnnotations : {});
+  const auditEntries = Object.entries(isMap(auditAnnotations) ? auditAnnotations : {});
   return {
     allowed: allowed === true,
     ...(typeof reason === "string" && { reason }),
-    audit: Object.fromEntries(notes.filter((note): note is [string, string] => typeof note[1] === "string")),
+    audit: Object.fromEntries(auditEntries.filter((note): note is [string, string] => typeof note[1] === "string")),
   };
 };
 
 /** Code 503 means that the service can't be reached; any other error is Postern's own fault. */
-export const unanswered = (error: unknown): Answer => {
-  if (error instanceof Failure && error.code === 503) return silent(error.message);
+export const toOutcome = (error: unknown): ReviewOutcome => {
+  if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;
 };
 
-const silent = (fault: string): Answer => ({ allowed: false, fault });
+const failOutcome = (fault: string): ReviewOutcome => ({ allowed: false, fault });

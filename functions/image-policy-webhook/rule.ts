@@ -3,7 +3,7 @@ import { type HttpsResponse, https } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 import { serviceSettings, tokenOf, unfitService } from "postern/service-settings";
-import { readAnswer, unanswered, writeReview } from "./image-review.ts";
+import { readReview, toOutcome, writeReview } from "./image-review.ts";
 
 /** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
 const settings = {
@@ -39,7 +39,7 @@ export default rule({
     const url = new URL(backend.url);
     url.searchParams.set("timeout", `${timeoutSeconds}s`);
     const bearer = tokenOf(backend);
-    const allowed = orUsual(imagePolicy.allowTTL, 300);
+    const allowed = getNumberOrDefault(imagePolicy.allowTTL, 300);
     const answer = await images({
       url: url.href,
       method: "POST",
@@ -48,22 +48,22 @@ export default rule({
       ...(backend.ca && { ca: backend.ca }),
       ...(bearer && { bearer }),
       tries: 5,
-      pause: orUsual(imagePolicy.retryBackoff, 500),
+      pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
       // Only approvals are cached: an answer to one request must not refuse another.
-      keep: (response: HttpsResponse) => (readAnswer(response).allowed ? allowed : 0),
-    }).then(readAnswer, unanswered);
+      keep: (response: HttpsResponse) => (readReview(response).allowed ? allowed : 0),
+    }).then(readReview, toOutcome);
 
     if (answer.fault !== undefined)
       return imagePolicy.defaultAllow
         ? { audit: { "failed-open": "true" } }
         : { refuse: forbidden(request, answer.fault) };
     if (answer.allowed) return { audit: answer.audit };
-    const because = answer.reason
+    const reason = answer.reason
       ? `image policy webhook backend denied one or more images: ${answer.reason}`
       : "one or more images rejected by webhook backend";
-    return { refuse: forbidden(request, because), audit: answer.audit };
+    return { refuse: forbidden(request, reason), audit: answer.audit };
   },
 });
 
 /** As in upstream, 0 means the default and -1 means none. */
-const orUsual = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));
+const getNumberOrDefault = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

@@ -5,21 +5,21 @@ import { containersIn, listContainers } from "postern/objects/pod";
 import type { SharingPod } from "postern/objects/resources";
 import { rule } from "postern/rule";
 import { tokenOf, unfitService } from "postern/service-settings";
-import { type Resource, type Settings, settings, usageOf } from "./usage-history.ts";
+import { queryUsage, type ResourceName, type Settings, settings } from "./usage-history.ts";
 
 const annotation = "kubernetes.io/initial-resources";
 
 /** Usage of further images of a pod isn't queried. */
 const mostImages = 10;
 
-const judged = containersIn("object", ["initContainers", "containers"]);
+const containers = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Requests for containers as much CPU and memory as others of the same image used before.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
-    "some-container-says-nothing": `size(${judged}) > 50 || ${judged}.exists(c, ["cpu", "memory"].exists(r,
+    "some-container-says-nothing": `size(${containers}) > 50 || ${containers}.exists(c, ["cpu", "memory"].exists(r,
       !(r in c.?resources.?requests.orValue({})) && !(r in c.?resources.?limits.orValue({}))))`,
   },
   timeoutSeconds: 5,
@@ -35,10 +35,10 @@ export default rule({
   needs: { ask: https(({ prometheus }: Settings) => tokenOf(prometheus)) },
 
   async mutate(pod: Pod, { request, settings, ask }) {
-    const silent = silentIn(pod);
+    const silent = listIncompleteContainers(pod);
     const faults = new Set<string>();
-    const known = await usagesFor(silent, (resource, image) =>
-      usageOf(resource, image, request.namespace ?? "", settings, ask).catch((error) => {
+    const known = await queryUsages(silent, (resource, image) =>
+      queryUsage(resource, image, request.namespace ?? "", settings, ask).catch((error) => {
         if (!(error instanceof Failure)) throw error;
         faults.add(error.message);
         return undefined;
@@ -65,16 +65,16 @@ export default rule({
 
 const resources = ["cpu", "memory"] as const;
 
-const silentIn = (pod: SharingPod) =>
+const listIncompleteContainers = (pod: SharingPod) =>
   listContainers(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
-    const missing = missingIn(container, pod);
+    const missing = listMissingResources(container, pod);
     const kind = path.startsWith("spec.initContainers") ? "init container" : "container";
     return missing.length > 0 && container.image ? [{ container, missing, kind, image: container.image }] : [];
   });
 
-const usagesFor = async (
-  silent: ReturnType<typeof silentIn>,
-  usage: (resource: Resource, image: string) => Promise<string | undefined>,
+const queryUsages = async (
+  silent: ReturnType<typeof listIncompleteContainers>,
+  usage: (resource: ResourceName, image: string) => Promise<string | undefined>,
 ) => {
   const images = [...new Set(silent.map(({ image }) => image))].slice(0, mostImages);
   const wanted = new Set(silent.flatMap(({ image, missing }) => missing.map((resource) => `${resource} ${image}`)));
@@ -87,7 +87,7 @@ const usagesFor = async (
   return new Map(await Promise.all(asked));
 };
 
-const missingIn = ({ resources: own }: Pick<Container, "resources">, { spec }: SharingPod): Resource[] =>
+const listMissingResources = ({ resources: own }: Pick<Container, "resources">, { spec }: SharingPod): ResourceName[] =>
   resources.filter((resource) =>
     [own, spec?.resources].every(
       (stated) => !(resource in (stated?.requests ?? {})) && !(resource in (stated?.limits ?? {})),

@@ -19,22 +19,22 @@ export const settings = {
 
 export type Settings = typeof settings;
 
-export type Resource = "cpu" | "memory";
+export type ResourceName = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
 
 /** An undefined namespace means all namespaces. */
-interface Stage {
+interface QueryStage {
   days: number;
   isSameTag: boolean;
   namespace: string | undefined;
 }
 
 /** With fewer samples, the next stage is queried. */
-const enough = 30;
+const enoughSamples = 30;
 /** Answers are cached because weeks of history change slowly. */
-const keptSeconds = 600;
+const keepSeconds = 600;
 
-const listStages = (namespace: string, namespaceOnly: boolean): Stage[] => {
+const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => {
   const scopes = namespaceOnly ? [namespace] : [namespace, undefined];
   return [
     ...scopes.flatMap((scope) => [7, 30].map((days) => ({ days, isSameTag: true, namespace: scope }))),
@@ -42,8 +42,8 @@ const listStages = (namespace: string, namespaceOnly: boolean): Stage[] => {
   ];
 };
 
-export const usageOf = async (
-  resource: Resource,
+export const queryUsage = async (
+  resource: ResourceName,
   image: string,
   namespace: string,
   { percentile, namespaceOnly, prometheus }: Settings,
@@ -51,16 +51,16 @@ export const usageOf = async (
 ): Promise<string | undefined> => {
   const bearer = tokenOf(prometheus);
   const known = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
-  let last: Found = { samples: 0, usage: 0 };
+  let last: UsageSample = { samples: 0, usage: 0 };
   for (const stage of listStages(namespace, namespaceOnly)) {
-    const query = queryFor(seriesOf(resource, image, stage, prometheus), stage.days, percentile / 100);
+    const query = buildQuery(buildSeries(resource, image, stage, prometheus), stage.days, percentile / 100);
     if (query === undefined) return undefined;
     const url = new URL(prometheus.url);
     url.pathname = `${url.pathname.replace(/\/$/, "")}/api/v1/query`;
     url.searchParams.set("query", query);
-    const keep = ({ status }: HttpsResponse) => (status === 200 ? keptSeconds : 0);
-    last = readAnswer(await ask({ url: url.href, ...known, keep }));
-    if (last.samples >= enough) break;
+    const keep = ({ status }: HttpsResponse) => (status === 200 ? keepSeconds : 0);
+    last = readUsage(await ask({ url: url.href, ...known, keep }));
+    if (last.samples >= enoughSamples) break;
   }
   if (last.samples <= 0) return undefined;
   const [units, nanos] = resource === "cpu" ? [last.usage * 1000, 10n ** 6n] : [last.usage, 10n ** 9n];
@@ -68,18 +68,18 @@ export const usageOf = async (
 };
 
 /** Takes the percentile of each container and then of these: PromQL has no percentile of all samples together. */
-const queryFor = (series: string | undefined, days: number, quantile: number) => {
+const buildQuery = (series: string | undefined, days: number, quantile: number) => {
   if (series === undefined) return undefined;
   const samples = `${series}[${days}d:10m]`;
-  const named = (what: string, of: string) => `label_replace(${of}, "is", "${what}", "", "")`;
+  const addLabel = (what: string, of: string) => `label_replace(${of}, "is", "${what}", "", "")`;
   const usage = `quantile(${quantile}, quantile_over_time(${quantile}, ${samples}))`;
-  return `${named("usage", usage)} or ${named("samples", `sum(count_over_time(${samples}))`)}`;
+  return `${addLabel("usage", usage)} or ${addLabel("samples", `sum(count_over_time(${samples}))`)}`;
 };
 
-const seriesOf = (
-  resource: Resource,
+const buildSeries = (
+  resource: ResourceName,
   image: string,
-  { isSameTag, namespace }: Stage,
+  { isSameTag, namespace }: QueryStage,
   { cpu, memory }: Settings["prometheus"],
 ) => {
   const parsed = parseImage(image);
@@ -87,8 +87,8 @@ const seriesOf = (
   // Runtimes report full names: with the registry and the default tag.
   const tag = parsed.tag ?? (parsed.digest ? undefined : "latest");
   const bare = { ...parsed, tag: undefined, digest: undefined };
-  const names = isSameTag ? [image, fullName({ ...parsed, tag })] : [untagged(image), fullName(bare)];
-  const pattern = [...new Set(names)].map(escaped).join("|");
+  const names = isSameTag ? [image, fullName({ ...parsed, tag })] : [removeTag(image), fullName(bare)];
+  const pattern = [...new Set(names)].map(escapeRegex).join("|");
   const chosen = [
     `image=~${JSON.stringify(isSameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,
     ...(namespace === undefined ? [] : [`namespace=${JSON.stringify(namespace)}`]),
@@ -97,20 +97,20 @@ const seriesOf = (
   return resource === "cpu" ? `rate(${cpu}${selector}[5m])` : `${memory}${selector}`;
 };
 
-const untagged = (image: string) => {
+const removeTag = (image: string) => {
   const [located = ""] = image.split("@");
   const colon = located.lastIndexOf(":");
   return colon > located.lastIndexOf("/") ? located.slice(0, colon) : located;
 };
 
-const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const escapeRegex = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-interface Found {
+interface UsageSample {
   samples: number;
   usage: number;
 }
 
-export const readAnswer = (answer: HttpsResponse): Found => {
+export const readUsage = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
   const { status: said, data, error } = Object(parseAnswer(answer));
   const series: unknown = Object(data).result;
@@ -119,12 +119,12 @@ export const readAnswer = (answer: HttpsResponse): Found => {
       503,
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
-  const value = (what: string) => {
+  const findValue = (what: string) => {
     const found = series.find((one) => Object(Object(one).metric).is === what);
     const text: unknown = Object(found?.value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
     // Without samples, the percentile is NaN.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };
-  return { samples: value("samples"), usage: value("usage") };
+  return { samples: findValue("samples"), usage: findValue("usage") };
 };

@@ -34,7 +34,7 @@ export default rule({
   },
 
   async validate(job: GroupedJob, { request, oldObject, served, group, groups }) {
-    if (!oldObject || parallelismOf(job) === parallelismOf(oldObject)) return;
+    if (!oldObject || getParallelism(job) === getParallelism(oldObject)) return;
     // Pod groups are alpha; most clusters don't serve them.
     const kinds = (await served(`${podGroups.group}/${podGroups.version}`)) ?? [];
     if (!kinds.some(({ resource }) => resource === podGroups.resource)) return;
@@ -62,7 +62,7 @@ export default rule({
   },
 });
 
-const parallelismOf = ({ spec }: Job) => spec?.parallelism ?? 1;
+const getParallelism = ({ spec }: Job) => spec?.parallelism ?? 1;
 
 const isControlledBy = ({ metadata }: PodGroup, owner: Job): boolean => {
   const controller = metadata?.ownerReferences?.find((reference) => reference.controller);

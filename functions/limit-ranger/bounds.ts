@@ -3,29 +3,29 @@ import { listContainers } from "postern/objects/pod";
 import { milliOf, printed, type Quantity, wholeOf, zero } from "postern/objects/quantity";
 import { type Amounts, amountsInSpec, amountsOf } from "postern/objects/resources";
 
-export const offencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
+export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
   if (bounds.type === "Pod")
-    return offences(bounds, {
-      requests: amountsInSpec(pod, "requests", isShared),
-      limits: amountsInSpec(pod, "limits", isShared),
+    return listOffences(bounds, {
+      requests: amountsInSpec(pod, "requests", isCpuOrMemory),
+      limits: amountsInSpec(pod, "limits", isCpuOrMemory),
     });
   if (bounds.type !== "Container") return [];
   return listContainers(pod, ["containers", "initContainers"]).flatMap(({ container: { resources } }) =>
-    offences(bounds, { requests: amountsOf(resources?.requests), limits: amountsOf(resources?.limits) }),
+    listOffences(bounds, { requests: amountsOf(resources?.requests), limits: amountsOf(resources?.limits) }),
   );
 };
 
 /** Only a claim's request counts. */
-export const offencesOfClaim = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
+export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
   if (bounds.type !== "PersistentVolumeClaim") return [];
   const { maxLimitRequestRatio: _, ...ofRequests } = bounds;
-  return offences(ofRequests, { requests: amountsOf(spec?.resources?.requests), limits: new Map() });
+  return listOffences(ofRequests, { requests: amountsOf(spec?.resources?.requests), limits: new Map() });
 };
 
 /** Upstream ignores huge pages that a pod sets for all its containers. */
-const isShared = (resource: string) => resource === "cpu" || resource === "memory";
+const isCpuOrMemory = (resource: string) => resource === "cpu" || resource === "memory";
 
-interface Held {
+interface BoundedAmounts {
   resource: string;
   type: string;
   bound: Quantity;
@@ -33,63 +33,70 @@ interface Held {
   limit: Quantity | undefined;
 }
 
-const offences = (
+const listOffences = (
   { type, min, max, maxLimitRequestRatio }: LimitRangeItem,
   { requests, limits }: { requests: Amounts; limits: Amounts },
 ): string[] => {
-  const against = (bounds: Record<string, string> | undefined, offence: (held: Held) => string | undefined) =>
+  const checkBounds = (
+    bounds: Record<string, string> | undefined,
+    offence: (held: BoundedAmounts) => string | undefined,
+  ) =>
     [...amountsOf(bounds)]
       .sort(([one], [other]) => (one < other ? -1 : 1))
       .flatMap(
         ([resource, bound]) =>
           offence({ resource, type, bound, request: requests.get(resource), limit: limits.get(resource) }) ?? [],
       );
-  return [...against(min, tooLittle), ...against(max, tooMuch), ...against(maxLimitRequestRatio, tooFarApart)];
+  return [
+    ...checkBounds(min, checkMinimum),
+    ...checkBounds(max, checkMaximum),
+    ...checkBounds(maxLimitRequestRatio, checkRatio),
+  ];
 };
 
-const tooLittle = (held: Held): string | undefined => {
+const checkMinimum = (held: BoundedAmounts): string | undefined => {
   const { resource, type, bound, request, limit } = held;
   const minimum = `minimum ${resource} usage per ${type} is ${printed(bound)}`;
-  const size = sizes(held);
+  const size = toComparableSizes(held);
   if (!request) return `${minimum}.  No request is specified`;
   if (size.request < size.bound) return `${minimum}, but request is ${printed(request)}`;
   if (limit && size.limit < size.bound) return `${minimum}, but limit is ${printed(limit)}`;
 };
 
-const tooMuch = (held: Held): string | undefined => {
+const checkMaximum = (held: BoundedAmounts): string | undefined => {
   const { resource, type, bound, request, limit } = held;
   const maximum = `maximum ${resource} usage per ${type} is ${printed(bound)}`;
   const capped = type === "PersistentVolumeClaim" ? "request" : "limit";
-  const size = sizes(held);
+  const size = toComparableSizes(held);
   if (!held[capped]) return `${maximum}.  No ${capped} is specified`;
   if (limit && size.limit > size.bound) return `${maximum}, but limit is ${printed(limit)}`;
   if (request && size.request > size.bound) return `${maximum}, but request is ${printed(request)}`;
 };
 
-const tooFarApart = (held: Held): string | undefined => {
+const checkRatio = (held: BoundedAmounts): string | undefined => {
   const { resource, type, bound } = held;
   const most = `${resource} max limit to request ratio per ${type} is ${printed(bound)}`;
-  const size = sizes(held);
+  const size = toComparableSizes(held);
   if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
   if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
   // Uses floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
   const isTooHigh =
     wholeOf(bound) <= mostInThousandths ? ratio * 1000 > Number(milliOf(bound)) : ratio > Number(wholeOf(bound));
-  if (isTooHigh) return `${most}, but provided ratio is ${withSixDecimals(ratio)}`;
+  if (isTooHigh) return `${most}, but provided ratio is ${formatRatio(ratio)}`;
 };
 
 /** The largest amount whose thousandths fit into upstream's 64 bits. */
 const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
 /** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
-const sizes = ({ request = zero, limit = zero, bound }: Held) => {
+const toComparableSizes = ({ request = zero, limit = zero, bound }: BoundedAmounts) => {
   const measure = [request, limit, bound].every((one) => wholeOf(one) <= mostInThousandths) ? milliOf : wholeOf;
   return { request: measure(request), limit: measure(limit), bound: measure(bound) };
 };
 
 /** Go rounds a tie to the even digit; JavaScript rounds it up. */
-const withSixDecimals = (ratio: number) => {
+const formatRatio = (ratio: number) => {
   const isHalfway = Math.abs((ratio * 128) % 2) === 1;
   const lower = ratio.toFixed(7).slice(0, -1);
   return isHalfway && /[02468]$/.test(lower) ? lower : ratio.toFixed(6);

@@ -3,11 +3,11 @@ import { list } from "postern/needs";
 import { aggregate, forbidden } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
-import { offencesOfClaim, offencesOfPod } from "./bounds.ts";
-import { fillIn } from "./defaults.ts";
-import { bringClaim, bringPod } from "./suggestion.ts";
+import { listClaimOffences, listPodOffences } from "./bounds.ts";
+import { addDefaults } from "./defaults.ts";
+import { fitClaim, fitPod } from "./suggestion.ts";
 
-type Judged = Pod | PersistentVolumeClaim;
+type PodOrClaim = Pod | PersistentVolumeClaim;
 
 const pods: RequestMatch[] = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] },
@@ -35,26 +35,26 @@ export default rule({
     recent: list("limitranges"),
   },
 
-  async mutate(pod: Judged, { request, oldObject, current }) {
+  async mutate(pod: PodOrClaim, { request, oldObject, current }) {
     if (oldObject?.metadata?.deletionTimestamp || !isPod(pod, request)) return;
-    for (const range of await current(request.namespace)) fillIn(pod, range);
+    for (const range of await current(request.namespace)) addDefaults(pod, range);
   },
 
-  async validate(object: Judged, { request, oldObject, recent }) {
+  async validate(object: PodOrClaim, { request, oldObject, recent }) {
     if (oldObject?.metadata?.deletionTimestamp) return;
     for (const { spec } of await recent(request.namespace)) {
       const offences = (spec?.limits ?? []).flatMap((bounds) =>
-        isPod(object, request) ? offencesOfPod(bounds, object) : offencesOfClaim(bounds, object),
+        isPod(object, request) ? listPodOffences(bounds, object) : listClaimOffences(bounds, object),
       );
       if (offences.length > 0) return { refuse: forbidden(request, aggregate(offences)) };
     }
   },
 
-  async suggest(object: Judged, { request, oldObject, current }) {
+  async suggest(object: PodOrClaim, { request, oldObject, current }) {
     const all = (await current(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
-    if (isPod(object, request)) return bringPod(object, all);
-    bringClaim(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
+    if (isPod(object, request)) return fitPod(object, all);
+    fitClaim(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
   },
 });
 
-const isPod = (_: Judged, { resource }: AdmissionRequest): _ is Pod => resource.resource === "pods";
+const isPod = (_: PodOrClaim, { resource }: AdmissionRequest): _ is Pod => resource.resource === "pods";

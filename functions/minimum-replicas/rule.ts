@@ -1,7 +1,7 @@
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-interface Scaled extends KubernetesObject {
+interface ReplicatedObject extends KubernetesObject {
   spec?: { replicas?: number };
 }
 
@@ -42,22 +42,22 @@ export default rule({
     if (key !== undefined) return `must give the label ${key} under namespaceLabels a text`;
   },
 
-  validate(object: Scaled, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {
+  validate(object: ReplicatedObject, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {
     if (namespaces.length > 0 && !namespaces.includes(request.namespace ?? "")) return;
 
     // The API server fills in 1 for absent replicas, and omits 0 from a Scale.
-    const replicasOf = ({ spec }: Scaled) => spec?.replicas ?? (request.subResource === "scale" ? 0 : 1);
-    const suffices = (replicas: number) => replicas >= minimum || (allowZero && replicas === 0);
+    const getReplicas = ({ spec }: ReplicatedObject) => spec?.replicas ?? (request.subResource === "scale" ? 0 : 1);
+    const isEnough = (replicas: number) => replicas >= minimum || (allowZero && replicas === 0);
 
-    const replicas = replicasOf(object);
-    const before = oldObject && replicasOf(oldObject);
-    const hadTooFew = before !== null && !suffices(before);
-    if (suffices(replicas) || (hadTooFew && replicas >= before)) return;
+    const replicas = getReplicas(object);
+    const before = oldObject && getReplicas(oldObject);
+    const hadTooFew = before !== null && !isEnough(before);
+    if (isEnough(replicas) || (hadTooFew && replicas >= before)) return;
 
     return `spec.replicas must be ${allowZero ? "0 or " : ""}at least ${minimum}, not ${replicas}`;
   },
 
-  suggest(object: Scaled, { settings: { minimum } }) {
+  suggest(object: ReplicatedObject, { settings: { minimum } }) {
     object.spec = { ...object.spec, replicas: minimum };
   },
 });

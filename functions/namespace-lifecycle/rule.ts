@@ -4,7 +4,7 @@ import { forbidden, notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 
-const lasting = ["default", "kube-system", "kube-public"];
+const protectedNamespaces = ["default", "kube-system", "kube-public"];
 
 export default rule({
   summary:
@@ -22,7 +22,7 @@ export default rule({
     { apiGroups: [""], apiVersions: ["v1"], resources: ["namespaces"], operations: ["DELETE"], scope: "Cluster" },
   ],
   matchConditions: {
-    "may-be-refused": `request.operation == "DELETE" ? request.?name.orValue("") in ${JSON.stringify(lasting)} :
+    "may-be-refused": `request.operation == "DELETE" ? request.?name.orValue("") in ${JSON.stringify(protectedNamespaces)} :
       ${livesInANamespace} &&
       !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
   },
@@ -34,7 +34,9 @@ export default rule({
 
   async mutate(_, { request, current, recent }) {
     if (request.operation === "DELETE")
-      return mustLast(request) ? { refuse: forbidden(request, "this namespace may not be deleted") } : undefined;
+      return isProtectedNamespace(request)
+        ? { refuse: forbidden(request, "this namespace may not be deleted") }
+        : undefined;
 
     const home = homeOf(request);
     if (!home || isAccessReview(request)) return;
@@ -42,7 +44,7 @@ export default rule({
     const isNew = request.operation === "CREATE";
     const namespace = await (isNew ? current : recent)(home);
     if (!namespace) return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
-    if (isNew && namespace.status?.phase === "Terminating") return { refuse: tooLate(request, home) };
+    if (isNew && namespace.status?.phase === "Terminating") return { refuse: buildTerminatingStatus(request, home) };
   },
 
   async suggest(_, { request, current }) {
@@ -53,15 +55,15 @@ export default rule({
   },
 });
 
-const mustLast = ({ kind, name = "" }: AdmissionRequest) =>
-  kind.group === "" && kind.kind === "Namespace" && lasting.includes(name);
+const isProtectedNamespace = ({ kind, name = "" }: AdmissionRequest) =>
+  kind.group === "" && kind.kind === "Namespace" && protectedNamespaces.includes(name);
 
 /** A user's question about their own permissions must not reveal whether a namespace exists. */
 const isAccessReview = ({ resource: { group, resource } }: AdmissionRequest) =>
   group === "authorization.k8s.io" && resource === "localsubjectaccessreviews";
 
 /** Controllers look for this cause and stop retrying. */
-const tooLate = (request: AdmissionRequest, home: string): Status => {
+const buildTerminatingStatus = (request: AdmissionRequest, home: string): Status => {
   const text = `unable to create new content in namespace ${home} because it is being terminated`;
   const { details, ...refusal } = forbidden(request, text);
   const message = `namespace ${home} is being terminated`;

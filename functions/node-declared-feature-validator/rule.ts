@@ -2,10 +2,10 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { type Declaring, requiredFeatures } from "./features.ts";
+import { listRequiredFeatures, type NodeWithFeatures } from "./features.ts";
 
-const initContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;
-const differ = (what: (pod: "object" | "oldObject") => string) => `${what("object")} != ${what("oldObject")}`;
+const buildInitContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;
+const buildComparison = (what: (pod: "object" | "oldObject") => string) => `${what("object")} != ${what("oldObject")}`;
 
 export default rule({
   summary: "Refuses to resize of a running pod what its node does not know how to resize.",
@@ -19,21 +19,21 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {
     "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
-    "changes-its-spec": differ((pod) => `${pod}.?metadata.?generation.orValue(0)`),
+    "changes-its-spec": buildComparison((pod) => `${pod}.?metadata.?generation.orValue(0)`),
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.
-    "changes-what-takes-a-feature": `${differ((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
-      size(${initContainers("oldObject")}) > 50 ||
-      ${differ((pod) => `${initContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,
+    "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
+      size(${buildInitContainers("oldObject")}) > 50 ||
+      ${buildComparison((pod) => `${buildInitContainers(pod)}.map(c, c.?resources.orValue({}))`)}`,
   },
   needs: { node: get("nodes") },
 
   async validate(pod: Pod, { request, oldObject, node }) {
     const name = pod.spec?.nodeName;
-    if (!name || !oldObject || generationOf(pod) === generationOf(oldObject)) return;
-    const required = requiredFeatures(oldObject, pod);
+    if (!name || !oldObject || getGeneration(pod) === getGeneration(oldObject)) return;
+    const required = listRequiredFeatures(oldObject, pod);
     if (required.length === 0) return;
 
-    const home: Declaring | undefined = await node(name);
+    const home: NodeWithFeatures | undefined = await node(name);
     if (!home) return { refuse: forbidden(request, `node "${name}" not found`) };
     const missing = required.filter((feature) => !home.status?.declaredFeatures?.includes(feature)).join(", ");
     if (missing !== "")
@@ -43,4 +43,4 @@ export default rule({
   },
 });
 
-const generationOf = ({ metadata }: Pod) => metadata?.generation ?? 0;
+const getGeneration = ({ metadata }: Pod) => metadata?.generation ?? 0;

@@ -3,7 +3,7 @@ import { type Answers, accessReview, get } from "postern/needs";
 import { goQuoted } from "postern/objects/go-quoted";
 import type { AdmissionRequest, Status, UserInfo } from "postern/review";
 
-export const needs = {
+export const kubeletNeeds = {
   pods: get("pods"),
   nodes: get("nodes"),
   accounts: get("serviceaccounts"),
@@ -14,27 +14,30 @@ export const needs = {
 };
 
 /** The feature gates that upstream's plugin reads, with upstream's defaults. */
-export const gates = {
+export const gateSettings = {
   serviceAccountNodeAudienceRestriction: true,
   podCertificateRequest: false,
   allowInsecureKubeletCertificateSigningRequests: false,
   recoverVolumeExpansionFailure: true,
 };
 
-export type Around = { node: string; request: AdmissionRequest; oldObject: unknown; settings: typeof gates } & Answers<
-  typeof needs
->;
+export type KubeletContext = {
+  node: string;
+  request: AdmissionRequest;
+  oldObject: unknown;
+  settings: typeof gateSettings;
+} & Answers<typeof kubeletNeeds>;
 
 /** A sentence about the object, or a complete status; undefined admits the request. */
-export type Offence = string | Status | undefined;
+export type KubeletOffence = string | Status | undefined;
 
 /** Returns the name of a kubelet's node, empty if the user name lacks it; undefined for other users. */
-export const nodeOf = ({ username, groups }: UserInfo): string | undefined =>
+export const getNodeName = ({ username, groups }: UserInfo): string | undefined =>
   username?.startsWith(userPrefix) && groups?.includes("system:nodes") ? username.slice(userPrefix.length) : undefined;
 
 export const userPrefix = "system:node:";
 
-export const quoted = (text: string | undefined) => goQuoted(text ?? "");
+export const quoteText = (text: string | undefined) => goQuoted(text ?? "");
 
 /** Upstream's message has no object name in front. */
-export const plainly = (message: string): Status => ({ code: 403, reason: "Forbidden", message });
+export const buildForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

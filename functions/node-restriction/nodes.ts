@@ -1,16 +1,16 @@
 import type { Node } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
-import { type Around, type Offence, quoted } from "./kubelet.ts";
+import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
 
-export const admitNode = (object: Node, { node, request, oldObject }: Around): Offence => {
-  const here = `node ${quoted(node)} is not allowed to`;
-  if (request.name !== node) return `${here} modify node ${quoted(request.name)}`;
+export const checkNode = (object: Node, { node, request, oldObject }: KubeletContext): KubeletOffence => {
+  const here = `node ${quoteText(node)} is not allowed to`;
+  if (request.name !== node) return `${here} modify node ${quoteText(request.name)}`;
   if (request.operation === "DELETE") return;
 
   const { metadata, spec } = object;
   if (request.operation === "CREATE") {
     if (spec?.configSource) return `${here} create pods with a non-nil configSource`;
-    const labels = forbiddenAmong(metadata?.labels ?? {}, {});
+    const labels = listForbiddenLabels(metadata?.labels ?? {}, {});
     return labels.length > 0 ? `${here} set the following labels: ${labels.join(", ")}` : undefined;
   }
 
@@ -20,31 +20,35 @@ export const admitNode = (object: Node, { node, request, oldObject }: Around): O
   if (!isSame(spec?.taints ?? [], before.spec?.taints ?? [])) return `${here} modify taints`;
   if (!isSame(metadata?.ownerReferences ?? [], before.metadata?.ownerReferences ?? []))
     return `${here} modify ownerReferences`;
-  const labels = forbiddenAmong(metadata?.labels ?? {}, before.metadata?.labels ?? {});
+  const labels = listForbiddenLabels(metadata?.labels ?? {}, before.metadata?.labels ?? {});
   if (labels.length > 0) return `is not allowed to modify labels: ${labels.join(", ")}`;
 };
 
 type Labels = Record<string, string>;
 
 /** Workloads select trusted nodes by these labels: a kubelet must not add, remove or change them. */
-const forbiddenAmong = (labels: Labels, before: Labels): string[] => {
+const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
   const [now, then] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
   const keys = new Set([...now.keys(), ...then.keys()]);
-  return [...keys].filter((key) => now.get(key) !== then.get(key) && isForbidden(key)).sort();
+  return [...keys].filter((key) => now.get(key) !== then.get(key) && isForbiddenLabel(key)).sort();
 };
 
-const isForbidden = (key: string): boolean => {
+const isForbiddenLabel = (key: string): boolean => {
   const [domain, ...name] = key.split("/");
   if (domain === undefined || name.length === 0) return false;
-  if (isWithin(domain, ["node-restriction.kubernetes.io"])) return true;
-  return isWithin(domain, ["kubernetes.io", "k8s.io"]) && !kubelets.has(key) && !isWithin(domain, kubeletDomains);
+  if (isSubdomainOf(domain, ["node-restriction.kubernetes.io"])) return true;
+  return (
+    isSubdomainOf(domain, ["kubernetes.io", "k8s.io"]) &&
+    !kubeletLabels.has(key) &&
+    !isSubdomainOf(domain, kubeletDomains)
+  );
 };
 
-const isWithin = (domain: string, domains: readonly string[]) =>
+const isSubdomainOf = (domain: string, domains: readonly string[]) =>
   domains.some((one) => domain === one || domain.endsWith(`.${one}`));
 
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-const kubelets = new Set([
+const kubeletLabels = new Set([
   "kubernetes.io/hostname",
   "kubernetes.io/os",
   "kubernetes.io/arch",

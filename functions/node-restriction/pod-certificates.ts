@@ -1,6 +1,6 @@
 import { isMirror } from "postern/objects/pod";
 import type { KubernetesObject } from "postern/review";
-import { type Around, type Offence, plainly, quoted } from "./kubelet.ts";
+import { buildForbidden, type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
 
 export interface PodCertificateRequest extends KubernetesObject {
   spec?: {
@@ -14,44 +14,46 @@ export interface PodCertificateRequest extends KubernetesObject {
 }
 
 /** Refusals omit the real UIDs, which upstream prints: a forged review could ask for them. */
-export const admitPodCertificateRequest = async (
+export const checkPodCertificateRequest = async (
   { spec = {} }: PodCertificateRequest,
-  { node, request, settings, nodes, pods, accounts }: Around,
-): Promise<Offence> => {
+  { node, request, settings, nodes, pods, accounts }: KubeletContext,
+): Promise<KubeletOffence> => {
   if (!settings.podCertificateRequest) return "PodCertificateRequest feature gate is disabled";
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   if (request.subResource) return `unexpected subresource ${request.subResource}`;
 
   const { nodeName, nodeUID, podName = "", podUID, serviceAccountName = "", serviceAccountUID } = spec;
   if (nodeName !== node)
-    return `PodCertificateRequest.Spec.NodeName=${quoted(nodeName)}, which is not the requesting node ${quoted(node)}`;
+    return `PodCertificateRequest.Spec.NodeName=${quoteText(nodeName)}, which is not the requesting node ${quoteText(node)}`;
   const namespace = request.namespace ?? "";
-  const missing = (what: string, called: string, name: string | undefined) =>
-    plainly(`while retrieving ${called} named in the PodCertificateRequest: ${what} ${quoted(name)} not found`);
-  const podHere = quoted(`${namespace}/${podName}`);
-  const accountHere = quoted(`${namespace}/${serviceAccountName}`);
+  const buildNotFound = (what: string, called: string, name: string | undefined) =>
+    buildForbidden(
+      `while retrieving ${called} named in the PodCertificateRequest: ${what} ${quoteText(name)} not found`,
+    );
+  const podHere = quoteText(`${namespace}/${podName}`);
+  const accountHere = quoteText(`${namespace}/${serviceAccountName}`);
   const ofPod = `PodCertificateRequest for pod ${podHere}`;
 
   const foundNode = await nodes(nodeName);
-  if (!foundNode) return missing("node", `node ${quoted(nodeName)}`, nodeName);
+  if (!foundNode) return buildNotFound("node", `node ${quoteText(nodeName)}`, nodeName);
   if (foundNode.metadata?.uid !== nodeUID)
-    return plainly(`${ofPod} names node UID ${quoted(nodeUID)}, inconsistent with the running node`);
+    return buildForbidden(`${ofPod} names node UID ${quoteText(nodeUID)}, inconsistent with the running node`);
 
   const pod = await pods(podName, namespace);
-  if (!pod) return missing("pod", `pod ${podHere}`, podName);
+  if (!pod) return buildNotFound("pod", `pod ${podHere}`, podName);
   if (pod.metadata?.uid !== podUID)
-    return plainly(`${ofPod} contains pod UID (${quoted(podUID)}) which differs from running pod`);
+    return buildForbidden(`${ofPod} contains pod UID (${quoteText(podUID)}) which differs from running pod`);
   if (pod.spec?.nodeName !== nodeName)
-    return `pod ${podHere} is not running on node ${quoted(nodeName)} named in the PodCertificateRequest`;
+    return `pod ${podHere} is not running on node ${quoteText(nodeName)} named in the PodCertificateRequest`;
   if (isMirror(pod)) return `pod ${podHere} is a mirror pod`;
   // The refusal may name the pod's account: a caller that knows the pod's UID could read the account, too.
   if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
-    return `${ofPod} contains serviceAccountName (${quoted(serviceAccountName)}) that differs from running pod (${quoted(pod.spec.serviceAccountName)})`;
+    return `${ofPod} contains serviceAccountName (${quoteText(serviceAccountName)}) that differs from running pod (${quoteText(pod.spec.serviceAccountName)})`;
 
   const account = await accounts(serviceAccountName, namespace);
-  if (!account) return missing("serviceaccount", `service account ${accountHere}`, serviceAccountName);
+  if (!account) return buildNotFound("serviceaccount", `service account ${accountHere}`, serviceAccountName);
   if (account.metadata?.uid !== serviceAccountUID)
-    return plainly(
-      `${ofPod} names service account UID ${quoted(serviceAccountUID)}, which differs from the running service account`,
+    return buildForbidden(
+      `${ofPod} names service account UID ${quoteText(serviceAccountUID)}, which differs from the running service account`,
     );
 };

@@ -1,22 +1,22 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { isSourceless, listContainers } from "postern/objects/pod";
 import { secretsIn } from "postern/objects/secret";
-import { quoted } from "./kubelet.ts";
+import { quoteText } from "./kubelet.ts";
 
 /** Checks in upstream's order; `unknown` says why the answer is unclear. */
-export const referenceIn = (pod: Pod): { what?: string; unknown?: string } | undefined => {
+export const findReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
   if (secretsIn(pod).length > 0) return { what: "secrets" };
-  if (configMapsIn(pod).some(Boolean)) return { what: "configmaps" };
+  if (listConfigMaps(pod).some(Boolean)) return { what: "configmaps" };
   if (Reflect.get(pod.spec ?? {}, "resourceClaims")?.length > 0) return { what: "resourceclaims" };
   for (const volume of volumes) {
-    const found = referenceOf(volume);
+    const found = findVolumeReference(volume);
     if (found) return found;
   }
 };
 
-const configMapsIn = (pod: Pod) => [
+const listConfigMaps = (pod: Pod) => [
   ...listContainers(pod).flatMap(({ container: { env, envFrom } }) => [
     ...(envFrom ?? []).map(({ configMapRef }) => configMapRef?.name),
     ...(env ?? []).map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
@@ -27,16 +27,16 @@ const configMapsIn = (pod: Pod) => [
   ]),
 ];
 
-const referenceOf = (volume: Volume) => {
+const findVolumeReference = (volume: Volume) => {
   const has = (kind: string) => Reflect.get(volume, kind) != null;
   if (isSourceless(volume) || harmless.some(has)) return;
   const kind = Object.keys(references).find(has);
   if (kind) return { what: references[kind] ?? "" };
-  if (!volume.projected) return { unknown: `unknown volume type for volume  ${quoted(volume.name)}` };
+  if (!volume.projected) return { unknown: `unknown volume type for volume  ${quoteText(volume.name)}` };
   for (const source of volume.projected.sources ?? []) {
     const found = Object.keys(projections).find((kind) => Reflect.get(source, kind) != null);
     if (found) return { what: projections[found] ?? "" };
-    if (!source.downwardAPI) return { unknown: `unknown source for projected volume ${quoted(volume.name)}` };
+    if (!source.downwardAPI) return { unknown: `unknown source for projected volume ${quoteText(volume.name)}` };
   }
 };
 

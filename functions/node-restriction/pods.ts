@@ -3,23 +3,23 @@ import { isSame } from "postern/json";
 import { isMirror } from "postern/objects/pod";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
-import { type Around, type Offence, quoted } from "./kubelet.ts";
-import { referenceIn } from "./pod-references.ts";
+import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
+import { findReference } from "./pod-references.ts";
 
-export const admitPod = (pod: Pod, around: Around): Offence | Promise<Offence> => {
-  const { operation, subResource = "" } = around.request;
-  if (subResource === "status") return admitStatus(pod, around);
-  if (subResource === "eviction") return admitEviction(pod, around);
+export const checkPod = (pod: Pod, context: KubeletContext): KubeletOffence | Promise<KubeletOffence> => {
+  const { operation, subResource = "" } = context.request;
+  if (subResource === "status") return checkStatus(pod, context);
+  if (subResource === "eviction") return checkEviction(pod, context);
   if (subResource !== "")
-    return `unexpected pod subresource ${quoted(subResource)}, only 'status' and 'eviction' are allowed`;
-  if (operation === "CREATE") return admitMirror(pod, around);
-  if (operation === "DELETE") return admitDeletion(around);
-  return `unexpected operation ${quoted(operation)}, node ${quoted(around.node)} can only create and delete mirror pods`;
+    return `unexpected pod subresource ${quoteText(subResource)}, only 'status' and 'eviction' are allowed`;
+  if (operation === "CREATE") return checkMirrorPod(pod, context);
+  if (operation === "DELETE") return checkDeletion(context);
+  return `unexpected operation ${quoteText(operation)}, node ${quoteText(context.node)} can only create and delete mirror pods`;
 };
 
 /** A mirror pod only represents a static pod, which the node runs by itself; it must not reference API objects. */
-const admitMirror = async (pod: Pod, { node, nodes }: Around): Promise<Offence> => {
-  const here = `node ${quoted(node)}`;
+const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promise<KubeletOffence> => {
+  const here = `node ${quoteText(node)}`;
   if (!isMirror(pod))
     return `pod does not have "kubernetes.io/config.mirror" annotation, ${here} can only create mirror pods`;
   if (pod.spec?.nodeName !== node) return `${here} can only create pods with spec.nodeName set to itself`;
@@ -35,19 +35,23 @@ const admitMirror = async (pod: Pod, { node, nodes }: Around): Promise<Offence> 
   // Omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
 
-  const { what, unknown } = referenceIn(pod) ?? {};
+  const { what, unknown } = findReference(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;
   if (what) return `${here} can not create pods that reference ${what}`;
 };
 
-const admitDeletion = async ({ node, request, pods }: Around): Promise<Offence> => {
+const checkDeletion = async ({ node, request, pods }: KubeletContext): Promise<KubeletOffence> => {
   const { name = "", namespace } = request;
   const pod = await pods(name, namespace);
   if (!pod) return notFound({ group: "", resource: "pod" }, name);
-  if (pod.spec?.nodeName !== node) return `node ${quoted(node)} can only delete pods with spec.nodeName set to itself`;
+  if (pod.spec?.nodeName !== node)
+    return `node ${quoteText(node)} can only delete pods with spec.nodeName set to itself`;
 };
 
-const admitEviction = async ({ metadata }: KubernetesObject, { node, request, pods }: Around): Promise<Offence> => {
+const checkEviction = async (
+  { metadata }: KubernetesObject,
+  { node, request, pods }: KubeletContext,
+): Promise<KubeletOffence> => {
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   const name = request.name || metadata?.name;
   if (!name) return "could not determine pod from request data";
@@ -57,21 +61,21 @@ const admitEviction = async ({ metadata }: KubernetesObject, { node, request, po
 };
 
 /** Not yet in kubernetes-types. */
-interface Claiming {
+interface PodClaimStatus {
   resourceClaimStatuses?: { name?: string; resourceClaimName?: string }[];
   extendedResourceClaimStatus?: { resourceClaimName?: string; requestMappings?: object[] };
 }
 
-const admitStatus = (pod: Pod, { node, request, oldObject }: Around): Offence => {
-  if (request.operation !== "UPDATE") return `unexpected operation ${quoted(request.operation)}`;
-  const here = `node ${quoted(node)}`;
+const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletContext): KubeletOffence => {
+  if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
+  const here = `node ${quoteText(node)}`;
   const before: Pod = Object(oldObject);
   if (before.spec?.nodeName !== node)
     return `${here} can only update pod status for pods with spec.nodeName set to itself`;
   if (!isSame(pod.metadata?.labels ?? {}, before.metadata?.labels ?? {}))
     return `${here} cannot update labels through pod status`;
 
-  const [claims, claimed] = [pod, before].map(({ status }): Claiming => status ?? {});
+  const [claims, claimed] = [pod, before].map(({ status }): PodClaimStatus => status ?? {});
   if (!isSame(claims?.resourceClaimStatuses ?? [], claimed?.resourceClaimStatuses ?? []))
     return `${here} cannot update resource claim statues`;
   if (!isSame(claims?.extendedResourceClaimStatus ?? null, claimed?.extendedResourceClaimStatus ?? null))

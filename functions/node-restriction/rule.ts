@@ -1,43 +1,58 @@
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
-import { type Around, gates, needs, nodeOf, type Offence, quoted } from "./kubelet.ts";
-import { admitNode } from "./nodes.ts";
-import { admitClaim, admitCsiNode, admitLease, admitResourceSlice, admitSigningRequest } from "./other-resources.ts";
-import { admitPodCertificateRequest } from "./pod-certificates.ts";
-import { admitPod } from "./pods.ts";
-import { admitToken } from "./tokens.ts";
-import { heartbeats, isKubelet, isNoEviction, isNoHeartbeat, isUnusual, others, pods } from "./webhook-entries.ts";
+import {
+  gateSettings,
+  getNodeName,
+  type KubeletContext,
+  type KubeletOffence,
+  kubeletNeeds,
+  quoteText,
+} from "./kubelet.ts";
+import { checkNode } from "./nodes.ts";
+import { checkClaim, checkCsiNode, checkLease, checkResourceSlice, checkSigningRequest } from "./other-resources.ts";
+import { checkPodCertificateRequest } from "./pod-certificates.ts";
+import { checkPod } from "./pods.ts";
+import { checkToken } from "./tokens.ts";
+import {
+  heartbeats,
+  isKubelet,
+  isNoEviction,
+  isNoHeartbeat,
+  isUnusual,
+  otherRequests,
+  podRequests,
+} from "./webhook-entries.ts";
 
 export default rule({
   summary: "Lets a kubelet write only what belongs to its own node.",
   order: 8,
   upstreamPlugin: { plugin: "NodeRestriction" },
-  match: [...pods, ...others, ...heartbeats],
+  match: [...podRequests, ...otherRequests, ...heartbeats],
   matchConditions: isKubelet,
   variants: [
     { name: "heartbeats", match: heartbeats, matchConditions: { ...isKubelet, ...isUnusual }, everywhere: true },
     {
       name: "pods",
-      match: pods,
+      match: podRequests,
       everywhere: true,
       matchConditions: { ...isKubelet, ...isNoHeartbeat, ...isNoEviction },
     },
-    { name: "others", match: others },
+    { name: "others", match: otherRequests },
   ],
   guards: true,
-  settings: gates,
-  needs,
+  settings: gateSettings,
+  needs: kubeletNeeds,
 
   /** Mutating, because later the API server fills in audiences and drops what was sent beside a status. */
-  async mutate(object, { request, ...around }) {
-    const node = nodeOf(request.userInfo);
+  async mutate(object, { request, ...context }) {
+    const node = getNodeName(request.userInfo);
     if (node === undefined) return;
     const refuse =
       node === ""
-        ? `could not determine node from user ${quoted(request.userInfo.username)}`
-        : await judges[`${request.resource.resource}.${request.resource.group}`]?.(object, {
-            ...around,
+        ? `could not determine node from user ${quoteText(request.userInfo.username)}`
+        : await resourceChecks[`${request.resource.resource}.${request.resource.group}`]?.(object, {
+            ...context,
             request,
             node,
           });
@@ -46,16 +61,18 @@ export default rule({
 });
 
 /** The API server ensures that an object has the kind that the function of its resource expects. */
-type Judge = { bivarianceHack(object: KubernetesObject, around: Around): Offence | Promise<Offence> }["bivarianceHack"];
+type ResourceCheck = {
+  bivarianceHack(object: KubernetesObject, context: KubeletContext): KubeletOffence | Promise<KubeletOffence>;
+}["bivarianceHack"];
 
-const judges: Record<string, Judge> = {
-  "pods.": admitPod,
-  "nodes.": admitNode,
-  "persistentvolumeclaims.": admitClaim,
-  "serviceaccounts.": admitToken,
-  "podcertificaterequests.certificates.k8s.io": admitPodCertificateRequest,
-  "leases.coordination.k8s.io": admitLease,
-  "csinodes.storage.k8s.io": admitCsiNode,
-  "resourceslices.resource.k8s.io": admitResourceSlice,
-  "certificatesigningrequests.certificates.k8s.io": admitSigningRequest,
+const resourceChecks: Record<string, ResourceCheck> = {
+  "pods.": checkPod,
+  "nodes.": checkNode,
+  "persistentvolumeclaims.": checkClaim,
+  "serviceaccounts.": checkToken,
+  "podcertificaterequests.certificates.k8s.io": checkPodCertificateRequest,
+  "leases.coordination.k8s.io": checkLease,
+  "csinodes.storage.k8s.io": checkCsiNode,
+  "resourceslices.resource.k8s.io": checkResourceSlice,
+  "certificatesigningrequests.certificates.k8s.io": checkSigningRequest,
 };

@@ -11,13 +11,13 @@ export const heartbeats: RequestMatch[] = [
 ];
 
 /** By these a kubelet could gain privileges, above all in kube-system. Static pods run without a mirror pod, too. */
-export const pods: RequestMatch[] = [
+export const podRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
 /** A node needs these requests to restart the components that repair the cluster. */
-export const others: RequestMatch[] = [
+export const otherRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
@@ -52,16 +52,25 @@ const node = `(request.resource.resource == "pods"
     ? oldObject.?spec.?nodeName.orValue("")
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
 
-const keeps = (...fields: string[]) =>
+const buildUnchanged = (...fields: string[]) =>
   fields.map((field) => `object.?${field}.orValue(null) == oldObject.?${field}.orValue(null)`).join(" &&\n    ");
-const ofNodes = keeps("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
-const ofPods = keeps("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
+const keepsNodeFields = buildUnchanged(
+  "metadata.?labels",
+  "metadata.?ownerReferences",
+  "spec.?taints",
+  "spec.?configSource",
+);
+const keepsPodFields = buildUnchanged(
+  "metadata.?labels",
+  "status.?resourceClaimStatuses",
+  "status.?extendedResourceClaimStatus",
+);
 
 /** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
 export const isUnusual: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||
     (request.resource.resource == "leases" && request.?namespace.orValue("") != "kube-node-lease") ||
-    (request.resource.resource == "nodes" && !(${ofNodes})) ||
-    (request.resource.resource == "pods" && !(${ofPods}))`,
+    (request.resource.resource == "nodes" && !(${keepsNodeFields})) ||
+    (request.resource.resource == "pods" && !(${keepsPodFields}))`,
 };

@@ -5,11 +5,11 @@ import { forbidden } from "postern/refusals";
 import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-interface Owned extends KubernetesObject {
+interface ObjectWithOwners extends KubernetesObject {
   metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
 }
 
-const ownersIn = (object: "object" | "oldObject") => `${object}.?metadata.?ownerReferences.orValue([])`;
+const buildOwners = (object: "object" | "oldObject") => `${object}.?metadata.?ownerReferences.orValue([])`;
 
 export default rule({
   summary:
@@ -21,55 +21,57 @@ export default rule({
     "is-no-status-of-a-pod": `!(request.resource.group == "" && request.resource.resource == "pods" &&
       request.?subResource.orValue("") == "status")`,
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.
-    "changes-its-owners": `size(${ownersIn("object")}) > 50 || (oldObject == null
-      ? ${ownersIn("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
-      : ${ownersIn("object")} != ${ownersIn("oldObject")})`,
+    "changes-its-owners": `size(${buildOwners("object")}) > 50 || (oldObject == null
+      ? ${buildOwners("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
+      : ${buildOwners("object")} != ${buildOwners("oldObject")})`,
   },
   guards: true,
   needs: { may: accessReview(), discover: discovery() },
 
-  async validate(object: Owned, { request, oldObject, may, discover }) {
+  async validate(object: ObjectWithOwners, { request, oldObject, may, discover }) {
     if (isPodStatus(request) || !object.metadata || (oldObject && !oldObject.metadata)) return;
     const owners = object.metadata.ownerReferences ?? [];
     const before = oldObject?.metadata?.ownerReferences ?? [];
-    if (owners.length === before.length && owners.every((owner, index) => isSame(owner, before[index]))) return;
+    if (owners.length === before.length && owners.every((owner, index) => isSameOwner(owner, before[index]))) return;
 
     const { userInfo: user, namespace = "" } = request;
-    const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(isThatOf(owner))?.blockOwnerDeletion);
+    const blocking = owners.filter(
+      (owner) => isBlocking(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion,
+    );
     const [deleting, finalizing] = await Promise.all([
       // Creating an object with owners needs no permission to delete it.
-      oldObject && may(deletionOf(request)),
-      blocking.length > 0 && may({ user, verb: "update", ...anything, subresource: "finalizers", name: "*" }),
+      oldObject && may(buildDeletionQuestion(request)),
+      blocking.length > 0 && may({ user, verb: "update", ...allResources, subresource: "finalizers", name: "*" }),
     ]);
-    const refusing = (sentence: string) => ({ refuse: forbidden(request, sentence) });
+    const refuseRequest = (sentence: string) => ({ refuse: forbidden(request, sentence) });
     if (deleting && !deleting.allowed)
-      return refusing(`cannot set an ownerRef on a resource you can't delete: ${because(deleting)}`);
+      return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deleting)}`);
     if (!finalizing || finalizing.allowed) return;
 
     // Sequential, because there may be many owners and the first refusal ends the check.
     for (const owner of blocking) {
-      const resources = await resourcesOf(owner, discover);
-      if (resources.length === 0) return refusing(unknown(owner));
+      const resources = await listResources(owner, discover);
+      if (resources.length === 0) return refuseRequest(describeUnknownKind(owner));
       for (const { namespaced, ...served } of resources) {
         const place = { name: owner.name, ...(namespaced && { namespace }) };
         const permission = await may({ user, verb: "update", ...served, subresource: "finalizers", ...place });
         if (!permission.allowed)
-          return refusing(
-            `cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ${because(permission)}`,
+          return refuseRequest(
+            `cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ${printReason(permission)}`,
           );
       }
     }
   },
 
-  async suggest({ metadata }: Owned, { request, oldObject, may }) {
-    if (oldObject && !(await may(deletionOf(request))).allowed) return;
+  async suggest({ metadata }: ObjectWithOwners, { request, oldObject, may }) {
+    if (oldObject && !(await may(buildDeletionQuestion(request))).allowed) return;
     const before = oldObject?.metadata?.ownerReferences ?? [];
     for (const owner of metadata?.ownerReferences ?? [])
-      if (blocks(owner) && !before.findLast(isThatOf(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
+      if (isBlocking(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
   },
 });
 
-const deletionOf = ({
+const buildDeletionQuestion = ({
   userInfo: user,
   resource,
   subResource = "",
@@ -79,9 +81,9 @@ const deletionOf = ({
   return { user, verb: "delete", ...resource, subresource: subResource, namespace, name };
 };
 
-const anything = { group: "*", version: "*", resource: "*" };
-const blocks = ({ blockOwnerDeletion }: OwnerReference) => blockOwnerDeletion === true;
-const isThatOf =
+const allResources = { group: "*", version: "*", resource: "*" };
+const isBlocking = ({ blockOwnerDeletion }: OwnerReference) => blockOwnerDeletion === true;
+const hasSameUid =
   ({ uid }: OwnerReference) =>
   (other: OwnerReference) =>
     other.uid === uid;
@@ -90,14 +92,14 @@ const isPodStatus = ({ resource: { group, resource }, subResource }: AdmissionRe
   group === "" && resource === "pods" && subResource === "status";
 
 const fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"] as const;
-const isSame = (one: OwnerReference, other: OwnerReference | undefined) =>
+const isSameOwner = (one: OwnerReference, other: OwnerReference | undefined) =>
   fields.every((field) => one[field] === other?.[field]);
 
 /** Prints the authorizer's answer as upstream does: the reason, then the error. */
-const because = ({ reason = "", evaluationError = "<nil>" }: AccessAnswer) => `${reason}, ${evaluationError}`;
+const printReason = ({ reason = "", evaluationError = "<nil>" }: AccessAnswer) => `${reason}, ${evaluationError}`;
 
 /** Returns the resources that an owner's kind can mean. Upstream accepts the kind in lower case, too. */
-const resourcesOf = async (
+const listResources = async (
   { apiVersion = "", kind }: OwnerReference,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
 ) => {
@@ -108,6 +110,6 @@ const resourcesOf = async (
     .map(({ resource, namespaced }) => ({ group, version, resource, namespaced }));
 };
 
-const unknown = ({ apiVersion = "", kind = "" }: OwnerReference) =>
+const describeUnknownKind = ({ apiVersion = "", kind = "" }: OwnerReference) =>
   `cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ${apiVersion} Kind ${kind}: ` +
   `no matches for kind "${kind}" in version "${apiVersion}"`;

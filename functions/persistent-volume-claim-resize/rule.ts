@@ -4,32 +4,32 @@ import { compareQuantities } from "postern/objects/quantity";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-const size = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requests[?"storage"].orValue("0")`;
+const buildSize = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requests[?"storage"].orValue("0")`;
 
 export default rule({
   summary: "Lets a claim grow only where its storage class says that its volumes can.",
   order: 23,
   upstreamPlugin: { plugin: "PersistentVolumeClaimResize", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["UPDATE"] }],
-  matchConditions: { "changes-its-size": `${size("object")} != ${size("oldObject")}` },
+  matchConditions: { "changes-its-size": `${buildSize("object")} != ${buildSize("oldObject")}` },
   needs: { storageClass: get("storageclasses") },
 
   async validate(claim: PersistentVolumeClaim, { request, oldObject, storageClass }) {
-    if (!oldObject || compareQuantities(sizeOf(claim), sizeOf(oldObject)) <= 0) return;
+    if (!oldObject || compareQuantities(getSize(claim), getSize(oldObject)) <= 0) return;
     if (oldObject.status?.phase !== "Bound")
       return { refuse: forbidden(request, "Only bound persistent volume claims can be expanded") };
 
-    const name = classOf(claim);
-    const canGrow = name !== "" && name === classOf(oldObject) && (await storageClass(name))?.allowVolumeExpansion;
+    const name = getClassName(claim);
+    const canGrow = name !== "" && name === getClassName(oldObject) && (await storageClass(name))?.allowVolumeExpansion;
     if (!canGrow) return { refuse: forbidden(request, unsupported) };
   },
 
   async suggest(claim: PersistentVolumeClaim, { oldObject, storageClass }) {
     if (!oldObject) return;
-    const as = `leave spec.resources.requests.storage at ${sizeOf(oldObject)}`;
+    const as = `leave spec.resources.requests.storage at ${getSize(oldObject)}`;
     if (oldObject.status?.phase !== "Bound") return `${as} until the claim is bound`;
-    const name = classOf(oldObject);
-    if (name === "" || name !== classOf(claim) || !(await storageClass(name))) return as;
+    const name = getClassName(oldObject);
+    if (name === "" || name !== getClassName(claim) || !(await storageClass(name))) return as;
     return `${as}, or set allowVolumeExpansion of StorageClass ${JSON.stringify(name)} to true if its driver can expand volumes`;
   },
 });
@@ -37,8 +37,8 @@ export default rule({
 const unsupported =
   "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
 
-const sizeOf = ({ spec }: PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? "0";
+const getSize = ({ spec }: PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? "0";
 
 /** The older annotation takes precedence over the field. */
-const classOf = ({ metadata, spec }: PersistentVolumeClaim) =>
+const getClassName = ({ metadata, spec }: PersistentVolumeClaim) =>
   metadata?.annotations?.["volume.beta.kubernetes.io/storage-class"] ?? spec?.storageClassName ?? "";

@@ -2,38 +2,38 @@ import { Failure } from "postern/failure";
 import type { AwsRequest, HttpsResponse } from "postern/needs";
 
 /** `mistake` is an error of the volume's author, in upstream's words. */
-export type Whereabouts = { zone: string } | { mistake: string };
+export type VolumeZone = { zone: string } | { mistake: string };
 
 /** EC2 errors that neither a retry nor more permissions would solve. */
 const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
 
 /** EC2's ids are shorter. */
-const longest = 128;
+const longestId = 128;
 
-export const whereaboutsOf = async (
+export const findVolumeZone = async (
   volumeID: string,
   region: string,
   describe: (request: AwsRequest) => Promise<HttpsResponse>,
-): Promise<Whereabouts> => {
-  const id = idOf(volumeID);
-  if (id === undefined || id.length > longest)
-    return { mistake: `Invalid format for AWS volume (${volumeID.slice(0, longest)})` };
+): Promise<VolumeZone> => {
+  const id = parseVolumeId(volumeID);
+  if (id === undefined || id.length > longestId)
+    return { mistake: `Invalid format for AWS volume (${volumeID.slice(0, longestId)})` };
 
   const { status, body } = await describe({ region, parameters: { "VolumeId.1": id } });
   if (status !== 200) {
-    const [code, message] = [within("Code", body)[0] ?? "", within("Message", body)[0] ?? ""];
+    const [code, message] = [readElements("Code", body)[0] ?? "", readElements("Message", body)[0] ?? ""];
     if (status === 400 && mistakes.test(code)) return { mistake: `${code}: ${message}` };
     throw new Failure(503, `EC2 does not say where volume "${id}" is: it answers ${status}${code && ` ${code}`}`);
   }
   // EC2's answer has exactly one such element per volume.
-  const [zone, ...more] = within("availabilityZone", body);
+  const [zone, ...more] = readElements("availabilityZone", body);
   if (zone === undefined) return { mistake: "no volumes found" };
   if (more.length > 0) return { mistake: "multiple volumes found" };
   return zone === "" ? { mistake: `volume did not have AZ information: ${JSON.stringify(id)}` } : { zone };
 };
 
 /** Parses `vol-…`, `aws:///vol-…` or `aws://zone/vol-…`. Ignores the zone, as upstream does. */
-const idOf = (volumeID: string): string | undefined => {
+const parseVolumeId = (volumeID: string): string | undefined => {
   const prefix = "aws://";
   const address = volumeID.startsWith(prefix) ? volumeID : `${prefix}/${volumeID}`;
   const path = address.slice(prefix.length).split("/").slice(1);
@@ -42,10 +42,10 @@ const idOf = (volumeID: string): string | undefined => {
 };
 
 /** EC2 escapes `<` in values, so searching for `<` is safe. */
-const within = (tag: string, xml: string): string[] =>
+const readElements = (tag: string, xml: string): string[] =>
   xml
     .split(`<${tag}>`)
     .slice(1)
-    .map((rest) => rest.slice(0, Math.max(0, rest.indexOf("<"))).replace(/&(lt|gt|amp|quot|apos);/g, unescaped));
+    .map((rest) => rest.slice(0, Math.max(0, rest.indexOf("<"))).replace(/&(lt|gt|amp|quot|apos);/g, unescapeEntity));
 
-const unescaped = (_: string, name: string) => ({ lt: "<", gt: ">", amp: "&", quot: '"' })[name] ?? "'";
+const unescapeEntity = (_: string, name: string) => ({ lt: "<", gt: ">", amp: "&", quot: '"' })[name] ?? "'";

@@ -2,7 +2,7 @@ import type { NodeSelectorTerm, PersistentVolume } from "kubernetes-types/core/v
 import { aws } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { whereaboutsOf } from "./ebs.ts";
+import { findVolumeZone } from "./ebs.ts";
 
 const betaLabels = "failure-domain.beta.kubernetes.io";
 const labels = "topology.kubernetes.io";
@@ -28,7 +28,7 @@ export default rule({
     const { volumeID = placeholder } = volume.spec?.awsElasticBlockStore ?? {};
     if (!volume.spec || volumeID === placeholder) return;
 
-    const found = await whereaboutsOf(volumeID, region, describe);
+    const found = await findVolumeZone(volumeID, region, describe);
     if ("mistake" in found)
       return { refuse: forbidden(request, `error querying AWS EBS volume ${volumeID}: ${found.mistake}`) };
 

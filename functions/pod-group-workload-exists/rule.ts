@@ -41,11 +41,11 @@ export default rule({
 
     const { workloadName = "", podGroupTemplateName = "" } = reference;
     const workload = await workloads(workloadName, request.namespace);
-    const refusing = (why: string) => ({ refuse: forbidden(request, `PodGroup rejected: ${why}`) });
-    if (!workload) return refusing(`Workload "${workloadName}" not found`);
-    if (workload.metadata?.deletionTimestamp) return refusing(`Workload "${workloadName}" is being deleted`);
+    const refuseRequest = (why: string) => ({ refuse: forbidden(request, `PodGroup rejected: ${why}`) });
+    if (!workload) return refuseRequest(`Workload "${workloadName}" not found`);
+    if (workload.metadata?.deletionTimestamp) return refuseRequest(`Workload "${workloadName}" is being deleted`);
     if (!workload.spec?.podGroupTemplates?.some(({ name }) => name === podGroupTemplateName))
-      return refusing(`PodGroupTemplate "${podGroupTemplateName}" not found in Workload "${workloadName}"`);
+      return refuseRequest(`PodGroupTemplate "${podGroupTemplateName}" not found in Workload "${workloadName}"`);
   },
 
   async suggest(group: PodGroup, { request, workloads }) {

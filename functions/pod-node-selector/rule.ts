@@ -34,66 +34,74 @@ export default rule({
   },
 
   async mutate(pod: Pod, { request, settings, current }) {
-    const chosen = chosenFor(request, await current(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
+    const chosen = getNamespaceNodes(
+      request,
+      await current(request.namespace ?? ""),
+      settings.podNodeSelectorPluginConfig,
+    );
     if ("refuse" in chosen) return chosen;
 
     const own = pod.spec?.nodeSelector ?? {};
     const merged = { ...chosen.nodes, ...own };
-    const refusal = refusalOf(request, pod, merged, chosen);
+    const refusal = checkSelector(request, pod, merged, chosen);
     if (refusal) return refusal;
     if (pod.spec && Object.keys(merged).length > Object.keys(own).length) pod.spec.nodeSelector = merged;
   },
 
   async validate(pod: Pod, { request, settings, recent }) {
-    const chosen = chosenFor(request, await recent(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
-    return "refuse" in chosen ? chosen : refusalOf(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
+    const chosen = getNamespaceNodes(
+      request,
+      await recent(request.namespace ?? ""),
+      settings.podNodeSelectorPluginConfig,
+    );
+    return "refuse" in chosen ? chosen : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
   },
 
   async suggest({ spec }: Pod, { request, settings, current }) {
     const namespace = await current(request.namespace ?? "");
     if (!namespace) return creationOf(request.namespace);
-    const chosen = chosenFor(request, namespace, settings.podNodeSelectorPluginConfig);
+    const chosen = getNamespaceNodes(request, namespace, settings.podNodeSelectorPluginConfig);
     if ("refuse" in chosen || !spec) return;
     const { nodes, allowed } = chosen;
     const { nodeSelector = {} } = spec;
     const own = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) => Object.hasOwn(nodeSelector, key));
-    const isAllowed = ([key, value]: [string, string]) => isAmong(allowed, { [key]: value });
+    const isAllowed = ([key, value]: [string, string]) => isAllowedSelector(allowed, { [key]: value });
     const kept = Object.keys(allowed).length > 0 ? own.filter(isAllowed) : own;
     if (kept.length > 0) spec.nodeSelector = Object.fromEntries(kept);
     else delete spec.nodeSelector;
   },
 });
 
-interface Chosen {
+interface NamespaceNodes {
   nodes: Labels;
   /** Empty allows any labels. */
   allowed: Labels;
 }
 
-const chosenFor = (
+const getNamespaceNodes = (
   { namespace: name = "" }: AdmissionRequest,
   namespace: Namespace | undefined,
   config: Config,
-): Chosen | { refuse: string | Status } => {
+): NamespaceNodes | { refuse: string | Status } => {
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
 
-  const configured = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
+  const getConfigured = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
   // An empty annotation selects all nodes.
   const nodes = parseSelector(
-    namespace.metadata?.annotations?.[annotation] ?? configured("clusterDefaultNodeSelector"),
+    namespace.metadata?.annotations?.[annotation] ?? getConfigured("clusterDefaultNodeSelector"),
   );
-  const allowed = parseSelector(configured(name));
+  const allowed = parseSelector(getConfigured(name));
   if (typeof nodes === "string") return { refuse: nodes };
   return typeof allowed === "string" ? { refuse: allowed } : { nodes, allowed };
 };
 
-const refusalOf = (request: AdmissionRequest, pod: Pod, selector: Labels, { nodes, allowed }: Chosen) => {
-  const refused = (text: string) => ({ refuse: forbidden(request, text, pod.metadata?.name ?? "") });
+const checkSelector = (request: AdmissionRequest, pod: Pod, selector: Labels, { nodes, allowed }: NamespaceNodes) => {
+  const refuseRequest = (text: string) => ({ refuse: forbidden(request, text, pod.metadata?.name ?? "") });
   if (conflictOf(nodes, selector) !== undefined)
-    return refused("pod node label selector conflicts with its namespace node label selector");
-  if (Object.keys(allowed).length > 0 && !isAmong(allowed, selector))
-    return refused("pod node label selector labels conflict with its namespace whitelist");
+    return refuseRequest("pod node label selector conflicts with its namespace node label selector");
+  if (Object.keys(allowed).length > 0 && !isAllowedSelector(allowed, selector))
+    return refuseRequest("pod node label selector labels conflict with its namespace whitelist");
 };
 
-const isAmong = (allowed: Labels, selector: Labels) =>
+const isAllowedSelector = (allowed: Labels, selector: Labels) =>
   Object.keys(selector).every((key) => Object.hasOwn(allowed, key) && allowed[key] === selector[key]);

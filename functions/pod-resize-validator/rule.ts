@@ -23,31 +23,31 @@ export default rule({
 
   async validate(pod: Pod, { request, oldObject, node }) {
     const name = pod.spec?.nodeName;
-    if (!name || !oldObject || generationOf(pod) === generationOf(oldObject)) return;
+    if (!name || !oldObject || getGeneration(pod) === getGeneration(oldObject)) return;
 
-    const refusal = (text: string, reason?: string) => {
+    const refuseRequest = (text: string, reason?: string) => {
       const status = forbidden(request, text);
       return { refuse: reason ? { ...status, details: { ...status.details, causes: [{ reason }] } } : status };
     };
     const home = await node(name);
-    if (!home) return refusal(`node "${name}" not found`);
+    if (!home) return refuseRequest(`node "${name}" not found`);
 
     const system = home.metadata?.labels?.["kubernetes.io/os"] ?? "linux";
     if (system !== "linux")
-      return refusal(
+      return refuseRequest(
         `pod resize is only supported on linux nodes, node "${name}" is "${system}"`,
         "UnsupportedPlatform",
       );
 
-    const lacking = shortages(pod, home);
+    const lacking = listShortages(pod, home);
     if (lacking.length > 0)
-      return refusal(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
+      return refuseRequest(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
   },
 
   async suggest(pod: Pod, { node }) {
     const name = pod.spec?.nodeName ?? "";
     const home = await node(name);
-    if (!home || shortages(pod, home).length === 0) return;
+    if (!home || listShortages(pod, home).length === 0) return;
     const { cpu, memory } = home.status?.allocatable ?? {};
     // A node without these amounts has no room for any request.
     if (!cpu || !memory) return;
@@ -55,16 +55,16 @@ export default rule({
   },
 });
 
-const generationOf = ({ metadata }: Pod) => metadata?.generation ?? 0;
+const getGeneration = ({ metadata }: Pod) => metadata?.generation ?? 0;
 
-const shortages = (pod: Pod, { status }: Node): string[] => {
+const listShortages = (pod: Pod, { status }: Node): string[] => {
   const requests = together(amountsInSpec(pod, "requests"), amountsOf(pod.spec?.overhead));
-  const shortage = (resource: string, measure: (amount: Quantity) => bigint) => {
+  const findShortage = (resource: string, measure: (amount: Quantity) => bigint) => {
     const requested = requests.get(resource) ?? zero;
     const allocatable = quantity(status?.allocatable?.[resource] ?? "0");
     return compareQuantities(requested, allocatable) > 0
       ? [`${resource}, requested: ${measure(requested)}, allocatable: ${measure(allocatable)}`]
       : [];
   };
-  return [...shortage("cpu", milliOf), ...shortage("memory", wholeOf)];
+  return [...findShortage("cpu", milliOf), ...findShortage("memory", wholeOf)];
 };

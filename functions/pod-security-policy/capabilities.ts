@@ -1,10 +1,10 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
-import { invalid, type Offences, shownList } from "./offence.ts";
+import { describeInvalid, type Offences, printGoList } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
 /** Returns a container's capabilities after the policy's defaults, sorted; undefined if nothing changes. */
-export const capabilitiesFor = (
+export const fillCapabilities = (
   { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: Policy,
   { add = [], drop = [] }: Capabilities = {},
 ): Capabilities | undefined => {
@@ -17,17 +17,18 @@ export const capabilitiesFor = (
   };
 };
 
-export function* capabilityOffences({ spec }: Policy, held: Capabilities | undefined, path: string): Offences {
+export function* listCapabilityOffences({ spec }: Policy, held: Capabilities | undefined, path: string): Offences {
   const { defaultAddCapabilities = [], requiredDropCapabilities = [], allowedCapabilities = [] } = spec;
   if (held === undefined || allowedCapabilities.includes("*")) return;
 
   const addable = new Set([...defaultAddCapabilities, ...allowedCapabilities]);
   for (const capability of held.add ?? [])
-    if (!addable.has(capability)) yield invalid(`${path}.add`, goQuoted(capability), "capability may not be added");
+    if (!addable.has(capability))
+      yield describeInvalid(`${path}.add`, goQuoted(capability), "capability may not be added");
   const dropped = new Set(held.drop);
   for (const capability of requiredDropCapabilities)
     if (!dropped.has(capability)) {
-      const shown = shownList("core.Capability", held.drop);
-      yield invalid(`${path}.drop`, shown, `${capability} is required to be dropped but was not found`);
+      const shown = printGoList("core.Capability", held.drop);
+      yield describeInvalid(`${path}.drop`, shown, `${capability} is required to be dropped but was not found`);
     }
 }

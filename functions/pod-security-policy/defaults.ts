@@ -1,57 +1,57 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
-import { capabilitiesFor } from "./capabilities.ts";
-import { type AnyContainer, groupFor, runsAs, seLinuxFor, userFor } from "./identity.ts";
+import { fillCapabilities } from "./capabilities.ts";
+import { type AnyContainer, chooseGroup, chooseSeLinux, chooseUser, getEffectiveContext } from "./identity.ts";
 import type { Policy } from "./policy.ts";
-import { appArmorFor, seccompForContainer, seccompForPod } from "./profiles.ts";
+import { chooseAppArmorProfile, choosePodSeccompProfile, chooseSeccompProfile } from "./profiles.ts";
 
 /** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
-export const filled = (policy: Policy, pod: Pod): Pod => {
-  const whole = filledPod(policy, pod);
+export const fillPod = (policy: Policy, pod: Pod): Pod => {
+  const whole = fillPodFields(policy, pod);
   const { spec } = whole;
   if (!spec) return whole;
 
   const annotations: Record<string, string> = {};
-  const each = <T extends AnyContainer>(containers: T[] | undefined, isAnnotated = true) => {
+  const fillContainers = <T extends AnyContainer>(containers: T[] | undefined, isAnnotated = true) => {
     const made = containers?.map((container): T => {
-      const appArmor = appArmorFor(policy, whole, container);
+      const appArmor = chooseAppArmorProfile(policy, whole, container);
       if (isAnnotated) Object.assign(annotations, appArmor.annotations);
-      const securityContext = contextFor(policy, whole, container, appArmor.field);
+      const securityContext = fillContext(policy, whole, container, appArmor.field);
       return securityContext === container.securityContext ? container : { ...container, securityContext };
     });
     return made?.some((container, index) => container !== containers?.[index]) ? made : containers;
   };
   const containers = {
-    initContainers: each(spec.initContainers ?? undefined),
-    containers: each(spec.containers ?? undefined),
+    initContainers: fillContainers(spec.initContainers ?? undefined),
+    containers: fillContainers(spec.containers ?? undefined),
     // A request that adds ephemeral containers can't change annotations.
-    ephemeralContainers: each(spec.ephemeralContainers ?? undefined, false),
+    ephemeralContainers: fillContainers(spec.ephemeralContainers ?? undefined, false),
   };
-  return withChanges(whole, { spec: withChanges(spec, containers), metadata: annotated(whole, annotations) });
+  return applyChanges(whole, { spec: applyChanges(spec, containers), metadata: addAnnotations(whole, annotations) });
 };
 
-const filledPod = (policy: Policy, pod: Pod): Pod => {
+const fillPodFields = (policy: Policy, pod: Pod): Pod => {
   const { spec } = pod;
   if (!spec) return pod;
   const { supplementalGroups, fsGroup, runtimeClass } = policy.spec;
   const present = spec.securityContext ?? {};
-  const group = groupFor(supplementalGroups);
-  const seccomp = seccompForPod(policy, pod);
-  const securityContext = withChanges(present, {
+  const group = chooseGroup(supplementalGroups);
+  const seccomp = choosePodSeccompProfile(policy, pod);
+  const securityContext = applyChanges(present, {
     supplementalGroups: present.supplementalGroups ?? (group === undefined ? undefined : [group]),
-    fsGroup: present.fsGroup ?? groupFor(fsGroup),
-    seLinuxOptions: present.seLinuxOptions ?? seLinuxFor(policy),
+    fsGroup: present.fsGroup ?? chooseGroup(fsGroup),
+    seLinuxOptions: present.seLinuxOptions ?? chooseSeLinux(policy),
     seccompProfile: seccomp.field,
   });
-  return withChanges(pod, {
-    metadata: annotated(pod, seccomp.annotations),
-    spec: withChanges(spec, {
+  return applyChanges(pod, {
+    metadata: addAnnotations(pod, seccomp.annotations),
+    spec: applyChanges(spec, {
       securityContext: securityContext === present ? spec.securityContext : securityContext,
       runtimeClassName: spec.runtimeClassName ?? runtimeClass?.defaultRuntimeClassName,
     }),
   });
 };
 
-const contextFor = (
+const fillContext = (
   policy: Policy,
   pod: Pod,
   container: AnyContainer,
@@ -59,14 +59,14 @@ const contextFor = (
 ): SecurityContext | undefined => {
   const { readOnlyRootFilesystem, defaultAllowPrivilegeEscalation, allowPrivilegeEscalation } = policy.spec;
   const present = container.securityContext ?? {};
-  const runs = runsAs(pod, container);
-  const context = withChanges(present, {
-    ...userFor(policy, runs),
-    runAsGroup: runs.runAsGroup === undefined ? groupFor(policy.spec.runAsGroup) : undefined,
-    seLinuxOptions: runs.seLinuxOptions === undefined ? seLinuxFor(policy) : undefined,
+  const runs = getEffectiveContext(pod, container);
+  const context = applyChanges(present, {
+    ...chooseUser(policy, runs),
+    runAsGroup: runs.runAsGroup === undefined ? chooseGroup(policy.spec.runAsGroup) : undefined,
+    seLinuxOptions: runs.seLinuxOptions === undefined ? chooseSeLinux(policy) : undefined,
     appArmorProfile,
-    seccompProfile: seccompForContainer(pod, container),
-    capabilities: capabilitiesFor(policy, present.capabilities),
+    seccompProfile: chooseSeccompProfile(pod, container),
+    capabilities: fillCapabilities(policy, present.capabilities),
     readOnlyRootFilesystem: present.readOnlyRootFilesystem ?? (readOnlyRootFilesystem || undefined),
     allowPrivilegeEscalation:
       present.allowPrivilegeEscalation ??
@@ -76,14 +76,14 @@ const contextFor = (
   return context === present ? container.securityContext : context;
 };
 
-const annotated = ({ metadata = {} }: Pod, added: Record<string, string> = {}) => {
+const addAnnotations = ({ metadata = {} }: Pod, added: Record<string, string> = {}) => {
   const present = metadata.annotations ?? {};
-  const annotations = withChanges(present, added);
-  return withChanges(metadata, { annotations: annotations === present ? undefined : annotations });
+  const annotations = applyChanges(present, added);
+  return applyChanges(metadata, { annotations: annotations === present ? undefined : annotations });
 };
 
 /** Returns the same object if nothing changes, so that callers can compare by identity. */
-const withChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: T[Key] | undefined }): T => {
+const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: T[Key] | undefined }): T => {
   const made = Object.entries(changes).filter(
     ([key, value]) => value !== undefined && value !== Reflect.get(object, key),
   );
@@ -91,7 +91,7 @@ const withChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: 
 };
 
 /** Reports whether only new ephemeral containers were filled in; the rest of a running pod can't change. */
-export const isOnlyInNewDebuggers = (pod: Pod, filled: Pod, old: Pod): boolean => {
+export const isOnlyInNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod): boolean => {
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};
   const known = new Set(old.spec?.ephemeralContainers?.map(({ name }) => name));

@@ -1,11 +1,11 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
-import { invalid, type Offences, shownList, shownRanges } from "./offence.ts";
-import { type GroupRule, isWithin, type Policy } from "./policy.ts";
+import { describeInvalid, type Offences, printGoList, printRanges } from "./offence.ts";
+import { type GroupRule, isWithinRanges, type Policy } from "./policy.ts";
 
 export type AnyContainer = Container | EphemeralContainer;
 
-export const runsAs = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
+export const getEffectiveContext = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
   const shared = spec?.securityContext;
   return {
     runAsUser: own?.runAsUser ?? shared?.runAsUser,
@@ -16,50 +16,54 @@ export const runsAs = ({ spec }: Pod, { securityContext: own }: AnyContainer) =>
   };
 };
 
-type Runs = ReturnType<typeof runsAs>;
+type EffectiveContext = ReturnType<typeof getEffectiveContext>;
 
-export const userFor = (
+export const chooseUser = (
   { spec: { runAsUser } }: Policy,
-  { runAsUser: chosen, runAsNonRoot }: Partial<Runs>,
-): Partial<Runs> => {
+  { runAsUser: chosen, runAsNonRoot }: Partial<EffectiveContext>,
+): Partial<EffectiveContext> => {
   if (chosen !== undefined) return {};
   if (runAsUser.rule === "MustRunAs") return { runAsUser: runAsUser.ranges?.[0]?.min };
   return runAsUser.rule === "MustRunAsNonRoot" && runAsNonRoot === undefined ? { runAsNonRoot: true } : {};
 };
 
-export function* userOffences(
+export function* listUserOffences(
   { spec: { runAsUser: demanded } }: Policy,
-  { runAsUser, runAsNonRoot }: Runs,
+  { runAsUser, runAsNonRoot }: EffectiveContext,
   path: string,
 ): Offences {
-  if (demanded.rule === "MustRunAs" && runAsUser !== undefined && !isWithin(runAsUser, demanded.ranges))
-    yield invalid(`${path}.runAsUser`, `${runAsUser}`, `must be in the ranges: ${shownRanges(demanded.ranges)}`);
+  if (demanded.rule === "MustRunAs" && runAsUser !== undefined && !isWithinRanges(runAsUser, demanded.ranges))
+    yield describeInvalid(
+      `${path}.runAsUser`,
+      `${runAsUser}`,
+      `must be in the ranges: ${printRanges(demanded.ranges)}`,
+    );
   if (demanded.rule !== "MustRunAsNonRoot") return;
-  if (runAsNonRoot === false) yield invalid(`${path}.runAsNonRoot`, "false", "must be true");
-  else if (runAsUser === 0) yield invalid(`${path}.runAsUser`, "0", "running with the root UID is forbidden");
+  if (runAsNonRoot === false) yield describeInvalid(`${path}.runAsNonRoot`, "false", "must be true");
+  else if (runAsUser === 0) yield describeInvalid(`${path}.runAsUser`, "0", "running with the root UID is forbidden");
 }
 
-export const groupFor = ({ rule, ranges }: GroupRule = { rule: "RunAsAny" }): number | undefined =>
+export const chooseGroup = ({ rule, ranges }: GroupRule = { rule: "RunAsAny" }): number | undefined =>
   rule === "MustRunAs" ? ranges?.[0]?.min : undefined;
 
-export function* groupOffences(
+export function* listGroupOffences(
   { rule, ranges }: GroupRule = { rule: "RunAsAny" },
   groups: readonly number[] | undefined,
   path: string,
 ): Offences {
   if (rule === "RunAsAny") return;
-  const shown = shownList("int64", groups);
+  const shown = printGoList("int64", groups);
   if (rule === "MustRunAs" && !groups?.length)
-    yield invalid(path, shown, "unable to validate empty groups against required ranges");
+    yield describeInvalid(path, shown, "unable to validate empty groups against required ranges");
   for (const group of groups ?? [])
-    if (!isWithin(group, ranges))
-      yield invalid(path, shown, `group ${group} must be in the ranges: ${shownRanges(ranges)}`);
+    if (!isWithinRanges(group, ranges))
+      yield describeInvalid(path, shown, `group ${group} must be in the ranges: ${printRanges(ranges)}`);
 }
 
-export const seLinuxFor = ({ spec: { seLinux } }: Policy): SELinuxOptions | undefined =>
+export const chooseSeLinux = ({ spec: { seLinux } }: Policy): SELinuxOptions | undefined =>
   seLinux.rule === "MustRunAs" ? seLinux.seLinuxOptions : undefined;
 
-export function* seLinuxOffences(
+export function* listSeLinuxOffences(
   { spec: { seLinux } }: Policy,
   options: SELinuxOptions | undefined,
   path: string,
@@ -69,14 +73,14 @@ export function* seLinuxOffences(
   for (const part of ["level", "role", "type", "user"] as const) {
     const [wanted = "", chosen = ""] = [seLinux.seLinuxOptions?.[part], options[part]];
     if (wanted !== chosen && !(part === "level" && isSameLevel(wanted, chosen)))
-      yield invalid(`${path}.${part}`, goQuoted(chosen), `must be ${wanted}`);
+      yield describeInvalid(`${path}.${part}`, goQuoted(chosen), `must be ${wanted}`);
   }
 }
 
 /** In `s0:c1,c2` the order of categories doesn't matter. */
-const isSameLevel = (one: string, other: string) => one.includes(":") && sorted(one) === sorted(other);
+const isSameLevel = (one: string, other: string) => one.includes(":") && sortCategories(one) === sortCategories(other);
 
-const sorted = (level: string) => {
+const sortCategories = (level: string) => {
   const end = level.indexOf(":") + 1;
   return level.slice(0, end) + level.slice(end).split(",").sort().join();
 };

@@ -1,36 +1,40 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { AccessAnswer, AccessQuestion } from "postern/needs";
 import type { AdmissionRequest, UserInfo } from "postern/review";
-import { filled } from "./defaults.ts";
-import { offences } from "./pod-offences.ts";
-import type { Policy, Use } from "./policy.ts";
+import { fillPod } from "./defaults.ts";
+import { listPodOffences } from "./pod-offences.ts";
+import type { Policy, PolicyGrant } from "./policy.ts";
 
-export interface Around {
+export interface PolicyContext {
   request: AdmissionRequest;
   oldObject: Pod | null;
   settings: { policies: Policy[]; accessReviews: boolean };
   may(access: AccessQuestion): Promise<AccessAnswer>;
 }
 
-export type Choice = { policy: string; pod: Pod } | { refusal: string };
+export type PolicyChoice = { policy: string; pod: Pod } | { refusal: string };
 
 /** Longer refusals are cut, because a response that is too long fails. */
-const longest = 65_536;
+const longestRefusal = 65_536;
 
 /** Prefers a policy that changes nothing. As in upstream, a policy that `mayFill` rules out lists no offence. */
-export const choose = async (
+export const choosePolicy = async (
   pod: Pod,
-  { request, settings: { policies, accessReviews }, may }: Around,
+  { request, settings: { policies, accessReviews }, may }: PolicyContext,
   { mayFill, first }: { mayFill(filledPod: Pod): boolean; first?: string | undefined },
-): Promise<Choice> => {
-  const { isNamed, mayUse } = grantsFor(request, pod.spec?.serviceAccountName, accessReviews ? may : undefined);
-  const usable = accessReviews ? [...policies] : policies.filter(isNamed);
-  usable.sort(byName(first));
+): Promise<PolicyChoice> => {
+  const { isGrantedBySettings, mayUse } = getGrants(
+    request,
+    pod.spec?.serviceAccountName,
+    accessReviews ? may : undefined,
+  );
+  const usable = accessReviews ? [...policies] : policies.filter(isGrantedBySettings);
+  usable.sort(compareNames(first));
   const against: { policy: Policy; filledPod: Pod }[] = [];
-  let second: Choice | undefined;
+  let second: PolicyChoice | undefined;
   for (const policy of usable) {
-    const filledPod = filled(policy, pod);
-    if (!offences(policy, filledPod).next().done) {
+    const filledPod = fillPod(policy, pod);
+    if (!listPodOffences(policy, filledPod).next().done) {
       against.push({ policy, filledPod });
       continue;
     }
@@ -44,45 +48,45 @@ export const choose = async (
 
   // The refusal lists only policies that the user or the account may use.
   const known = await Promise.all(against.map(({ policy }) => mayUse(policy)));
-  const told = against.filter((_, index) => known[index]);
-  return { refusal: `unable to validate against any pod security policy: [${listed(told)}]` };
+  const visible = against.filter((_, index) => known[index]);
+  return { refusal: `unable to validate against any pod security policy: [${listRefusals(visible)}]` };
 };
 
-const byName =
+const compareNames =
   (first: string | undefined) =>
-  ({ metadata: { name: one } }: Policy, { metadata: { name: other } }: Policy) => {
-    if (one === first || other === first) return one === first ? -1 : 1;
-    return one < other ? -1 : 1;
+  ({ metadata: left }: Policy, { metadata: right }: Policy) => {
+    if (left.name === first || right.name === first) return left.name === first ? -1 : 1;
+    return left.name < right.name ? -1 : 1;
   };
 
-const listed = (against: { policy: Policy; filledPod: Pod }[]): string => {
+const listRefusals = (against: { policy: Policy; filledPod: Pod }[]): string => {
   let text = "";
   for (const { policy, filledPod } of against)
-    for (const offence of offences(policy, filledPod)) {
+    for (const offence of listPodOffences(policy, filledPod)) {
       text += `${text && " "}${offence}`;
-      if (text.length > longest) return `${text.slice(0, longest)} …`;
+      if (text.length > longestRefusal) return `${text.slice(0, longestRefusal)} …`;
     }
   return text;
 };
 
 interface Grants {
   /** Reports whether the settings grant the policy, without an access review. */
-  isNamed(policy: Policy): boolean;
+  isGrantedBySettings(policy: Policy): boolean;
   mayUse(policy: Policy): Promise<boolean>;
 }
 
-export const grantsFor = (
+export const getGrants = (
   { userInfo, namespace = "" }: AdmissionRequest,
   serviceAccountName: string | undefined,
   may: ((access: AccessQuestion) => Promise<AccessAnswer>) | undefined,
 ): Grants => {
   // The account comes first, because most grants are for accounts.
-  const users = serviceAccountName ? [accountOf(namespace, serviceAccountName), userInfo] : [userInfo];
-  const isNamed = ({ use = {} }: Policy) =>
-    (!use.namespaces?.length || use.namespaces.includes(namespace)) && users.some((user) => isAmong(user, use));
+  const users = serviceAccountName ? [getAccountUser(namespace, serviceAccountName), userInfo] : [userInfo];
+  const isGrantedBySettings = ({ use = {} }: Policy) =>
+    (!use.namespaces?.length || use.namespaces.includes(namespace)) && users.some((user) => isGranted(user, use));
 
   const mayUse = async (policy: Policy) => {
-    if (isNamed(policy)) return true;
+    if (isGrantedBySettings(policy)) return true;
     const { name } = policy.metadata;
     for (const user of may ? users : [])
       for (const group of ["policy", "extensions"])
@@ -90,17 +94,17 @@ export const grantsFor = (
           return true;
     return false;
   };
-  return { isNamed, mayUse };
+  return { isGrantedBySettings, mayUse };
 };
 
 const prefix = "system:serviceaccount:";
 
-const accountOf = (namespace: string, name: string): UserInfo => {
+const getAccountUser = (namespace: string, name: string): UserInfo => {
   const groups = ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];
   return { username: `${prefix}${namespace}:${name}`, groups };
 };
 
-const isAmong = ({ username = "", groups = [] }: UserInfo, use: Use) =>
+const isGranted = ({ username = "", groups = [] }: UserInfo, use: PolicyGrant) =>
   use.users?.includes(username) ||
   use.serviceAccounts?.some((account) => username === `${prefix}${account}`) ||
   groups.some((group) => use.groups?.includes(group));

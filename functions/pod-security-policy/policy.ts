@@ -1,14 +1,14 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 
 /** Both ends are included. */
-export interface Range {
+export interface IdRange {
   min: number;
   max: number;
 }
 
 export interface GroupRule {
   rule: "MustRunAs" | "MayRunAs" | "RunAsAny";
-  ranges?: Range[];
+  ranges?: IdRange[];
 }
 
 /** A PodSecurityPolicy of policy/v1beta1, which no API server serves any more. */
@@ -21,11 +21,11 @@ export interface Policy {
     allowedCapabilities?: string[];
     volumes?: string[];
     hostNetwork?: boolean;
-    hostPorts?: Range[];
+    hostPorts?: IdRange[];
     hostPID?: boolean;
     hostIPC?: boolean;
     seLinux: { rule: "MustRunAs" | "RunAsAny"; seLinuxOptions?: SELinuxOptions };
-    runAsUser: { rule: "MustRunAs" | "MustRunAsNonRoot" | "RunAsAny"; ranges?: Range[] };
+    runAsUser: { rule: "MustRunAs" | "MustRunAsNonRoot" | "RunAsAny"; ranges?: IdRange[] };
     runAsGroup?: GroupRule;
     supplementalGroups: GroupRule;
     fsGroup: GroupRule;
@@ -40,11 +40,11 @@ export interface Policy {
     allowedProcMountTypes?: string[];
     runtimeClass?: { allowedRuntimeClassNames?: string[]; defaultRuntimeClassName?: string };
   };
-  use?: Use;
+  use?: PolicyGrant;
 }
 
 /** Without namespaces, the grant holds in all of them. */
-export interface Use {
+export interface PolicyGrant {
   users?: string[];
   groups?: string[];
   /** `namespace:name` */
@@ -52,5 +52,5 @@ export interface Use {
   namespaces?: string[];
 }
 
-export const isWithin = (id: number, ranges: readonly Range[] = []) =>
+export const isWithinRanges = (id: number, ranges: readonly IdRange[] = []) =>
   ranges.some(({ min, max }) => min <= id && id <= max);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { KubernetesObject } from "postern/review";
 import { type Case, openRule, patched } from "postern/test";
 import type { Policy } from "./policy.ts";
-import { volumeOffences } from "./volumes.ts";
+import { listVolumeOffences } from "./volumes.ts";
 
 const { cases: all, decideCase } = await openRule(import.meta.dirname);
 
@@ -84,7 +84,7 @@ describe("a pod that pod-security-policy refuses", () => {
     const pod = { spec: { volumes, containers: [{ name: "c", volumeMounts }] } };
     const readOnly = policy({ volumes: ["*"], allowedHostPaths: [{ pathPrefix: "/srv", readOnly: true }] });
     assert.deepEqual(
-      [...volumeOffences(readOnly, pod)],
+      [...listVolumeOffences(readOnly, pod)],
       ["spec.containers[0].volumeMounts[99].readOnly: Invalid value: false: must be read-only"],
     );
     assert.equal(looks, volumeMounts.length);

@@ -1,7 +1,7 @@
 import { isMap } from "postern/json";
 import type { Policy } from "./policy.ts";
-import type { Around } from "./policy-choice.ts";
-import { profileOf } from "./profiles.ts";
+import type { PolicyContext } from "./policy-choice.ts";
+import { parseProfile } from "./profiles.ts";
 import { volumeTypes } from "./volumes.ts";
 
 /** Returns what is wrong with a value; `path` is the value's path in the settings. */
@@ -89,7 +89,7 @@ const checkSysctl = expectText(
   "a sysctl, or the beginning of one and *",
   (text) => text.length <= 253 && /^[-_.a-z0-9]*[a-z0-9*]$/.test(text),
 );
-const isProfile = (text: string) => text === "*" || profileOf(text) !== undefined;
+const isProfile = (text: string) => text === "*" || parseProfile(text) !== undefined;
 const checkProfiles = expectText(
   "runtime/default, docker/default, unconfined or localhost/… (or several, a comma between)",
   (text) => text === "" || text.split(",").every(isProfile),
@@ -190,7 +190,7 @@ const checkPolicy = checkMembers(
   ["metadata", "spec"],
 );
 
-export const faultOf = ({ policies, accessReviews }: Around["settings"]): string | undefined => {
+export const findSettingsFault = ({ policies, accessReviews }: PolicyContext["settings"]): string | undefined => {
   if (policies.length === 0) return "must have at least one policy; without any, no pod could be created";
   const seen = new Set<string>();
   return findFault(

@@ -1,19 +1,19 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import { filled } from "./defaults.ts";
-import { offences } from "./pod-offences.ts";
-import { isWithin, type Policy } from "./policy.ts";
+import { fillPod } from "./defaults.ts";
+import { listPodOffences } from "./pod-offences.ts";
+import { isWithinRanges, type Policy } from "./policy.ts";
 
 /** Fields of pods and containers that the policy fills in if they are not set. */
-const open = (
+const fillableFields = (
   "fsGroup supplementalGroups runAsUser runAsNonRoot seLinuxOptions seccompProfile appArmorProfile procMount " +
   "readOnlyRootFilesystem allowPrivilegeEscalation"
 ).split(" ");
 
-export const relieve = (pod: Pod, policy: Policy): void => {
+export const fitPod = (pod: Pod, policy: Policy): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
-  const paths = [...offences(policy, filled(policy, pod))].map((offence) => offence.split(": ", 1)[0] ?? "");
+  const paths = [...listPodOffences(policy, fillPod(policy, pod))].map((offence) => offence.split(": ", 1)[0] ?? "");
   const words = new Set(paths.flatMap((path) => path.split(/[.[\]]+/)));
 
   for (const key of ["hostNetwork", "hostPID", "hostIPC", "runtimeClassName"] as const)
@@ -34,20 +34,24 @@ export const relieve = (pod: Pod, policy: Policy): void => {
 
   const containers = listContainers(pod);
   for (const { securityContext } of [spec, ...containers.map(({ container }) => container)])
-    leaveOut(securityContext, policy, (field) => words.has(field) || (field === "runAsGroup" && paths.some(isOfGroup)));
+    deleteFields(
+      securityContext,
+      policy,
+      (field) => words.has(field) || (field === "runAsGroup" && paths.some(isGroupPath)),
+    );
   for (const { container, path } of containers) {
     for (const port of container.ports ?? [])
-      if (port.hostPort && !isWithin(port.hostPort, policy.spec.hostPorts)) delete port.hostPort;
+      if (port.hostPort && !isWithinRanges(port.hostPort, policy.spec.hostPorts)) delete port.hostPort;
     for (const [index, mount] of (container.volumeMounts ?? []).entries())
       if (paths.includes(`${path}.volumeMounts[${index}].readOnly`)) mount.readOnly = true;
   }
 };
 
 /** Upstream's path of a runAsGroup offence ends at the securityContext. */
-const isOfGroup = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
+const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
-const leaveOut = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {
-  for (const field of [...open, "runAsGroup"]) if (isMeant(field)) Reflect.deleteProperty(context, field);
+const deleteFields = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {
+  for (const field of [...fillableFields, "runAsGroup"]) if (isMeant(field)) Reflect.deleteProperty(context, field);
   if (!spec.privileged && context.privileged) delete context.privileged;
   if (!spec.privileged) delete context.windowsOptions?.hostProcess;
   const { defaultAddCapabilities = [], allowedCapabilities = [] } = spec;

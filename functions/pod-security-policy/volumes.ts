@@ -1,7 +1,7 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
 import { isSourceless, listContainers } from "postern/objects/pod";
-import { invalid, type Offences } from "./offence.ts";
+import { describeInvalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
 /** The types that a policy can name, in the order of the checks. `ephemeral` and `image` are newer than PodSecurityPolicy. */
@@ -11,31 +11,31 @@ export const volumeTypes = (
   "quobyte azureDisk photonPersistentDisk storageos projected portworxVolume scaleIO csi ephemeral image"
 ).split(" ");
 
-export function* volumeOffences(policy: Policy, pod: Pod): Offences {
+export function* listVolumeOffences(policy: Policy, pod: Pod): Offences {
   const { volumes: allowed = [], allowedFlexVolumes = [], allowedCSIDrivers = [] } = policy.spec;
   let writable: Map<string, string[]> | undefined;
-  const writableMounts = (name: string) => {
-    writable ??= writableMountsOf(pod);
+  const getWritableMounts = (name: string) => {
+    writable ??= listWritableMounts(pod);
     return writable.get(name) ?? [];
   };
   for (const [index, volume] of (pod.spec?.volumes ?? []).entries()) {
     const path = `spec.volumes[${index}]`;
-    const type = typeOf(volume);
-    if (type === undefined) yield invalid(path, '""', `unknown volume type for volume: ${volume.name ?? ""}`);
+    const type = getVolumeType(volume);
+    if (type === undefined) yield describeInvalid(path, '""', `unknown volume type for volume: ${volume.name ?? ""}`);
     else if (!allowed.includes(type) && !allowed.includes("*"))
-      yield invalid(path, goQuoted(type), `${type} volumes are not allowed to be used`);
-    else if (type === "hostPath") yield* hostPathOffences(policy, volume, path, writableMounts);
+      yield describeInvalid(path, goQuoted(type), `${type} volumes are not allowed to be used`);
+    else if (type === "hostPath") yield* listHostPathOffences(policy, volume, path, getWritableMounts);
     else if (
       type === "flexVolume" &&
-      isOutside(allowedFlexVolumes, ({ driver }) => driver === volume.flexVolume?.driver)
+      isUnlisted(allowedFlexVolumes, ({ driver }) => driver === volume.flexVolume?.driver)
     )
-      yield invalid(
+      yield describeInvalid(
         `${path}.driver`,
         goQuoted(volume.flexVolume?.driver ?? ""),
         "Flexvolume driver is not allowed to be used",
       );
-    else if (type === "csi" && isOutside(allowedCSIDrivers, ({ name }) => name === volume.csi?.driver))
-      yield invalid(
+    else if (type === "csi" && isUnlisted(allowedCSIDrivers, ({ name }) => name === volume.csi?.driver))
+      yield describeInvalid(
         `${path}.csi.driver`,
         goQuoted(volume.csi?.driver ?? ""),
         "Inline CSI driver is not allowed to be used",
@@ -43,15 +43,15 @@ export function* volumeOffences(policy: Policy, pod: Pod): Offences {
   }
 }
 
-const typeOf = (volume: Volume) =>
+const getVolumeType = (volume: Volume) =>
   isSourceless(volume)
     ? "emptyDir"
     : volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
 
-const isOutside = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>
+const isUnlisted = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>
   listed.length > 0 && !listed.some(isMeant);
 
-function* hostPathOffences(
+function* listHostPathOffences(
   { spec }: Policy,
   volume: Volume,
   at: string,
@@ -62,13 +62,15 @@ function* hostPathOffences(
 
   const path = volume.hostPath?.path ?? "";
   const over = allowedHostPaths.filter(({ pathPrefix }) => isBelow(path, pathPrefix));
-  if (over.length === 0) return yield invalid(`${at}.hostPath.pathPrefix`, goQuoted(path), "is not allowed to be used");
+  if (over.length === 0)
+    return yield describeInvalid(`${at}.hostPath.pathPrefix`, goQuoted(path), "is not allowed to be used");
   if (over.some(({ readOnly }) => !readOnly)) return;
 
-  for (const mount of writableMounts(volume.name)) yield invalid(`${mount}.readOnly`, "false", "must be read-only");
+  for (const mount of writableMounts(volume.name))
+    yield describeInvalid(`${mount}.readOnly`, "false", "must be read-only");
 }
 
-const writableMountsOf = (pod: Pod) => {
+const listWritableMounts = (pod: Pod) => {
   const mounts = new Map<string, string[]>();
   for (const { container, path } of listContainers(pod))
     for (const [index, { name, readOnly }] of (container.volumeMounts ?? []).entries()) {

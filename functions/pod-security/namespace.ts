@@ -2,96 +2,105 @@ import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { invalid } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import type { Verdict } from "postern/rule";
-import { sorted } from "./checks/check-builders.ts";
-import { isSparedByClass, subjectOf } from "./pods.ts";
+import { sortUnique } from "./checks/check-builders.ts";
+import { hasExemptRuntimeClass, toSubject } from "./pods.ts";
 import {
-  type Demand,
-  defaultPolicy,
+  getDefaultPolicy,
   hasLabel,
+  isPrivileged,
   isStricter,
-  judgesNothing,
   type Labels,
+  type LevelVersion,
   modes,
-  type Policy,
-  policyOf,
-  shown,
+  type NamespacePolicy,
+  parsePolicy,
+  printLevelVersion,
 } from "./policy.ts";
 import type { Settings } from "./settings.ts";
-import { offencesOf } from "./standards.ts";
+import { listOffences } from "./standards.ts";
 
-interface Around {
+interface NamespaceContext {
   request: AdmissionRequest;
   oldObject: Namespace | null;
   settings: Settings;
   pods(namespace: string): Promise<Pod[]>;
 }
 
-export const judgeNamespace = (namespace: Namespace, around: Around): Verdict | Promise<Verdict> => {
-  const { request, oldObject, settings } = around;
+export const checkNamespace = (namespace: Namespace, context: NamespaceContext): Verdict | Promise<Verdict> => {
+  const { request, oldObject, settings } = context;
   const { name = "" } = request;
   const labels = namespace.metadata?.labels ?? {};
-  const defaults = defaultPolicy(settings);
-  const { policy, faults } = policyOf(labels, defaults);
-  const before = oldObject && policyOf(oldObject.metadata?.labels ?? {}, defaults);
+  const defaults = getDefaultPolicy(settings);
+  const { policy, faults } = parsePolicy(labels, defaults);
+  const before = oldObject && parsePolicy(oldObject.metadata?.labels ?? {}, defaults);
 
   // Faults that were there before must not block other changes.
   if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))
     return { refuse: invalid(request, name, faults) };
-  if (before && !isTighter(policy.enforce, before.policy.enforce)) return undefined;
-  if (settings.exemptions.namespaces.includes(name)) return exemptWarning(name, labels, policy, defaults);
-  if (before) return existing(name, policy.enforce, around);
+  if (before && !isMoreDemanding(policy.enforce, before.policy.enforce)) return undefined;
+  if (settings.exemptions.namespaces.includes(name)) return warnIfExempt(name, labels, policy, defaults);
+  if (before) return warnOfExistingPods(name, policy.enforce, context);
 };
 
-const isTighter = (now: Demand, before: Demand) =>
+const isMoreDemanding = (now: LevelVersion, before: LevelVersion) =>
   now.level !== "privileged" && (now.version !== before.version || isStricter(now.level, before.level));
 
-const exemptWarning = (name: string, labels: Labels, policy: Policy, defaults: Policy): Verdict => {
+const warnIfExempt = (name: string, labels: Labels, policy: NamespacePolicy, defaults: NamespacePolicy): Verdict => {
   const isAsUsual = modes.every((mode) => {
     const [asked, usual] = [policy[mode], defaults[mode]];
-    return shown(asked) === shown(usual) || (asked.level === "privileged" && usual.level === "privileged");
+    return (
+      printLevelVersion(asked) === printLevelVersion(usual) ||
+      (asked.level === "privileged" && usual.level === "privileged")
+    );
   });
-  if (isAsUsual || judgesNothing(policy)) return undefined;
+  if (isAsUsual || isPrivileged(policy)) return undefined;
 
   const asked = modes.filter(
     (mode) => policy[mode].level !== "privileged" && (hasLabel(labels, mode) || hasLabel(labels, `${mode}-version`)),
   );
-  const told = asked.map((mode) => `${mode}=${shown(policy[mode])}`).join(", ");
+  const described = asked.map((mode) => `${mode}=${printLevelVersion(policy[mode])}`).join(", ");
   return {
-    warnings: [`namespace "${name}" is exempt from Pod Security, and the policy (${told}) will be ignored`],
+    warnings: [`namespace "${name}" is exempt from Pod Security, and the policy (${described}) will be ignored`],
   };
 };
 
 /** The most pods that are checked: the API server waits, and may refuse the label if that takes too long. */
-export const most = 500;
+export const mostPods = 500;
 
 /** Only warns: existing pods or a failed list must not prevent a stricter level. */
-const existing = async (name: string, demand: Demand, { settings, pods }: Around): Promise<Verdict> => {
+const warnOfExistingPods = async (
+  name: string,
+  demand: LevelVersion,
+  { settings, pods }: NamespaceContext,
+): Promise<Verdict> => {
   const all = await pods(name).catch(() => undefined);
   if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
 
-  const judged = all.slice(0, most).filter((pod) => !isSparedByClass(pod, settings));
-  const violating = Map.groupBy(judged, (pod) =>
-    offencesOf(subjectOf(pod), demand)
+  const checked = all.slice(0, mostPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
+  const violating = Map.groupBy(checked, (pod) =>
+    listOffences(toSubject(pod), demand)
       .map(({ reason }) => reason)
       .join(", "),
   );
   violating.delete("");
-  const lines = [...violating].map(([reasons, pods]) => `${among(pods)}: ${reasons}`);
+  const lines = [...violating].map(([reasons, pods]) => `${describePods(pods)}: ${reasons}`);
   return {
     warnings: [
-      ...(all.length > most
-        ? [`new PodSecurity enforce level only checked against the first ${most} existing pods`]
+      ...(all.length > mostPods
+        ? [`new PodSecurity enforce level only checked against the first ${mostPods} existing pods`]
         : []),
       ...(violating.size > 0
-        ? [`existing pods in namespace "${name}" violate the new PodSecurity enforce level "${shown(demand)}"`]
+        ? [
+            `existing pods in namespace "${name}" violate the new PodSecurity enforce level "${printLevelVersion(demand)}"`,
+          ]
         : []),
-      ...(settings.namesExistingPods ? sorted(lines) : []),
+      ...(settings.namesExistingPods ? sortUnique(lines) : []),
     ],
   };
 };
 
-const among = (pods: readonly Pod[]): string => {
-  const [first = ""] = sorted(pods.map(({ metadata }) => metadata?.name ?? ""));
+const describePods = (pods: readonly Pod[]): string => {
+  const [first = ""] = sortUnique(pods.map(({ metadata }) => metadata?.name ?? ""));
   const others = pods.length - 1;
   return others === 0 ? first : `${first} (and ${others} other ${others === 1 ? "pod" : "pods"})`;
 };

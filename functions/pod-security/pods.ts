@@ -1,9 +1,9 @@
 import type { EphemeralContainer, Pod, PodTemplateSpec } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import type { Subject } from "./checks/check-builders.ts";
+import type { PodSubject } from "./checks/check-builders.ts";
 import type { Settings } from "./settings.ts";
 
-export const subjectOf = (pod: Pod | PodTemplateSpec): Subject => {
+export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
   return {
     spec: pod.spec ?? { containers: [] },
     annotations: pod.metadata?.annotations ?? {},
@@ -12,26 +12,26 @@ export const subjectOf = (pod: Pod | PodTemplateSpec): Subject => {
 };
 
 /** The RuntimeClass isolates the pod from the node in another way. */
-export const isSparedByClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: Settings) =>
+export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: Settings) =>
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 
 /** Reports whether an update adds containers or images. No other change of a pod affects the checks. */
 export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
-  const debuggers = new Set(old?.ephemeralContainers?.map(likeness));
+  const known = new Set(old?.ephemeralContainers?.map(toContainerKey));
   return (
     (["containers", "initContainers"] as const).some((kind) => {
       const [now, before] = [spec?.[kind] ?? [], old?.[kind] ?? []];
       return now.length !== before.length || now.some(({ image }, at) => (image ?? "") !== (before[at]?.image ?? ""));
-    }) || (spec?.ephemeralContainers ?? []).some((one) => !debuggers.has(likeness(one)))
+    }) || (spec?.ephemeralContainers ?? []).some((one) => !known.has(toContainerKey(one)))
   );
 };
 
-const likeness = ({ name, image = "" }: EphemeralContainer) => JSON.stringify([name, image]);
+const toContainerKey = ({ name, image = "" }: EphemeralContainer) => JSON.stringify([name, image]);
 
 export interface Workload {
   template?: PodTemplateSpec;
   spec?: { template?: PodTemplateSpec; jobTemplate?: { spec?: { template?: PodTemplateSpec } } };
 }
 
-export const templateOf = ({ template, spec }: Workload): PodTemplateSpec | undefined =>
+export const getTemplate = ({ template, spec }: Workload): PodTemplateSpec | undefined =>
   template ?? spec?.jobTemplate?.spec?.template ?? spec?.template;

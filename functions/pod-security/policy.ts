@@ -7,18 +7,18 @@ export type Version = "latest" | `v1.${number}`;
 export const modes = ["enforce", "audit", "warn"] as const;
 export type Mode = (typeof modes)[number];
 
-export interface Demand {
+export interface LevelVersion {
   level: Level;
   version: Version;
 }
-export type Policy = Record<Mode, Demand>;
+export type NamespacePolicy = Record<Mode, LevelVersion>;
 
 export type Labels = Readonly<Record<string, string>>;
 export type Label = Mode | `${Mode}-version`;
 
-export const keyOf = (label: Label) => `pod-security.kubernetes.io/${label}`;
+export const toLabelKey = (label: Label) => `pod-security.kubernetes.io/${label}`;
 
-export const hasLabel = (labels: Labels, label: Label) => Object.hasOwn(labels, keyOf(label));
+export const hasLabel = (labels: Labels, label: Label) => Object.hasOwn(labels, toLabelKey(label));
 
 export const isLevel = (text: string): text is Level => levels.some((level) => level === text);
 export const isVersion = (text: string): text is Version =>
@@ -29,15 +29,18 @@ const mustBeLevel = `must be one of ${levels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
 /** Invalid labels give a policy, too, besides the faults. */
-export const policyOf = (labels: Labels, defaults: Policy): { policy: Policy; faults: FieldError[] } => {
+export const parsePolicy = (
+  labels: Labels,
+  defaults: NamespacePolicy,
+): { policy: NamespacePolicy; faults: FieldError[] } => {
   const faults: FieldError[] = [];
   const read = <T extends string>(label: Label, is: (text: string) => text is T, detail: string, otherwise: T) => {
-    const value = labels[keyOf(label)] ?? "";
+    const value = labels[toLabelKey(label)] ?? "";
     if (is(value)) return value;
-    faults.push({ field: `metadata.labels[${keyOf(label)}]`, type: "Invalid value", value, detail });
+    faults.push({ field: `metadata.labels[${toLabelKey(label)}]`, type: "Invalid value", value, detail });
     return otherwise;
   };
-  const demanded = (mode: Mode, otherwise: Level): Demand => ({
+  const demanded = (mode: Mode, otherwise: Level): LevelVersion => ({
     level: hasLabel(labels, mode) ? read(mode, isLevel, mustBeLevel, otherwise) : defaults[mode].level,
     version: hasLabel(labels, `${mode}-version`)
       ? read(`${mode}-version`, isVersion, mustBeVersion, "latest")
@@ -46,7 +49,7 @@ export const policyOf = (labels: Labels, defaults: Policy): { policy: Policy; fa
 
   // An invalid enforce label means restricted; an invalid audit or warn label means privileged.
   const enforce = demanded("enforce", "restricted");
-  const isEnforced = hasLabel(labels, "enforce") && isLevel(labels[keyOf("enforce")] ?? "");
+  const isEnforced = hasLabel(labels, "enforce") && isLevel(labels[toLabelKey("enforce")] ?? "");
   const audit = demanded("audit", "privileged");
   const warn = demanded("warn", "privileged");
 
@@ -60,14 +63,14 @@ export const policyOf = (labels: Labels, defaults: Policy): { policy: Policy; fa
 
 export const isStricter = (one: Level, other: Level) => levels.indexOf(one) > levels.indexOf(other);
 
-export const judgesNothing = (policy: Policy, among: readonly Mode[] = modes) =>
+export const isPrivileged = (policy: NamespacePolicy, among: readonly Mode[] = modes) =>
   among.every((mode) => policy[mode].level === "privileged");
 
-export const shown = ({ level, version }: Demand) => `${level}:${version}`;
+export const printLevelVersion = ({ level, version }: LevelVersion) => `${level}:${version}`;
 
 /** An empty setting counts as absent. */
-export const defaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): Policy => {
-  const demanded = (mode: Mode): Demand => {
+export const getDefaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): NamespacePolicy => {
+  const demanded = (mode: Mode): LevelVersion => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     return { level: isLevel(level) ? level : "privileged", version: isVersion(version) ? version : "latest" };
   };

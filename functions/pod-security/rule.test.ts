@@ -6,9 +6,9 @@ import { isSelected, type LabelSelector } from "postern/objects/selection";
 import type { AdmissionRequest } from "postern/review";
 import { getVariants, type RuleVariant, selectPhase } from "postern/rule";
 import { mergeSettings, openRule, recorded } from "postern/test";
-import { defaultPolicy, judgesNothing, keyOf, type Label, type Labels, modes, policyOf } from "./policy.ts";
+import { getDefaultPolicy, isPrivileged, type Label, type Labels, modes, parsePolicy, toLabelKey } from "./policy.ts";
 import podSecurity from "./rule.ts";
-import { labelsOfEntry } from "./selections.ts";
+import { getEntryLabels } from "./selections.ts";
 import { type Settings, settings as standard } from "./settings.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
@@ -39,7 +39,7 @@ const labels = fc
   .map((said): Labels => {
     const entries = Object.entries<string | undefined>(said);
     return Object.fromEntries(
-      entries.flatMap(([label, value]) => (value === undefined ? [] : [[keyOf(label as Label), value]])),
+      entries.flatMap(([label, value]) => (value === undefined ? [] : [[toLabelKey(label as Label), value]])),
     );
   });
 const name = one("a", "b", "spared");
@@ -69,28 +69,28 @@ describe("its entries", () => {
       const namespaces = fc.array(fc.tuple(labels, name), { minLength: 50, maxLength: 50 });
       fc.assert(
         fc.property(settingsOf, namespaces, (settings, namespaces) => {
-          const defaults = defaultPolicy(settings);
+          const defaults = getDefaultPolicy(settings);
           for (const [own, name] of namespaces) {
             const labels = { ...own, "kubernetes.io/metadata.name": name };
-            const asked = policyOf(labels, defaults).policy;
+            const asked = parsePolicy(labels, defaults).policy;
             const [entry, ...others] = entriesFor(resource, labels, settings);
             assert.deepEqual(others, []);
             if (entry === undefined) {
               const isExempt = settings.exemptions.namespaces.includes(name);
-              assert.ok(isExempt || judgesNothing(asked, judging[resource]));
+              assert.ok(isExempt || isPrivileged(asked, judging[resource]));
               continue;
             }
             assert.ok(!settings.exemptions.namespaces.includes(name));
 
-            const named = labelsOfEntry(entry.name);
+            const named = getEntryLabels(entry.name);
             if (named === undefined) {
               assert.match(entry.name, /-(enforce|audit|warn)-version$/);
               continue;
             }
-            const { policy } = policyOf(named, defaults);
-            assert.equal(entry.guards, resource === "pods" && !judgesNothing(policy, ["enforce"]));
+            const { policy } = parsePolicy(named, defaults);
+            assert.equal(entry.guards, resource === "pods" && !isPrivileged(policy, ["enforce"]));
             for (const mode of judging[resource]) assert.deepEqual(policy[mode], asked[mode], entry.name);
-            assert.ok(!judgesNothing(policy, judging[resource]), "nobody is called for nothing");
+            assert.ok(!isPrivileged(policy, judging[resource]), "nobody is called for nothing");
           }
         }),
         { numRuns: 100 },
@@ -148,13 +148,13 @@ describe("its entries", () => {
     const nobody = () => assert.fail("it reads");
     const world = { ...recorded({}), get: nobody, list: nobody };
     for (const { name, match } of getVariants(podSecurity, standard) ?? [])
-      if (selectPhase(match, "validate", standard)?.length !== 0 && labelsOfEntry(name))
+      if (selectPhase(match, "validate", standard)?.length !== 0 && getEntryLabels(name))
         await judged({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
   });
 });
 
 describe("a namespace that asks for more", () => {
-  const labels = { [keyOf("enforce")]: "baseline" };
+  const labels = { [toLabelKey("enforce")]: "baseline" };
   const tightened = { metadata: { name: "a", labels } };
   const tighten = (world: Capabilities, settings: Partial<Settings> = {}) =>
     judged(tightened, {

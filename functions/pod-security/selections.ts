@@ -1,35 +1,35 @@
 import type { LabelSelector } from "postern/objects/selection";
-import { keyOf, type Labels, levels, type Mode, modes } from "./policy.ts";
+import { type Labels, levels, type Mode, modes, toLabelKey } from "./policy.ts";
 
 // A selection's name contains its levels, so its policy is known without reading the namespace.
 
-export type Expression = NonNullable<LabelSelector["matchExpressions"]>[number];
+export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
 /** "default" means no label, "invalid" another text, and "any" that the label doesn't matter. */
-const states = [...levels.toReversed(), "default", "invalid"] as const;
-type State = (typeof states)[number] | "any";
-export type States = Record<Mode, State>;
+const stateNames = [...levels.toReversed(), "default", "invalid"] as const;
+type LabelState = (typeof stateNames)[number] | "any";
+export type LabelStates = Record<Mode, LabelState>;
 
-export interface Selection {
-  said: States;
-  expressions: Expression[];
+export interface NamespaceSelection {
+  said: LabelStates;
+  expressions: LabelExpression[];
 }
 
 /** This order of modes gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
 /** Divides all namespaces into selections. Namespaces of one selection have the same outcome. */
-export const selectionsBy = (outcomeOf: (said: States) => string): Selection[] => {
-  const outcomes = (known: Partial<States>, [mode, ...left]: readonly Mode[]): string =>
+export const buildSelections = (outcomeOf: (said: LabelStates) => string): NamespaceSelection[] => {
+  const listOutcomes = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): string =>
     mode === undefined
-      ? outcomeOf(known as States)
-      : states.map((state) => outcomes({ ...known, [mode]: state }, left)).join();
+      ? outcomeOf(known as LabelStates)
+      : stateNames.map((state) => listOutcomes({ ...known, [mode]: state }, left)).join();
 
-  const select = (known: Partial<States>, [mode, ...left]: readonly Mode[]): Selection[] => {
-    if (mode === undefined) return [{ said: known as States, expressions: [] }];
-    const alike = Map.groupBy(states, (state) => outcomes({ ...known, [mode]: state }, left));
+  const select = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): NamespaceSelection[] => {
+    if (mode === undefined) return [{ said: known as LabelStates, expressions: [] }];
+    const alike = Map.groupBy(stateNames, (state) => listOutcomes({ ...known, [mode]: state }, left));
     return [...alike.values()].flatMap((members) =>
-      selectorsOf(mode, members).flatMap(({ state, expressions }) =>
+      buildSelectors(mode, members).flatMap(({ state, expressions }) =>
         select({ ...known, [mode]: state }, left).map(({ said, expressions: others }) => {
           return { said, expressions: [...expressions, ...others] };
         }),
@@ -40,17 +40,20 @@ export const selectionsBy = (outcomeOf: (said: States) => string): Selection[] =
 };
 
 /** Returns one selector if one is enough, else several: a selector has no "or". */
-const selectorsOf = (mode: Mode, members: readonly State[]): { state: State; expressions: Expression[] }[] => {
-  const key = keyOf(mode);
+const buildSelectors = (
+  mode: Mode,
+  members: readonly LabelState[],
+): { state: LabelState; expressions: LabelExpression[] }[] => {
+  const key = toLabelKey(mode);
   const [state = "any"] = members;
-  if (members.length === states.length) return [{ state: "any", expressions: [] }];
+  if (members.length === stateNames.length) return [{ state: "any", expressions: [] }];
 
   const own = levels.filter((level) => members.includes(level));
   const others = levels.filter((level) => !members.includes(level));
   const isUnset = members.includes("default");
   if (members.includes("invalid")) {
-    const isSet: Expression[] = isUnset ? [] : [{ key, operator: "Exists" }];
-    const isNoOther: Expression[] = others.length > 0 ? [{ key, operator: "NotIn", values: others }] : [];
+    const isSet: LabelExpression[] = isUnset ? [] : [{ key, operator: "Exists" }];
+    const isNoOther: LabelExpression[] = others.length > 0 ? [{ key, operator: "NotIn", values: others }] : [];
     return [{ state, expressions: [...isSet, ...isNoOther] }];
   }
   const unset = { state: "default" as const, expressions: [{ key, operator: "DoesNotExist" as const }] };
@@ -61,19 +64,19 @@ const selectorsOf = (mode: Mode, members: readonly State[]): { state: State; exp
 };
 
 /** Returns `restricted-default-default`, in the order enforce, audit, warn. */
-export const nameOf = (said: States) => modes.map((mode) => said[mode]).join("-");
+export const getSelectionName = (said: LabelStates) => modes.map((mode) => said[mode]).join("-");
 
-export const entryNameOf = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
+export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /** Returns the labels that an entry's name implies; undefined if the name contains no levels. */
-export const labelsOfEntry = (entryName: string): Labels | undefined => {
+export const getEntryLabels = (entryName: string): Labels | undefined => {
   const [, ...said] = entryName.split("-");
-  const isOf = (state: string): state is State => state === "any" || states.some((one) => one === state);
-  if (said.length !== modes.length || !said.every(isOf)) return undefined;
-  return labelsOf({ enforce: said[0], audit: said[1], warn: said[2] } as States);
+  const isState = (state: string): state is LabelState => state === "any" || stateNames.some((one) => one === state);
+  if (said.length !== modes.length || !said.every(isState)) return undefined;
+  return toLabels({ enforce: said[0], audit: said[1], warn: said[2] } as LabelStates);
 };
 
-export const labelsOf = (said: States): Labels =>
+export const toLabels = (said: LabelStates): Labels =>
   Object.fromEntries(
-    modes.flatMap((mode) => (["default", "any"].includes(said[mode]) ? [] : [[keyOf(mode), said[mode]]])),
+    modes.flatMap((mode) => (["default", "any"].includes(said[mode]) ? [] : [[toLabelKey(mode), said[mode]]])),
   );

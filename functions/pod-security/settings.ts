@@ -24,14 +24,14 @@ export const settings: Settings = {
 const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const isSubdomain = (text: string) => text.length <= 253 && text.split(".").every((part) => label.test(part));
 
-const exemptable: Record<keyof Settings["exemptions"], { is(text: string): boolean; what: string }> = {
+const exemptionRules: Record<keyof Settings["exemptions"], { is(text: string): boolean; what: string }> = {
   usernames: { is: (text) => text !== "" && text.isWellFormed(), what: "names of users" },
   runtimeClasses: { is: isSubdomain, what: "names of RuntimeClasses" },
   namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
 };
 
 /** An empty default is valid and counts as absent. */
-export const faultOf = ({ defaults, exemptions }: Settings): string | undefined => {
+export const findSettingsFault = ({ defaults, exemptions }: Settings): string | undefined => {
   for (const mode of modes) {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     if (level !== "" && !isLevel(level))
@@ -40,7 +40,7 @@ export const faultOf = ({ defaults, exemptions }: Settings): string | undefined 
       return `must have latest or v1.x as defaults.${mode}-version, not ${JSON.stringify(version)}`;
   }
   for (const kind of ["usernames", "runtimeClasses", "namespaces"] as const) {
-    const { is, what } = exemptable[kind];
+    const { is, what } = exemptionRules[kind];
     const wrong = exemptions[kind].find(
       (value: unknown, index, all) => typeof value !== "string" || !is(value) || all.indexOf(value) < index,
     );

@@ -1,8 +1,8 @@
-import type { Check, Judge, Offence, Subject } from "./checks/check-builders.ts";
+import type { Check, CheckFunction, PodOffence, PodSubject } from "./checks/check-builders.ts";
 import * as containers from "./checks/containers.ts";
 import * as contexts from "./checks/contexts.ts";
 import * as pods from "./checks/pod.ts";
-import type { Demand } from "./policy.ts";
+import type { LevelVersion } from "./policy.ts";
 
 /** In the order in which upstream reports offences. */
 const checks: readonly Check[] = [
@@ -28,31 +28,31 @@ const checks: readonly Check[] = [
 ];
 
 /** The minor version in which a check last changed; later versions have the same checks. */
-const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(minorOf)));
+const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(getMinor)));
 
-export const offencesOf = (subject: Subject, { level, version }: Demand): Offence[] =>
-  judgesOf(level, version === "latest" ? newest : Math.min(minorOf(version.slice(1)), newest)).flatMap(
+export const listOffences = (subject: PodSubject, { level, version }: LevelVersion): PodOffence[] =>
+  getChecks(level, version === "latest" ? newest : Math.min(getMinor(version.slice(1)), newest)).flatMap(
     (judge) => judge(subject) ?? [],
   );
 
-const judgesOf = (level: Demand["level"], minor: number): Judge[] => {
+const getChecks = (level: LevelVersion["level"], minor: number): CheckFunction[] => {
   const key = `${level} ${minor}`;
-  const judges = known.get(key) ?? select(level, minor);
+  const judges = known.get(key) ?? selectChecks(level, minor);
   known.set(key, judges);
   return judges;
 };
-const known = new Map<string, Judge[]>();
+const known = new Map<string, CheckFunction[]>();
 
-const select = (level: Demand["level"], minor: number): Judge[] => {
+const selectChecks = (level: LevelVersion["level"], minor: number): CheckFunction[] => {
   if (level === "privileged") return [];
   const there = checks.flatMap((check) => {
-    const found = Object.entries(check.since).findLast(([version]) => minorOf(version) <= minor);
+    const found = Object.entries(check.since).findLast(([version]) => getMinor(version) <= minor);
     return found && (check.level === "baseline" || level === "restricted") ? [{ check, judge: found[1] }] : [];
   });
   const replaced = there.map(({ check }) => check.insteadOf);
   return there.filter(({ check }) => !replaced.includes(check)).map(({ judge }) => judge);
 };
 
-function minorOf(version: string) {
+function getMinor(version: string) {
   return Number(version.slice(2));
 }

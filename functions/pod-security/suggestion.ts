@@ -1,47 +1,48 @@
 import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
 import type { ImageVolume } from "postern/objects/pod";
-import { type Context, contextOf, type Offence } from "./checks/check-builders.ts";
-import { subjectOf } from "./pods.ts";
-import { levels, type Policy, policyOf } from "./policy.ts";
+import { type AnySecurityContext, getContext, type PodOffence } from "./checks/check-builders.ts";
+import { toSubject } from "./pods.ts";
+import { levels, type NamespacePolicy, parsePolicy } from "./policy.ts";
 
-export const levelInstead = ({ metadata }: Namespace, defaults: Policy): string | undefined => {
-  const [fault] = policyOf(metadata?.labels ?? {}, defaults).faults;
+export const suggestLevel = ({ metadata }: Namespace, defaults: NamespacePolicy): string | undefined => {
+  const [fault] = parsePolicy(metadata?.labels ?? {}, defaults).faults;
   if (!fault) return undefined;
-  const choice = fault.field.includes("-version]") ? "latest, or to a version such as v1.30" : oneOf(levels);
+  const choice = fault.field.includes("-version]") ? "latest, or to a version such as v1.30" : listAlternatives(levels);
   return `set ${fault.field} to ${choice}`;
 };
 
-const oneOf = (texts: readonly string[]) => `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
+const listAlternatives = (texts: readonly string[]) => `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
 
-export const mend = (pod: Pod, offences: readonly Offence[]): void => {
-  for (const offence of offences) mends[offence.reason.replace(/profiles$/, "profile")]?.(edited(pod), offence);
+export const fixPod = (pod: Pod, offences: readonly PodOffence[]): void => {
+  for (const offence of offences) fixes[offence.reason.replace(/profiles$/, "profile")]?.(toEditedPod(pod), offence);
 };
 
-interface Edited {
+interface EditedPod {
   pod: Pod;
   spec: PodSpec;
-  contexts: Context[];
+  contexts: AnySecurityContext[];
   containers: readonly Container[];
 }
 
-const edited = (pod: Pod): Edited => {
-  const { spec, containers } = subjectOf(pod);
+const toEditedPod = (pod: Pod): EditedPod => {
+  const { spec, containers } = toSubject(pod);
   const contexts = [spec, ...containers].flatMap(({ securityContext }) => (securityContext ? [securityContext] : []));
   return { pod, spec, contexts, containers };
 };
 
-const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
+const fixes: Record<string, (edited: EditedPod, offence: PodOffence) => void> = {
   "forbidden AppArmor profile": ({ pod, contexts }, { detail }) => {
     for (const context of contexts)
-      if (context.appArmorProfile && !isProfile(context.appArmorProfile)) context.appArmorProfile = runtimeDefault;
-    leaveOutAnnotations(pod, "container.apparmor.security.beta.kubernetes.io/", detail);
+      if (context.appArmorProfile && !isAllowedProfile(context.appArmorProfile))
+        context.appArmorProfile = runtimeDefault;
+    deleteAnnotations(pod, "container.apparmor.security.beta.kubernetes.io/", detail);
   },
   "non-default capabilities": ({ contexts }, { detail }) =>
-    leaveOutCapabilities(contexts, (name) => detail.includes(`"${name}"`)),
+    deleteCapabilities(contexts, (name) => detail.includes(`"${name}"`)),
   "unrestricted capabilities": ({ containers, contexts }) => {
-    leaveOutCapabilities(contexts, (name) => name !== "NET_BIND_SERVICE");
+    deleteCapabilities(contexts, (name) => name !== "NET_BIND_SERVICE");
     for (const container of containers) {
-      const { capabilities = {} } = contextOf(container);
+      const { capabilities = {} } = getContext(container);
       if (!capabilities.drop?.includes("ALL"))
         container.securityContext = { ...container.securityContext, capabilities: { ...capabilities, drop: ["ALL"] } };
     }
@@ -51,7 +52,7 @@ const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
     delete spec.hostPID;
     delete spec.hostIPC;
   },
-  "hostPath volumes": ({ spec }) => claimVolumes(spec, ({ hostPath }) => hostPath !== undefined && hostPath !== null),
+  "hostPath volumes": ({ spec }) => replaceVolumes(spec, ({ hostPath }) => hostPath !== undefined && hostPath !== null),
   hostPort: ({ containers }) => {
     for (const port of containers.flatMap(({ ports }) => ports ?? [])) delete port.hostPort;
   },
@@ -76,10 +77,11 @@ const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
     }
   },
   seccompProfile: ({ pod, spec, contexts, containers }, { detail }) => {
-    if (detail.startsWith("forbidden annotation")) return leaveOutAnnotations(pod, "", detail);
+    if (detail.startsWith("forbidden annotation")) return deleteAnnotations(pod, "", detail);
     for (const context of contexts)
-      if (context.seccompProfile && !isProfile(context.seccompProfile)) context.seccompProfile = runtimeDefault;
-    const isOpen = detail.startsWith("pod or ") || containers.some((container) => !contextOf(container).seccompProfile);
+      if (context.seccompProfile && !isAllowedProfile(context.seccompProfile)) context.seccompProfile = runtimeDefault;
+    const isOpen =
+      detail.startsWith("pod or ") || containers.some((container) => !getContext(container).seccompProfile);
     if (isOpen && !spec.securityContext?.seccompProfile)
       spec.securityContext = { ...spec.securityContext, seccompProfile: runtimeDefault };
   },
@@ -95,13 +97,13 @@ const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
   },
   "allowPrivilegeEscalation != false": ({ containers }) => {
     for (const container of containers)
-      if (contextOf(container).allowPrivilegeEscalation !== false)
+      if (getContext(container).allowPrivilegeEscalation !== false)
         container.securityContext = { ...container.securityContext, allowPrivilegeEscalation: false };
   },
-  "restricted volume types": ({ spec }, { detail }) => claimVolumes(spec, ({ name }) => detail.includes(`"${name}"`)),
+  "restricted volume types": ({ spec }, { detail }) => replaceVolumes(spec, ({ name }) => detail.includes(`"${name}"`)),
   "runAsNonRoot != true": ({ spec, containers }) => {
     for (const container of containers)
-      if (contextOf(container).runAsNonRoot === false) delete container.securityContext?.runAsNonRoot;
+      if (getContext(container).runAsNonRoot === false) delete container.securityContext?.runAsNonRoot;
     spec.securityContext = { ...spec.securityContext, runAsNonRoot: true };
   },
   "runAsUser=0": ({ contexts }) => {
@@ -111,9 +113,9 @@ const mends: Record<string, (edited: Edited, offence: Offence) => void> = {
 
 const runtimeDefault = { type: "RuntimeDefault" };
 
-const isProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
+const isAllowedProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
 
-const leaveOutCapabilities = (contexts: readonly Context[], isLeftOut: (name: string) => boolean) => {
+const deleteCapabilities = (contexts: readonly AnySecurityContext[], isLeftOut: (name: string) => boolean) => {
   for (const { capabilities } of contexts) {
     const kept = (capabilities?.add ?? []).filter((name) => !isLeftOut(name));
     if (capabilities && kept.length > 0) capabilities.add = kept;
@@ -121,13 +123,13 @@ const leaveOutCapabilities = (contexts: readonly Context[], isLeftOut: (name: st
   }
 };
 
-const leaveOutAnnotations = ({ metadata }: Pod, prefix: string, detail: string) => {
+const deleteAnnotations = ({ metadata }: Pod, prefix: string, detail: string) => {
   for (const key of Object.keys(metadata?.annotations ?? {}))
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
 /** A claim keeps mounts valid and loses no data: the pod waits until the claim exists. */
-const claimVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
+const replaceVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
   const volumes: ImageVolume[] = spec.volumes ?? [];
   spec.volumes = volumes.map((volume) =>
     isForbidden(volume) ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } } : volume,

@@ -1,6 +1,22 @@
 import type { NamedConditions, RequestMatch, RuleVariant } from "postern/rule";
-import { defaultPolicy, judgesNothing, keyOf, levels, type Mode, modes, type Policy, policyOf } from "./policy.ts";
-import { type Expression, entryNameOf, labelsOf, nameOf, type States, selectionsBy } from "./selections.ts";
+import {
+  getDefaultPolicy,
+  isPrivileged,
+  levels,
+  type Mode,
+  modes,
+  type NamespacePolicy,
+  parsePolicy,
+  toLabelKey,
+} from "./policy.ts";
+import {
+  buildSelections,
+  getEntryName,
+  getSelectionName,
+  type LabelExpression,
+  type LabelStates,
+  toLabels,
+} from "./selections.ts";
 import type { Settings } from "./settings.ts";
 
 // There is one entry per policy. Versions are unlimited, so namespaces with a version label are read.
@@ -14,95 +30,99 @@ const workloads: readonly RequestMatch[] = [
 ];
 const namespaces: readonly RequestMatch[] = [{ ...core, resources: ["namespaces"] }];
 
-export const match: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
+export const matches: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
 
-export const variants = (settings: Settings): RuleVariant<Settings>[] => [
+export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
   { name: "namespaces", match: namespaces, matchConditions: { "changes-what-is-asked-of-pods": changesLabels } },
-  ...entries("pods", settings, { match: pods, matchConditions: ofPods(settings) }),
-  ...entries("workloads", settings, { match: workloads, matchConditions: ofUsers(settings) }),
+  ...buildEntries("pods", settings, { match: pods, matchConditions: buildPodConditions(settings) }),
+  ...buildEntries("workloads", settings, { match: workloads, matchConditions: buildUserConditions(settings) }),
 ];
 
 /** A template is never refused. */
-const judging = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly Mode[]>;
-type Kind = keyof typeof judging;
+const checkedModes = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly Mode[]>;
+type EntryKind = keyof typeof checkedModes;
 
-const entries = (
-  kind: Kind,
+const buildEntries = (
+  kind: EntryKind,
   settings: Settings,
   entry: Pick<RuleVariant<Settings>, "match" | "matchConditions">,
 ): RuleVariant<Settings>[] => {
   const { namespaces } = settings.exemptions;
-  const notExempt: Expression[] =
+  const notExempt: LabelExpression[] =
     namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: namespaces }] : [];
   const chosen = new Map(
-    [...byLevels(kind, defaultPolicy(settings)), ...byVersion].map(({ name, expressions, refuses = true }) => [
-      name,
-      {
-        ...entry,
-        guards: kind === "pods" && refuses,
-        namespaceSelector: { matchExpressions: [...notExempt, ...expressions] },
-      },
-    ]),
+    [...listEntriesByLevels(kind, getDefaultPolicy(settings)), ...versionEntries].map(
+      ({ name, expressions, refuses = true }) => [
+        name,
+        {
+          ...entry,
+          guards: kind === "pods" && refuses,
+          namespaceSelector: { matchExpressions: [...notExempt, ...expressions] },
+        },
+      ],
+    ),
   );
   // Names for other settings are kept, because entries of earlier settings remain for a while.
-  return [...new Set([...chosen.keys(), ...namesOf(kind)])].map((name) => {
-    return { name: entryNameOf(kind, name), ...(chosen.get(name) ?? { match: [] }) };
+  return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
+    return { name: getEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });
 };
 
-const unversioned = modes.map((mode): Expression => ({ key: keyOf(`${mode}-version`), operator: "DoesNotExist" }));
+const unversioned = modes.map(
+  (mode): LabelExpression => ({ key: toLabelKey(`${mode}-version`), operator: "DoesNotExist" }),
+);
 
 /** Each namespace is in at most one of them. */
-const byVersion = modes.map(
-  (mode, index): Chosen => ({
+const versionEntries = modes.map(
+  (mode, index): EntrySelection => ({
     name: `${mode}-version`,
-    expressions: [{ key: keyOf(`${mode}-version`), operator: "Exists" }, ...unversioned.slice(0, index)],
+    expressions: [{ key: toLabelKey(`${mode}-version`), operator: "Exists" }, ...unversioned.slice(0, index)],
   }),
 );
 
-interface Chosen {
+interface EntrySelection {
   name: string;
-  expressions: Expression[];
+  expressions: LabelExpression[];
   /** Whether a pod can be refused there; undefined means unknown. */
   refuses?: boolean;
 }
 
-const byLevels = (kind: Kind, defaults: Policy): Chosen[] => {
+const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const key = JSON.stringify([kind, defaults]);
-  const found = known.get(key) ?? select(kind, defaults);
+  const found = known.get(key) ?? selectEntries(kind, defaults);
   known.set(key, found);
   return found;
 };
-const known = new Map<string, Chosen[]>();
+const known = new Map<string, EntrySelection[]>();
 
-const select = (kind: Kind, defaults: Policy): Chosen[] => {
-  const policyOfAll = (said: States) => policyOf(labelsOf(said), defaults).policy;
-  return selectionsBy((said) => JSON.stringify(judging[kind].map((mode) => policyOfAll(said)[mode])))
-    .filter(({ said }) => !judgesNothing(policyOfAll(said), judging[kind]))
+const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
+  const getPolicy = (said: LabelStates) => parsePolicy(toLabels(said), defaults).policy;
+  return buildSelections((said) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(said)[mode])))
+    .filter(({ said }) => !isPrivileged(getPolicy(said), checkedModes[kind]))
     .map(({ said, expressions }) => {
-      const refuses = !judgesNothing(policyOfAll(said), ["enforce"]);
-      return { name: nameOf(said), expressions: [...expressions, ...unversioned], refuses };
+      const refuses = !isPrivileged(getPolicy(said), ["enforce"]);
+      return { name: getSelectionName(said), expressions: [...expressions, ...unversioned], refuses };
     });
 };
 
-const namesOf = (kind: Kind): string[] =>
-  everyDefault.flatMap((defaults) => byLevels(kind, defaults).map(({ name }) => name));
+const listEntryNames = (kind: EntryKind): string[] =>
+  allDefaults.flatMap((defaults) => listEntriesByLevels(kind, defaults).map(({ name }) => name));
 
 const demands = levels.map((level) => ({ level, version: "latest" as const }));
-const everyDefault = demands.flatMap((enforce) =>
+const allDefaults = demands.flatMap((enforce) =>
   demands.flatMap((audit) => demands.map((warn) => ({ enforce, audit, warn }))),
 );
 
-const ofUsers = ({ exemptions: { usernames } }: Settings): NamedConditions =>
+const buildUserConditions = ({ exemptions: { usernames } }: Settings): NamedConditions =>
   usernames.length > 0
     ? { "user-is-judged": `!(request.userInfo.?username.orValue("") in ${JSON.stringify(usernames)})` }
     : {};
 
-const ofPods = (settings: Settings): NamedConditions => {
+const buildPodConditions = (settings: Settings): NamedConditions => {
   const { runtimeClasses } = settings.exemptions;
   return {
     "brings-containers-or-images": bringsImages,
-    ...ofUsers(settings),
+    ...buildUserConditions(settings),
     ...(runtimeClasses.length > 0 && {
       "runtime-class-is-judged": `!(object.?spec.?runtimeClassName.orValue("") in ${JSON.stringify(runtimeClasses)})`,
     }),
@@ -115,7 +135,7 @@ const bringsImages = `oldObject == null || ["containers", "initContainers", "eph
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
-const ownKeys = modes.flatMap((mode) => [keyOf(mode), keyOf(`${mode}-version`)]);
+const ownKeys = modes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
 /** A hyphen stands for an absent label, because it is no valid value. */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

@@ -8,7 +8,7 @@ import { allTolerationsAmong, mergeTolerations } from "postern/objects/toleratio
 import { notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
-import { faultOf, parseTolerations } from "./tolerations.ts";
+import { findTolerationFault, parseTolerations } from "./tolerations.ts";
 
 /** For namespaces without the annotation. */
 interface Settings {
@@ -28,7 +28,7 @@ export default rule({
   checkSettings(settings) {
     for (const key of ["default", "whitelist"] as const)
       for (const [index, toleration] of settings[key].entries()) {
-        const fault = faultOf(toleration);
+        const fault = findTolerationFault(toleration);
         if (fault) return `must list tolerations under ${key}; ${key}[${index}] ${fault}`;
       }
   },
@@ -41,27 +41,27 @@ export default rule({
   async mutate(pod: SharingPod, { current: namespaces, ...given }) {
     const { spec } = pod;
     if (!spec) return;
-    const around = { ...given, namespaces };
-    const { refuse, tolerations: brought = around.settings.default } =
-      around.request.operation === "CREATE" ? await annotated("defaultTolerations", around) : nothing;
+    const context = { ...given, namespaces };
+    const { refuse, tolerations: brought = context.settings.default } =
+      context.request.operation === "CREATE" ? await readAnnotation("defaultTolerations", context) : nothing;
     if (refuse) return { refuse };
 
     const added = [...brought, ...(isBestEffort(pod) ? [] : [memoryPressure])];
     if (added.length > 0) spec.tolerations = mergeTolerations(spec.tolerations ?? [], added);
-    return refusalOf(pod, around);
+    return checkTolerations(pod, context);
   },
 
   async validate(pod: SharingPod, { recent: namespaces, ...given }) {
-    return refusalOf(pod, { ...given, namespaces });
+    return checkTolerations(pod, { ...given, namespaces });
   },
 
   async suggest({ spec }: SharingPod, { current: namespaces, ...given }) {
-    const around = { ...given, namespaces };
-    const { request, settings } = around;
+    const context = { ...given, namespaces };
+    const { request, settings } = context;
     if (!(await namespaces(request.namespace ?? ""))) return creationOf(request.namespace);
     // Tolerations of an existing pod can't be removed.
     if (request.operation !== "CREATE") return;
-    const { refuse, tolerations: allowed = settings.whitelist } = await annotated("tolerationsWhitelist", around);
+    const { refuse, tolerations: allowed = settings.whitelist } = await readAnnotation("tolerationsWhitelist", context);
     const kept = (spec?.tolerations ?? []).filter((toleration) => allTolerationsAmong(allowed, [toleration]));
     if (refuse || !spec?.tolerations) return;
     if (kept.length > 0) spec.tolerations = kept;
@@ -69,27 +69,27 @@ export default rule({
   },
 });
 
-interface Around {
+interface TolerationContext {
   request: AdmissionRequest;
   settings: Settings;
   namespaces(name: string): Promise<Namespace | undefined>;
 }
 
-const refusalOf = async ({ spec }: SharingPod, around: Around) => {
+const checkTolerations = async ({ spec }: SharingPod, context: TolerationContext) => {
   const tolerations = spec?.tolerations ?? [];
   if (tolerations.length === 0) return;
-  const { refuse, tolerations: ofNamespace } = await annotated("tolerationsWhitelist", around);
+  const { refuse, tolerations: ofNamespace } = await readAnnotation("tolerationsWhitelist", context);
   if (refuse) return { refuse };
 
-  const allowed = ofNamespace ?? around.settings.whitelist;
+  const allowed = ofNamespace ?? context.settings.whitelist;
   const scope = ofNamespace ? "namespace" : "cluster";
   if (allowed.length > 0 && !allTolerationsAmong(allowed, tolerations))
     return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
 };
 
-const annotated = async (
+const readAnnotation = async (
   key: "defaultTolerations" | "tolerationsWhitelist",
-  { request: { namespace: name = "" }, namespaces }: Around,
+  { request: { namespace: name = "" }, namespaces }: TolerationContext,
 ): Promise<{ tolerations?: Toleration[]; refuse?: string | Status }> => {
   const namespace = await namespaces(name);
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
@@ -103,7 +103,7 @@ const annotated = async (
     : { refuse: `namespace "${name}" must have a JSON list of tolerations in its annotation ${annotation}` };
 };
 
-const nothing: Awaited<ReturnType<typeof annotated>> = { tolerations: [] };
+const nothing: Awaited<ReturnType<typeof readAnnotation>> = { tolerations: [] };
 
 /** Pods that request resources may run on nodes under memory pressure. */
 const memoryPressure: Toleration = {
@@ -120,7 +120,7 @@ const isBestEffort = (pod: SharingPod) => {
     ? [spec.resources]
     : listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
   const amounts = stated.flatMap(({ requests, limits }) => [requests, limits]);
-  return !amounts.some((some) => isMore(some?.cpu) || isMore(some?.memory));
+  return !amounts.some((some) => isPositive(some?.cpu) || isPositive(some?.memory));
 };
 
-const isMore = (amount = "0") => (parseQuantity(amount)?.nanos ?? 0n) > 0n;
+const isPositive = (amount = "0") => (parseQuantity(amount)?.nanos ?? 0n) > 0n;

@@ -5,7 +5,7 @@ import { keyFaults, valueFaults } from "postern/objects/label";
 export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
-    const read = Array.isArray(list) ? list.map(tolerationOf) : [undefined];
+    const read = Array.isArray(list) ? list.map(decodeToleration) : [undefined];
     return read.every((one) => one !== undefined) ? read : undefined;
   } catch {
     return undefined;
@@ -13,7 +13,7 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
 };
 
 /** Decodes as Go does: field names in any case, unknown fields ignored. The values are not validated. */
-const tolerationOf = (given: unknown): Toleration | undefined => {
+const decodeToleration = (given: unknown): Toleration | undefined => {
   if (typeof given !== "object" || Array.isArray(given)) return undefined;
   const said = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
   const [key, operator, value, effect] = ["key", "operator", "value", "effect"].map((name) => said.get(name) ?? "");
@@ -33,8 +33,8 @@ const isCount = (value: unknown): value is number | undefined => value === undef
 
 const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-export const faultOf = (given: unknown): string | undefined => {
-  const toleration = tolerationOf(given);
+export const findTolerationFault = (given: unknown): string | undefined => {
+  const toleration = decodeToleration(given);
   if (toleration === undefined) return "is no toleration";
   const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
   const [ofKey, ofValue] = [key && keyFaults(key)[0], valueFaults(value)[0]];

@@ -3,12 +3,12 @@ import { get } from "postern/needs";
 import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-interface Bound extends KubernetesObject {
+interface PodOrBinding extends KubernetesObject {
   target?: { kind?: string; name?: string };
   spec?: { nodeName?: string };
 }
 
-const copied = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+const copiedLabels = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 export default rule({
   summary: "Labels a pod with the zone and region of its node.",
@@ -32,11 +32,11 @@ export default rule({
   // Short, because the scheduler waits for it.
   timeoutSeconds: 2,
 
-  async mutate(object: Bound, { request, remembered, current }) {
-    const name = nodeOf(object, request);
+  async mutate(object: PodOrBinding, { request, remembered, current }) {
+    const name = getNodeName(object, request);
     if (!name) return;
-    const known = copiedFrom(await remembered(name));
-    const labels = known.length === copied.length ? known : copiedFrom(await current(name));
+    const known = pickCopiedLabels(await remembered(name));
+    const labels = known.length === copiedLabels.length ? known : pickCopiedLabels(await current(name));
     if (labels.length === 0) return;
 
     // The API server copies a binding's labels to its pod.
@@ -44,10 +44,10 @@ export default rule({
   },
 });
 
-const copiedFrom = (node: Node | undefined) =>
-  Object.entries(node?.metadata?.labels ?? {}).filter(([key]) => copied.includes(key));
+const pickCopiedLabels = (node: Node | undefined) =>
+  Object.entries(node?.metadata?.labels ?? {}).filter(([key]) => copiedLabels.includes(key));
 
-const nodeOf = ({ target, spec }: Bound, { subResource }: AdmissionRequest) => {
+const getNodeName = ({ target, spec }: PodOrBinding, { subResource }: AdmissionRequest) => {
   if (subResource !== "binding") return spec?.nodeName;
   return target?.kind === "Node" ? target.name : undefined;
 };

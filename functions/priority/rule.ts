@@ -5,7 +5,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 /** `mutate` gets pods, `validate` gets PriorityClasses. */
-type Judged = Pod & PriorityClass;
+type PodAndPriorityClass = Pod & PriorityClass;
 
 export default rule({
   summary: "Gives a pod the priority of its PriorityClass, and the cluster one default class.",
@@ -35,7 +35,7 @@ export default rule({
     classes: list("priorityclasses", { maxAge: 0 }),
   },
 
-  async mutate({ spec }: Judged, { request, oldObject, ...needs }) {
+  async mutate({ spec }: PodAndPriorityClass, { request, oldObject, ...needs }) {
     if (!spec) return;
     if (request.operation === "UPDATE") {
       const { priority, preemptionPolicy } = oldObject?.spec ?? {};
@@ -45,34 +45,36 @@ export default rule({
       return;
     }
 
-    const refused = (text: string) => ({ refuse: forbidden(request, text) });
+    const refuseRequest = (text: string) => ({ refuse: forbidden(request, text) });
     const name = spec.priorityClassName;
-    const chosen = name ? await needs.class(name) : defaultAmong(await needs.classes());
-    if (name && !chosen) return refused(`no PriorityClass with name ${name} was found`);
+    const chosen = name ? await needs.class(name) : findDefault(await needs.classes());
+    if (name && !chosen) return refuseRequest(`no PriorityClass with name ${name} was found`);
 
     const { value: priority, preemptionPolicy } = chosen ?? { value: 0, preemptionPolicy: "PreemptLowerPriority" };
-    const computed = (value: unknown) =>
+    const describeComputed = (value: unknown) =>
       `must not be provided in pod spec; priority admission controller computed ${value} from the given PriorityClass name`;
     if (spec.priority !== undefined && spec.priority !== priority)
-      return refused(`the integer value of priority (${spec.priority}) ${computed(priority)}`);
+      return refuseRequest(`the integer value of priority (${spec.priority}) ${describeComputed(priority)}`);
     if (preemptionPolicy && spec.preemptionPolicy !== undefined && spec.preemptionPolicy !== preemptionPolicy)
-      return refused(`the string value of PreemptionPolicy (${spec.preemptionPolicy}) ${computed(preemptionPolicy)}`);
+      return refuseRequest(
+        `the string value of PreemptionPolicy (${spec.preemptionPolicy}) ${describeComputed(preemptionPolicy)}`,
+      );
 
     if (!name && chosen?.metadata?.name) spec.priorityClassName = chosen.metadata.name;
     spec.priority = priority;
     if (preemptionPolicy) spec.preemptionPolicy = preemptionPolicy;
   },
 
-  async validate({ globalDefault, metadata }: Judged, { request, classes }) {
+  async validate({ globalDefault, metadata }: PodAndPriorityClass, { request, classes }) {
     if (!globalDefault) return;
-    const name = defaultAmong(await classes())?.metadata?.name;
+    const name = findDefault(await classes())?.metadata?.name;
     if (name === undefined || (request.operation === "UPDATE" && name === metadata?.name)) return;
     return {
       refuse: forbidden(request, `PriorityClass ${name} is already marked as default. Only one default can exist`),
     };
   },
 
-  async suggest(object: Judged, { request, ...needs }) {
+  async suggest(object: PodAndPriorityClass, { request, ...needs }) {
     if (request.resource.resource === "priorityclasses") {
       delete object.globalDefault;
       return;
@@ -91,5 +93,5 @@ export default rule({
 });
 
 /** Concurrent requests can create several default classes; the lowest value counts. */
-const defaultAmong = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
+const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
   classes.filter(({ globalDefault }) => globalDefault).sort((one, other) => one.value - other.value)[0];

@@ -27,20 +27,20 @@ export default rule({
   async mutate({ spec }: Pod, { request, current }) {
     if (spec?.runtimeClassName === undefined) return;
     const found = await current(spec.runtimeClassName);
-    if (found === undefined) return notFound(request, spec.runtimeClassName);
+    if (found === undefined) return refuseMissingClass(request, spec.runtimeClassName);
 
     const { overhead, scheduling } = found;
     if (overhead) {
       const { podFixed = {} } = overhead;
       const own = spec.overhead ?? {};
-      if (Object.keys(own).length > 0 && !areEqual(own, podFixed)) return otherOverhead(request);
+      if (Object.keys(own).length > 0 && !haveSameAmounts(own, podFixed)) return refuseOverhead(request);
       spec.overhead = podFixed;
     }
     if (scheduling) {
       const own = spec.nodeSelector ?? {};
       const nodes = scheduling.nodeSelector ?? {};
       const key = conflictOf(nodes, own);
-      if (key !== undefined) return otherNodes(request, key, nodes[key], own[key]);
+      if (key !== undefined) return refuseNodes(request, key, nodes[key], own[key]);
       if (Object.keys(nodes).length > 0) spec.nodeSelector = { ...own, ...nodes };
 
       const tolerations = mergeTolerations(spec.tolerations ?? [], scheduling.tolerations ?? []);
@@ -51,12 +51,12 @@ export default rule({
   async validate({ spec }: Pod, { request, recent }) {
     const name = spec?.runtimeClassName;
     const found = name === undefined ? undefined : await recent(name);
-    if (name !== undefined && found === undefined) return notFound(request, name);
+    if (name !== undefined && found === undefined) return refuseMissingClass(request, name);
 
     const podFixed = found?.overhead && (found.overhead.podFixed ?? {});
-    if (podFixed && !areEqual(spec?.overhead ?? {}, podFixed)) return otherOverhead(request);
+    if (podFixed && !haveSameAmounts(spec?.overhead ?? {}, podFixed)) return refuseOverhead(request);
     if (!podFixed && spec?.overhead)
-      return rejected(request, "Pod Overhead set without corresponding RuntimeClass defined Overhead");
+      return rejectPod(request, "Pod Overhead set without corresponding RuntimeClass defined Overhead");
   },
 
   async suggest({ spec }: Pod, { current }) {
@@ -76,21 +76,21 @@ export default rule({
 
 type Quantities = Record<string, string>;
 
-const areEqual = (some: Quantities, others: Quantities) =>
+const haveSameAmounts = (some: Quantities, others: Quantities) =>
   Object.keys(some).length === Object.keys(others).length &&
-  Object.entries(some).every(([key, value]) => Object.hasOwn(others, key) && isAsMuch(value, others[key] ?? ""));
+  Object.entries(some).every(([key, value]) => Object.hasOwn(others, key) && isSameAmount(value, others[key] ?? ""));
 
-const isAsMuch = (one: string, other: string) =>
+const isSameAmount = (one: string, other: string) =>
   one === other || (isQuantity(one) && isQuantity(other) && compareQuantities(one, other) === 0);
 
-const refused = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
-const rejected = (request: AdmissionRequest, text: string) => refused(request, `pod rejected: ${text}`);
-const notFound = (request: AdmissionRequest, name: string) =>
-  rejected(request, `RuntimeClass ${JSON.stringify(name)} not found`);
-const otherOverhead = (request: AdmissionRequest) =>
-  rejected(request, "Pod's Overhead doesn't match RuntimeClass's defined Overhead");
-const otherNodes = (request: AdmissionRequest, key: string, wanted: string | undefined, own: string | undefined) =>
-  refused(
+const refuseRequest = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
+const rejectPod = (request: AdmissionRequest, text: string) => refuseRequest(request, `pod rejected: ${text}`);
+const refuseMissingClass = (request: AdmissionRequest, name: string) =>
+  rejectPod(request, `RuntimeClass ${JSON.stringify(name)} not found`);
+const refuseOverhead = (request: AdmissionRequest) =>
+  rejectPod(request, "Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+const refuseNodes = (request: AdmissionRequest, key: string, wanted: string | undefined, own: string | undefined) =>
+  refuseRequest(
     request,
     `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${own}`,
   );

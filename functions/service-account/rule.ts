@@ -5,7 +5,7 @@ import { secretsIn } from "postern/objects/secret";
 import { forbidden } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
-import { secretOfEphemeral, unlistedSecret } from "./secrets.ts";
+import { findUnlistedEphemeralSecret, findUnlistedSecret } from "./secrets.ts";
 import { mountToken } from "./token.ts";
 
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
@@ -33,30 +33,30 @@ export default rule({
     recent: get("serviceaccounts"),
   },
 
-  async mutate(pod: Pod, around) {
+  async mutate(pod: Pod, context) {
     const { spec } = pod;
     if (!spec) return;
     // The kubelet deletes a mirror pod that differs from what it created.
-    if (isMirror(pod)) return mirrorRefusal(pod, around.request);
+    if (isMirror(pod)) return checkMirrorPod(pod, context.request);
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";
-    const { current, usual } = around;
-    const found = await accountOf(pod, around, spec.serviceAccountName === "default" ? usual : current);
+    const { current, usual } = context;
+    const found = await findAccount(pod, context, spec.serviceAccountName === "default" ? usual : current);
     if ("refuse" in found) return found;
 
     const { account } = found;
     if (spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true)
-      mountToken(pod, around.request.uid);
+      mountToken(pod, context.request.uid);
     const pullSecrets = account.imagePullSecrets ?? [];
     if (!spec.imagePullSecrets?.length && pullSecrets.length > 0)
       spec.imagePullSecrets = pullSecrets.map(({ name }) => ({ name }));
-    return secretRefusal(pod, account, around);
+    return checkSecrets(pod, account, context);
   },
 
-  async validate(pod: Pod, around) {
-    if (!around.request.subResource && isMirror(pod)) return mirrorRefusal(pod, around.request);
-    const found = await accountOf(pod, around, around.recent);
-    return "refuse" in found ? found : secretRefusal(pod, found.account, around);
+  async validate(pod: Pod, context) {
+    if (!context.request.subResource && isMirror(pod)) return checkMirrorPod(pod, context.request);
+    const found = await findAccount(pod, context, context.recent);
+    return "refuse" in found ? found : checkSecrets(pod, found.account, context);
   },
 
   async suggest(pod: Pod, { request, current }) {
@@ -66,31 +66,31 @@ export default rule({
     const called = `ServiceAccount ${JSON.stringify(name)}`;
     const account = await current(name, request.namespace);
     if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
-    const offence = (request.subResource ? secretOfEphemeral : unlistedSecret)(pod, account);
+    const offence = (request.subResource ? findUnlistedEphemeralSecret : findUnlistedSecret)(pod, account);
     const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
     if (offence) return `add that secret to the ${list} of ${called}, or use one that is listed there`;
   },
 });
 
-interface Around {
+interface AccountContext {
   request: AdmissionRequest;
   settings: { limitSecretReferences: boolean };
 }
 
 type Accounts = (name: string, namespace?: string) => Promise<ServiceAccount | undefined>;
 
-const refused = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
+const refuseRequest = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
 
-const accountOf = async (
+const findAccount = async (
   { metadata, spec }: Pod,
-  { request }: Around,
+  { request }: AccountContext,
   read: Accounts,
 ): Promise<{ account: ServiceAccount } | { refuse: Status }> => {
   const { namespace = "" } = request;
   const name = spec?.serviceAccountName;
   const account = name ? await read(name, namespace) : undefined;
   if (account) return { account };
-  return refused(
+  return refuseRequest(
     request,
     name
       ? `error looking up service account ${namespace}/${name}: serviceaccount "${name}" not found`
@@ -99,20 +99,20 @@ const accountOf = async (
 };
 
 /** A mirror pod only represents a pod that the kubelet runs by itself; it must not gain an account or a secret. */
-const mirrorRefusal = (pod: Pod, request: AdmissionRequest) => {
-  if (pod.spec?.serviceAccountName) return refused(request, "a mirror pod may not reference service accounts");
-  if (secretsIn(pod).length > 0) return refused(request, "a mirror pod may not reference secrets");
+const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
+  if (pod.spec?.serviceAccountName) return refuseRequest(request, "a mirror pod may not reference service accounts");
+  if (secretsIn(pod).length > 0) return refuseRequest(request, "a mirror pod may not reference secrets");
   const sources = (pod.spec?.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
   if (sources.some(({ serviceAccountToken }) => serviceAccountToken))
-    return refused(request, "a mirror pod may not use ServiceAccountToken volume projections");
+    return refuseRequest(request, "a mirror pod may not use ServiceAccountToken volume projections");
 };
 
-const secretRefusal = (pod: Pod, account: ServiceAccount, { request, settings }: Around) => {
+const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: AccountContext) => {
   const asks = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
   if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(asks)) return;
 
   // Upstream's message about ephemeral containers has no object name in front.
-  if (request.subResource) return secretOfEphemeral(pod, account);
-  const offence = unlistedSecret(pod, account);
-  if (offence) return refused(request, offence);
+  if (request.subResource) return findUnlistedEphemeralSecret(pod, account);
+  const offence = findUnlistedSecret(pod, account);
+  if (offence) return refuseRequest(request, offence);
 };

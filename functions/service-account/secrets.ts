@@ -3,15 +3,15 @@ import { listContainers } from "postern/objects/pod";
 import { secretsOf } from "postern/objects/secret";
 
 /** Upstream doesn't check projected volumes. */
-export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
+export const findUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
-  const listed = namesOf(account.secrets);
-  const pulling = namesOf(account.imagePullSecrets);
+  const listed = collectNames(account.secrets);
+  const pulling = collectNames(account.imagePullSecrets);
   const unlistedVolumes = volumes.filter(({ secret }) => secret && !listed.has(secret.secretName ?? ""));
   const [first] = [
-    ...unlistedVolumes.map(({ secret }) => `volume with ${notAllowed(secret?.secretName ?? "", account)}`),
-    ...unlistedIn(pod, "initContainers", account),
-    ...unlistedIn(pod, "containers", account),
+    ...unlistedVolumes.map(({ secret }) => `volume with ${describeNotAllowed(secret?.secretName ?? "", account)}`),
+    ...listUnlistedSecrets(pod, "initContainers", account),
+    ...listUnlistedSecrets(pod, "containers", account),
     ...imagePullSecrets.flatMap(({ name = "" }, index) =>
       pulling.has(name)
         ? []
@@ -23,27 +23,29 @@ export const unlistedSecret = (pod: Pod, account: ServiceAccount): string | unde
   return first;
 };
 
-export const secretOfEphemeral = (pod: Pod, account: ServiceAccount): string | undefined =>
-  unlistedIn(pod, "ephemeralContainers", account)[0];
+export const findUnlistedEphemeralSecret = (pod: Pod, account: ServiceAccount): string | undefined =>
+  listUnlistedSecrets(pod, "ephemeralContainers", account)[0];
 
-const words = {
+const kindNames = {
   initContainers: "init container",
   containers: "container",
   ephemeralContainers: "ephemeral container",
 } as const;
 
-const unlistedIn = (pod: Pod, kind: keyof typeof words, account: ServiceAccount): string[] => {
-  const listed = namesOf(account.secrets);
+const listUnlistedSecrets = (pod: Pod, kind: keyof typeof kindNames, account: ServiceAccount): string[] => {
+  const listed = collectNames(account.secrets);
   return listContainers(pod, [kind]).flatMap(({ container }) =>
     secretsOf(container)
       .filter(({ name }) => !listed.has(name))
       .map(
-        ({ by, name }) => `${words[kind]} ${container.name ?? ""} with ${by} referencing ${notAllowed(name, account)}`,
+        ({ by, name }) =>
+          `${kindNames[kind]} ${container.name ?? ""} with ${by} referencing ${describeNotAllowed(name, account)}`,
       ),
   );
 };
 
-const notAllowed = (name: string, account: ServiceAccount) =>
+const describeNotAllowed = (name: string, account: ServiceAccount) =>
   `secret.secretName="${name}" is not allowed because service account ${account.metadata?.name} does not reference that secret`;
 
-const namesOf = (references: readonly { name?: string }[] = []) => new Set(references.map(({ name = "" }) => name));
+const collectNames = (references: readonly { name?: string }[] = []) =>
+  new Set(references.map(({ name = "" }) => name));

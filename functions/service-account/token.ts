@@ -7,30 +7,30 @@ const prefix = "kube-api-access-";
 /** Mounts the account's token in every container that has no other mount at its path, except ephemeral ones. */
 export const mountToken = (pod: Pod, uid: string): void => {
   const containers = listContainers(pod, ["initContainers", "containers"]).map(({ container }) => container);
-  const lacking = containers.filter(({ volumeMounts = [] }) =>
+  const unmounted = containers.filter(({ volumeMounts = [] }) =>
     volumeMounts.every((one) => one.mountPath !== mountPath),
   );
-  if (!pod.spec || lacking.length === 0) return;
+  if (!pod.spec || unmounted.length === 0) return;
 
   // Any volume with this prefix counts as the token's.
   const present = pod.spec.volumes?.find(({ name = "" }) => name.startsWith(prefix));
-  const name = present?.name ?? `${prefix}${suffixFor(uid)}`;
-  for (const container of lacking)
+  const name = present?.name ?? `${prefix}${deriveSuffix(uid)}`;
+  for (const container of unmounted)
     container.volumeMounts = [...(container.volumeMounts ?? []), { name, readOnly: true, mountPath }];
-  if (!present) pod.spec.volumes = [...(pod.spec.volumes ?? []), tokenVolume(name)];
+  if (!present) pod.spec.volumes = [...(pod.spec.volumes ?? []), buildTokenVolume(name)];
 };
 
 /** Upstream's alphabet: no vowels, and no digits that look like one. */
 const letters = "bcdfghjklmnpqrstvwxz2456789";
 
 /** Upstream draws five random letters; here the same request always gets the same five. */
-const suffixFor = (uid: string): string => {
+const deriveSuffix = (uid: string): string => {
   const digits = uid.replace(/[^0-9a-f]/g, "");
-  const draw = (at: number) => Number.parseInt(digits.slice(2 * at, 2 * at + 2) || "0", 16);
-  return [0, 1, 2, 3, 4].map((at) => letters[draw(at) % letters.length]).join("");
+  const drawByte = (at: number) => Number.parseInt(digits.slice(2 * at, 2 * at + 2) || "0", 16);
+  return [0, 1, 2, 3, 4].map((at) => letters[drawByte(at) % letters.length]).join("");
 };
 
-const tokenVolume = (name: string): Volume => ({
+const buildTokenVolume = (name: string): Volume => ({
   name,
   projected: {
     defaultMode: 0o644,

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { subjectOf } from "../../functions/pod-security/pods.ts";
+import { toSubject } from "../../functions/pod-security/pods.ts";
 import type { Level, Version } from "../../functions/pod-security/policy.ts";
-import { offencesOf } from "../../functions/pod-security/standards.ts";
+import { listOffences } from "../../functions/pod-security/standards.ts";
 import { evaluate, findEvaluator, readCorpus, type Verdict } from "../../infra/parity/pod-security/evaluator.ts";
 import { needs } from "../parts.ts";
 import { pods as generated } from "./pods.ts";
@@ -23,7 +23,7 @@ describe("the Pod Security Standards, beside upstream's evaluator", await needs(
     assert.ok(corpus.length > 4000 && versions.size >= 36, "it is all there");
     for (const { place, pod } of corpus) {
       const [level, version, wanted] = place.split("/") as [Level, Version, "pass" | "fail"];
-      assert.equal(offencesOf(subjectOf(pod), { level, version }).length === 0, wanted === "pass", place);
+      assert.equal(listOffences(toSubject(pod), { level, version }).length === 0, wanted === "pass", place);
     }
     await agrees(distinct(corpus.map(({ pod }) => pod)));
   });
@@ -42,10 +42,10 @@ async function agrees(pods: Pod[]): Promise<Set<string>> {
   assert.equal(wanted.length, pods.length);
   const met = new Set<string>();
   for (const [index, pod] of pods.entries()) {
-    const subject = subjectOf(pod);
+    const subject = toSubject(pod);
     const { latest, ...byVersion } = wanted[index] ?? assert.fail();
     for (const level of ["baseline", "restricted"] as const) {
-      const judged = (version: Version) => said(offencesOf(subject, { level, version }));
+      const judged = (version: Version) => said(listOffences(subject, { level, version }));
       const shown = () => `${level} ${JSON.stringify(pod)}`;
       assert.deepEqual(judged("latest"), saidBy(latest[level]), shown());
       for (let minor = 0; minor <= newest; minor++) {

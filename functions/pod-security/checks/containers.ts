@@ -1,109 +1,109 @@
 import {
   type Check,
-  judgeContainers,
-  listed,
-  plural,
-  quoted,
-  sorted,
-  unlessAmongOwnUsers,
-  unlessOnWindows,
+  checkContainers,
+  chooseForm,
+  printNames,
+  quoteAll,
+  skipInUserNamespace,
+  skipOnWindows,
+  sortUnique,
 } from "./check-builders.ts";
 
-const judgePrivileged = judgeContainers(
+const checkPrivileged = checkContainers(
   "privileged",
   (_, { privileged }) => (privileged === true ? ["true"] : []),
-  (names) => `${listed("container", names)} must not set securityContext.privileged=true`,
+  (names) => `${printNames("container", names)} must not set securityContext.privileged=true`,
 );
-export const privileged: Check = { level: "baseline", since: { "1.0": judgePrivileged } };
+export const privileged: Check = { level: "baseline", since: { "1.0": checkPrivileged } };
 
-const judgeEscalation = judgeContainers(
+const checkEscalation = checkContainers(
   "allowPrivilegeEscalation != false",
   (_, { allowPrivilegeEscalation }) => (allowPrivilegeEscalation === false ? [] : ["true"]),
-  (names) => `${listed("container", names)} must set securityContext.allowPrivilegeEscalation=false`,
+  (names) => `${printNames("container", names)} must set securityContext.allowPrivilegeEscalation=false`,
 );
 export const allowPrivilegeEscalation: Check = {
   level: "restricted",
-  since: { "1.8": judgeEscalation, "1.25": unlessOnWindows(judgeEscalation) },
+  since: { "1.8": checkEscalation, "1.25": skipOnWindows(checkEscalation) },
 };
 
-const byDefault = new Set(
+const defaultCapabilities = new Set(
   (
     "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID " +
     "SYS_CHROOT"
   ).split(" "),
 );
-const addsForbidden = (names: string[], added: string[]) =>
-  `${listed("container", names)} must not include ${quoted(added)} in securityContext.capabilities.add`;
+const describeAddedCapabilities = (names: string[], added: string[]) =>
+  `${printNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
 
 export const capabilitiesBaseline: Check = {
   level: "baseline",
   since: {
-    "1.0": judgeContainers(
+    "1.0": checkContainers(
       "non-default capabilities",
-      (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => !byDefault.has(capability)),
-      addsForbidden,
+      (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => !defaultCapabilities.has(capability)),
+      describeAddedCapabilities,
     ),
   },
 };
 
 const unrestricted = "unrestricted capabilities";
-const judgeDropped = judgeContainers(
+const checkDropped = checkContainers(
   unrestricted,
   (_, { capabilities }) => (capabilities?.drop?.includes("ALL") ? [] : ["ALL"]),
-  (names) => `${listed("container", names)} must set securityContext.capabilities.drop=["ALL"]`,
+  (names) => `${printNames("container", names)} must set securityContext.capabilities.drop=["ALL"]`,
 );
-const judgeAdded = judgeContainers(
+const checkAdded = checkContainers(
   unrestricted,
   (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => capability !== "NET_BIND_SERVICE"),
-  addsForbidden,
+  describeAddedCapabilities,
 );
-const judgeCapabilities: Check["since"]["1.0"] = (subject) => {
-  const found = [judgeDropped, judgeAdded].flatMap((judge) => judge(subject)?.detail ?? []);
+const checkCapabilities: Check["since"]["1.0"] = (subject) => {
+  const found = [checkDropped, checkAdded].flatMap((judge) => judge(subject)?.detail ?? []);
   if (found.length > 0) return { reason: unrestricted, detail: found.join("; ") };
 };
 export const capabilitiesRestricted: Check = {
   level: "restricted",
-  since: { "1.22": judgeCapabilities, "1.25": unlessOnWindows(judgeCapabilities) },
+  since: { "1.22": checkCapabilities, "1.25": skipOnWindows(checkCapabilities) },
   insteadOf: capabilitiesBaseline,
 };
 
-const judgePorts = judgeContainers(
+const checkPorts = checkContainers(
   "hostPort",
   ({ ports }) => (ports ?? []).flatMap(({ hostPort }) => (hostPort ? [String(hostPort)] : [])),
   (names, ports) => {
-    const use = plural(names.length, "uses", "use");
-    return `${listed("container", names)} ${use} ${plural(ports.length, "hostPort")} ${ports.join(", ")}`;
+    const use = chooseForm(names.length, "uses", "use");
+    return `${printNames("container", names)} ${use} ${chooseForm(ports.length, "hostPort")} ${ports.join(", ")}`;
   },
 );
-export const hostPorts: Check = { level: "baseline", since: { "1.0": judgePorts } };
+export const hostPorts: Check = { level: "baseline", since: { "1.0": checkPorts } };
 
 /** The kubelet sends these requests from the node; they must go to the pod only. */
-const judgeProbes = judgeContainers(
+const checkProbes = checkContainers(
   "probe or lifecycle host",
   ({ livenessProbe, readinessProbe, startupProbe, lifecycle }) =>
     [livenessProbe, readinessProbe, startupProbe, lifecycle?.postStart, lifecycle?.preStop]
       .flatMap((action) => [action?.httpGet?.host ?? "", action?.tcpSocket?.host ?? ""])
       .filter((host) => host !== ""),
   (all, hosts) => {
-    const names = sorted(all);
-    const use = plural(names.length, "uses", "use");
-    return `${listed("container", names)} ${use} ${plural(hosts.length, "probe or lifecycle host")} ${quoted(hosts)}`;
+    const names = sortUnique(all);
+    const use = chooseForm(names.length, "uses", "use");
+    return `${printNames("container", names)} ${use} ${chooseForm(hosts.length, "probe or lifecycle host")} ${quoteAll(hosts)}`;
   },
 );
-export const hostProbesAndHostLifecycle: Check = { level: "baseline", since: { "1.34": judgeProbes } };
+export const hostProbesAndHostLifecycle: Check = { level: "baseline", since: { "1.34": checkProbes } };
 
-const judgeProcMount = judgeContainers(
+const checkProcMount = checkContainers(
   "procMount",
   (_, { procMount = "Default" }) => (procMount === "Default" ? [] : [procMount]),
-  (names, mounts) => `${listed("container", names)} must not set securityContext.procMount to ${quoted(mounts)}`,
+  (names, mounts) => `${printNames("container", names)} must not set securityContext.procMount to ${quoteAll(mounts)}`,
 );
 export const procMount: Check = {
   level: "baseline",
-  since: { "1.0": judgeProcMount, "1.35": unlessAmongOwnUsers(judgeProcMount) },
+  since: { "1.0": checkProcMount, "1.35": skipInUserNamespace(checkProcMount) },
 };
 /** Unlike baseline, restricted has no exception for user namespaces. */
 export const procMountRestricted: Check = {
   level: "restricted",
-  since: { "1.35": judgeProcMount },
+  since: { "1.35": checkProcMount },
   insteadOf: procMount,
 };

@@ -1,34 +1,34 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { goQuoted } from "postern/objects/go-quoted";
 import {
+  type AnySecurityContext,
   type Check,
-  type Context,
-  contextOf,
-  type Judge,
-  judgeContexts,
-  listed,
-  namesOf,
-  plural,
-  quoted,
-  settersOf,
-  sorted,
-  unlessAmongOwnUsers,
-  unlessOnWindows,
+  type CheckFunction,
+  checkContexts,
+  chooseForm,
+  describeSetters,
+  getContext,
+  listNames,
+  printNames,
+  quoteAll,
+  skipInUserNamespace,
+  skipOnWindows,
+  sortUnique,
 } from "./check-builders.ts";
 
 type Profile = { type: string } | undefined;
 
 const isForbiddenProfile = (profile: Profile) => !!profile && !["RuntimeDefault", "Localhost"].includes(profile.type);
 
-const ofAppArmor = "container.apparmor.security.beta.kubernetes.io/";
+const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/";
 
 /** Before the field existed, the profile was an annotation. */
 const isForbiddenAnnotation = ([key, value]: [string, string]) =>
-  key.startsWith(ofAppArmor) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
+  key.startsWith(appArmorPrefix) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
 
-const judgeAppArmor: Judge = (subject) => {
+const checkAppArmor: CheckFunction = (subject) => {
   const types = new Set<string>();
-  const setters = settersOf(subject, ({ appArmorProfile }) => {
+  const setters = describeSetters(subject, ({ appArmorProfile }) => {
     const isForbidden = isForbiddenProfile(appArmorProfile);
     if (isForbidden) types.add(appArmorProfile?.type ?? "");
     return isForbidden;
@@ -38,76 +38,76 @@ const judgeAppArmor: Judge = (subject) => {
     .map(([key, value]) => `${key}=${goQuoted(value)}`);
   if (setters === "" && annotations.length === 0) return undefined;
 
-  const values = [...sorted(types), ...sorted(annotations)];
+  const values = [...sortUnique(types), ...sortUnique(annotations)];
   const all = [
     ...(setters === "" ? [] : [setters]),
-    ...(annotations.length > 0 ? [plural(annotations.length, "annotation")] : []),
+    ...(annotations.length > 0 ? [chooseForm(annotations.length, "annotation")] : []),
   ];
   return {
-    reason: plural(values.length, "forbidden AppArmor profile"),
-    detail: `${all.join(" and ")} must not set AppArmor profile type to ${quoted(values)}`,
+    reason: chooseForm(values.length, "forbidden AppArmor profile"),
+    detail: `${all.join(" and ")} must not set AppArmor profile type to ${quoteAll(values)}`,
   };
 };
-export const appArmorProfile: Check = { level: "baseline", since: { "1.0": judgeAppArmor } };
+export const appArmorProfile: Check = { level: "baseline", since: { "1.0": checkAppArmor } };
 
-const judgeSeccompAnnotations: Judge = ({ annotations, containers }) => {
-  const ofContainers = namesOf(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
+const checkSeccompAnnotations: CheckFunction = ({ annotations, containers }) => {
+  const ofContainers = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
   const forbidden = ["seccomp.security.alpha.kubernetes.io/pod", ...ofContainers].flatMap((key) => {
     const value = Object.hasOwn(annotations, key) ? (annotations[key] ?? "") : undefined;
     return value === undefined || isAllowedSeccomp(value) ? [] : [`${key}=${goQuoted(value)}`];
   });
-  const distinct = sorted(forbidden);
+  const distinct = sortUnique(forbidden);
   if (distinct.length > 0)
     return {
       reason: "seccompProfile",
-      detail: `forbidden ${plural(distinct.length, "annotation")} ${distinct.join(", ")}`,
+      detail: `forbidden ${chooseForm(distinct.length, "annotation")} ${distinct.join(", ")}`,
     };
 };
 
 const isAllowedSeccomp = (value: string) =>
   value === "runtime/default" || value === "docker/default" || value.startsWith("localhost/");
 
-const judgeSeccomp = judgeContexts(
+const checkSeccomp = checkContexts(
   "seccompProfile",
   ({ seccompProfile }) => isForbiddenProfile(seccompProfile),
   (setters, forbidden) => {
     const types = forbidden.map(({ seccompProfile }) => seccompProfile?.type ?? "");
-    return `${setters} must not set securityContext.seccompProfile.type to ${quoted(sorted(types))}`;
+    return `${setters} must not set securityContext.seccompProfile.type to ${quoteAll(sortUnique(types))}`;
   },
 );
 export const seccompProfileBaseline: Check = {
   level: "baseline",
-  since: { "1.0": judgeSeccompAnnotations, "1.19": judgeSeccomp },
+  since: { "1.0": checkSeccompAnnotations, "1.19": checkSeccomp },
 };
 
-const requireSeccomp: Judge = (subject) => {
-  const forbidden = judgeSeccomp(subject);
+const requireSeccomp: CheckFunction = (subject) => {
+  const forbidden = checkSeccomp(subject);
   if (forbidden || subject.spec.securityContext?.seccompProfile) return forbidden;
 
-  const without = namesOf(subject.containers.filter((container) => !contextOf(container).seccompProfile));
+  const without = listNames(subject.containers.filter((container) => !getContext(container).seccompProfile));
   if (without.length > 0)
     return {
       reason: "seccompProfile",
-      detail: `pod or ${listed("container", without)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"`,
+      detail: `pod or ${printNames("container", without)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"`,
     };
 };
 export const seccompProfileRestricted: Check = {
   level: "restricted",
-  since: { "1.19": requireSeccomp, "1.25": unlessOnWindows(requireSeccomp) },
+  since: { "1.19": requireSeccomp, "1.25": skipOnWindows(requireSeccomp) },
   insteadOf: seccompProfileBaseline,
 };
 
-const judgeSeLinux = (...types: string[]): Judge => {
+const buildSeLinuxCheck = (...types: string[]): CheckFunction => {
   const allowed = new Set(["", "container_t", "container_init_t", "container_kvm_t", ...types]);
   const hasOtherType = ({ type = "" }: SELinuxOptions) => !allowed.has(type);
-  const isForbidden = ({ seLinuxOptions }: Context) =>
+  const isForbidden = ({ seLinuxOptions }: AnySecurityContext) =>
     !!seLinuxOptions && (hasOtherType(seLinuxOptions) || !!seLinuxOptions.user || !!seLinuxOptions.role);
 
-  return judgeContexts("seLinuxOptions", isForbidden, (setters, forbidden) => {
+  return checkContexts("seLinuxOptions", isForbidden, (setters, forbidden) => {
     const options = forbidden.map(({ seLinuxOptions }) => seLinuxOptions ?? {});
-    const others = sorted(options.filter(hasOtherType).map(({ type = "" }) => type));
+    const others = sortUnique(options.filter(hasOtherType).map(({ type = "" }) => type));
     const found = [
-      ...(others.length > 0 ? [listed("type", others)] : []),
+      ...(others.length > 0 ? [printNames("type", others)] : []),
       ...(options.some(({ user }) => user) ? ["user may not be set"] : []),
       ...(options.some(({ role }) => role) ? ["role may not be set"] : []),
     ];
@@ -116,43 +116,43 @@ const judgeSeLinux = (...types: string[]): Judge => {
 };
 export const seLinuxOptions: Check = {
   level: "baseline",
-  since: { "1.0": judgeSeLinux(), "1.31": judgeSeLinux("container_engine_t") },
+  since: { "1.0": buildSeLinuxCheck(), "1.31": buildSeLinuxCheck("container_engine_t") },
 };
 
-const judgeHostProcess = judgeContexts(
+const checkHostProcess = checkContexts(
   "hostProcess",
   ({ windowsOptions }) => windowsOptions?.hostProcess === true,
   (setters) => `${setters} must not set securityContext.windowsOptions.hostProcess=true`,
 );
-export const windowsHostProcess: Check = { level: "baseline", since: { "1.0": judgeHostProcess } };
+export const windowsHostProcess: Check = { level: "baseline", since: { "1.0": checkHostProcess } };
 
-const judgeRoot = judgeContexts(
+const checkRunAsRoot = checkContexts(
   "runAsNonRoot != true",
   ({ runAsNonRoot }) => runAsNonRoot === false,
   (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
 );
-const requireNonRoot: Judge = (subject) => {
-  const found = judgeRoot(subject);
+const requireNonRoot: CheckFunction = (subject) => {
+  const found = checkRunAsRoot(subject);
   if (found || subject.spec.securityContext?.runAsNonRoot === true) return found;
 
-  const without = namesOf(subject.containers.filter((container) => contextOf(container).runAsNonRoot === undefined));
+  const without = listNames(subject.containers.filter((container) => getContext(container).runAsNonRoot === undefined));
   if (without.length > 0)
     return {
       reason: "runAsNonRoot != true",
-      detail: `pod or ${listed("container", without)} must set securityContext.runAsNonRoot=true`,
+      detail: `pod or ${printNames("container", without)} must set securityContext.runAsNonRoot=true`,
     };
 };
 export const runAsNonRoot: Check = {
   level: "restricted",
-  since: { "1.0": requireNonRoot, "1.35": unlessAmongOwnUsers(requireNonRoot) },
+  since: { "1.0": requireNonRoot, "1.35": skipInUserNamespace(requireNonRoot) },
 };
 
-const judgeUser = judgeContexts(
+const checkUser = checkContexts(
   "runAsUser=0",
   (context) => context.runAsUser === 0,
   (setters) => `${setters} must not set runAsUser=0`,
 );
 export const runAsUser: Check = {
   level: "restricted",
-  since: { "1.23": judgeUser, "1.35": unlessAmongOwnUsers(judgeUser) },
+  since: { "1.23": checkUser, "1.35": skipInUserNamespace(checkUser) },
 };

@@ -1,18 +1,18 @@
 import { type ImageVolume, isSourceless } from "postern/objects/pod";
-import { type Check, type Judge, listed, plural, quoted, sorted } from "./check-builders.ts";
+import { type Check, type CheckFunction, chooseForm, printNames, quoteAll, sortUnique } from "./check-builders.ts";
 
-const judgeNamespaces: Judge = ({ spec }) => {
+const checkNamespaces: CheckFunction = ({ spec }) => {
   const shared = (["hostNetwork", "hostPID", "hostIPC"] as const).filter((field) => spec[field] === true);
   if (shared.length > 0)
     return { reason: "host namespaces", detail: shared.map((field) => `${field}=true`).join(", ") };
 };
-export const hostNamespaces: Check = { level: "baseline", since: { "1.0": judgeNamespaces } };
+export const hostNamespaces: Check = { level: "baseline", since: { "1.0": checkNamespaces } };
 
-const judgeHostPaths: Judge = ({ spec }) => {
+const checkHostPaths: CheckFunction = ({ spec }) => {
   const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name = "" }) => name);
-  if (names.length > 0) return { reason: "hostPath volumes", detail: listed("volume", names) };
+  if (names.length > 0) return { reason: "hostPath volumes", detail: printNames("volume", names) };
 };
-export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": judgeHostPaths } };
+export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": checkHostPaths } };
 
 type Source = Exclude<keyof ImageVolume, "name">;
 
@@ -52,27 +52,27 @@ const forbidden: readonly Source[] = [
   "storageos",
 ];
 
-const judgeVolumes: Judge = ({ spec }) => {
+const checkVolumes: CheckFunction = ({ spec }) => {
   const all: ImageVolume[] = spec.volumes ?? [];
   const volumes = all.filter((volume) => !isSourceless(volume) && !allowed.some((source) => volume[source]));
   if (volumes.length === 0) return undefined;
 
   const names = volumes.map(({ name = "" }) => name);
-  const types = sorted(volumes.map((volume) => forbidden.find((source) => volume[source]) ?? "unknown"));
-  const use = plural(volumes.length, "uses", "use");
+  const types = sortUnique(volumes.map((volume) => forbidden.find((source) => volume[source]) ?? "unknown"));
+  const use = chooseForm(volumes.length, "uses", "use");
   return {
     reason: "restricted volume types",
-    detail: `${listed("volume", names)} ${use} ${plural(types.length, "restricted volume type")} ${quoted(types)}`,
+    detail: `${printNames("volume", names)} ${use} ${chooseForm(types.length, "restricted volume type")} ${quoteAll(types)}`,
   };
 };
 
 export const restrictedVolumes: Check = {
   level: "restricted",
-  since: { "1.0": judgeVolumes },
+  since: { "1.0": checkVolumes },
   insteadOf: hostPathVolumes,
 };
 
-const judgeSysctls = (...names: string[]): Judge => {
+const buildSysctlCheck = (...names: string[]): CheckFunction => {
   const allowed = new Set(names);
   return ({ spec }) => {
     const forbidden = (spec.securityContext?.sysctls ?? [])
@@ -101,9 +101,9 @@ const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 export const sysctls: Check = {
   level: "baseline",
   since: {
-    "1.0": judgeSysctls(...since0),
-    "1.27": judgeSysctls(...since27),
-    "1.29": judgeSysctls(...since29),
-    "1.32": judgeSysctls(...since32),
+    "1.0": buildSysctlCheck(...since0),
+    "1.27": buildSysctlCheck(...since27),
+    "1.29": buildSysctlCheck(...since29),
+    "1.32": buildSysctlCheck(...since32),
   },
 };
