@@ -1,17 +1,18 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeStep } from "#lib/json.ts";
-import type {
-  Condition,
-  Constant,
-  OriginOverrider,
-  OverrideRule,
-  OverrideTemplate,
-  Policy,
-  Reference,
-  Selector,
-  ValidateRule,
+import {
+  type Condition,
+  type Constant,
+  isOnlyReplaced,
+  type OriginOverrider,
+  type OverrideRule,
+  type OverrideTemplate,
+  type Policy,
+  type Reference,
+  type Selector,
+  type ValidateRule,
 } from "#lib/policy/kinds.ts";
-import { isOnlyReplaced, sold } from "#lib/policy/overriders/origins.ts";
+import { sold } from "#lib/policy/overriders/origins.ts";
 import { factors } from "#lib/policy/overriders/resources.ts";
 import { settled } from "#lib/policy/values/constants.ts";
 

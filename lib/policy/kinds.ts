@@ -114,6 +114,10 @@ export interface OriginOverrider {
   topologySpreadConstraints?: TopologySpreadConstraint[];
 }
 
+/** Reports whether `replace` is the only operation of a type. */
+export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
+  !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
+
 /** The first field that is set, in this order, is the value; an empty list or map counts as not set. */
 export interface Constant {
   string?: string;

@@ -1,5 +1,4 @@
-import { type OriginOverrider, type OverrideTemplate, originTypes } from "../kinds.ts";
-import { isOnlyReplaced } from "../overriders/origins.ts";
+import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originTypes } from "../kinds.ts";
 import { settled } from "../values/constants.ts";
 import { parseDecimal } from "../values/decimals.ts";
 import { shown } from "../values/texts.ts";

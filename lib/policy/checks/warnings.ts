@@ -1,5 +1,6 @@
 import { unescapeStep } from "../../json.ts";
 import {
+  isOnlyReplaced,
   type OverrideRule,
   type OverrideTemplate,
   type Policy,
@@ -7,7 +8,6 @@ import {
   type Selector,
   type ValidateRule,
 } from "../kinds.ts";
-import { isOnlyReplaced } from "../overriders/origins.ts";
 import { compares, settled } from "../values/constants.ts";
 import { shown } from "../values/texts.ts";
 import { type ReferencePlace, referencesIn } from "./places.ts";

@@ -12,7 +12,7 @@ import {
   setMember,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { OriginOverrider } from "../kinds.ts";
+import { isOnlyReplaced, type OriginOverrider } from "../kinds.ts";
 import { podSpecOf } from "./pod-spec.ts";
 import { factorOf, quantityIn, truncated } from "./resources.ts";
 
@@ -55,10 +55,6 @@ const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | u
   const parent = isOfMetadata ? requireMap(object.metadata, "metadata") : podSpecOf(object);
   return parent && computations[type](parent, origin);
 };
-
-/** Reports whether `replace` is the only operation of a type. */
-export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
-  !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 
 type Compute = (parent: JsonMap, origin: OriginOverrider) => Change;
 
