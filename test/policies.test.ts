@@ -5,7 +5,7 @@ import { type Decision, evaluateRule } from "#lib/decide.ts";
 import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import type { Policy } from "#lib/policy/kinds.ts";
+import type { Policy } from "#lib/policy/types.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";

@@ -3,8 +3,8 @@ import { isSame } from "postern/json";
 import { cue, discovery, list, type ServedResource } from "postern/needs";
 import { completed, refusalOf } from "postern/policy/admission";
 import { warningsOf } from "postern/policy/checks/warnings";
-import { uncovered } from "postern/policy/interception";
-import { type Policy, policyGroup } from "postern/policy/kinds";
+import { type Policy, policyGroup } from "postern/policy/types";
+import { uncovered } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
 

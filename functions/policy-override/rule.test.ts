@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "postern/failure";
 import type { Capabilities } from "postern/needs";
-import type { Policy } from "postern/policy/kinds";
+import type { Policy } from "postern/policy/types";
 import type { AdmissionRequest } from "postern/review";
 import { type Count, openRule, recorded } from "postern/test";
 

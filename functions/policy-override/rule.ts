@@ -1,4 +1,3 @@
-import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
 import { type Applied, override } from "postern/policy/override";
 import { bookOf } from "postern/policy/policy-index";
 import {
@@ -12,6 +11,7 @@ import {
   tell,
   telling,
 } from "postern/policy/policy-rules";
+import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 

@@ -1,4 +1,3 @@
-import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/interception";
 import { bookOf } from "postern/policy/policy-index";
 import {
   isJudged,
@@ -13,6 +12,7 @@ import {
   validatePolicies,
 } from "postern/policy/policy-rules";
 import { type Validation, validate } from "postern/policy/validate";
+import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { asksCluster } from "#lib/needs.ts";
-import type { ValidatePolicy } from "#lib/policy/kinds.ts";
+import type { ValidatePolicy } from "#lib/policy/types.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";

@@ -3,8 +3,8 @@ import { isDeepStrictEqual } from "node:util";
 import { parse } from "yaml";
 import { evaluate } from "#lib/cue/engine.ts";
 import { isQuantity, parseQuantity } from "#lib/objects/quantity.ts";
-import type { Policy, Reach, Subject } from "#lib/policy/kinds.ts";
 import { labelsMatch } from "#lib/policy/selectors.ts";
+import type { Policy, Reach, Subject } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { kindsOf } from "../apiserver/kinds/kinds.ts";
 

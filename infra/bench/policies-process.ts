@@ -2,9 +2,9 @@ import { createInterface } from "node:readline";
 import { evaluate } from "#lib/cue/engine.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createDraft } from "#lib/patch.ts";
-import type { Policy, Reach } from "#lib/policy/kinds.ts";
 import { override } from "#lib/policy/override.ts";
 import { bookOf } from "#lib/policy/policy-index.ts";
+import type { Policy, Reach } from "#lib/policy/types.ts";
 import { validate } from "#lib/policy/validate.ts";
 import type { Evaluations, Question } from "./kinitiras.ts";
 

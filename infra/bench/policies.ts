@@ -3,7 +3,7 @@ import type { Context } from "aws-lambda";
 import { evaluate } from "#lib/cue/engine.ts";
 import { createEndpoint } from "#lib/endpoint.ts";
 import { createUnconnectedCapabilities } from "#lib/needs.ts";
-import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/kinds.ts";
+import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
 import { signing } from "../parity/test-key.ts";

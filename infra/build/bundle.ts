@@ -228,7 +228,7 @@ const absent = fileURLToPath(new URL("absent.ts", import.meta.url));
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]place\.ts$/ }, () => ({ contents: placeBeside }));
+    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({ contents: placeBeside }));
   },
 };
 

@@ -3,7 +3,7 @@ import { access, constants, copyFile, glob, mkdir, mkdtemp, readFile, rename, rm
 import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
-import { place } from "#lib/cue/place.ts";
+import { place } from "#lib/cue/cue-files.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { distFolder } from "./build.ts";
 import { writeTypes } from "./client-types.ts";
@@ -123,7 +123,7 @@ const cue = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" }
 const cueHere: Plugin = {
   name: "cue-here",
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]place\.ts$/ }, () => ({
+    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({
       contents: `import { existsSync } from "node:fs";
         import { createRequire } from "node:module";
         import { dirname, join } from "node:path";

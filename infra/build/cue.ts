@@ -1,11 +1,11 @@
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { packed } from "#lib/cue/place.ts";
+import { packed } from "#lib/cue/cue-files.ts";
 import type { Files } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
-/** The code of lib/cue/place.ts in a bundle. */
+/** The code of lib/cue/cue-files.ts in a bundle. */
 export const placeBeside = `const names = ${JSON.stringify(names)};
   export const place = async () =>
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;

@@ -1,16 +1,16 @@
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { referencesIn, scriptsIn } from "#lib/policy/checks/places.ts";
+import { referencesIn, scriptsIn } from "#lib/policy/checks/located-values.ts";
 import { warningsOf } from "#lib/policy/checks/warnings.ts";
-import { nameOf, type Policy } from "#lib/policy/kinds.ts";
-import { checkDocuments } from "#lib/policy/loaded.ts";
+import { checkDocuments } from "#lib/policy/policy-documents.ts";
 import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
+import { nameOf, type Policy } from "#lib/policy/types.ts";
 import { kindsOf } from "../apiserver/kinds/kinds.ts";
 import { butSimilarKinds, isDefinable } from "../apiserver/kinds/unknown.ts";
 import { readFiles } from "../apiserver/manifest-cluster.ts";
 import type { Path, Source } from "../check/manifests/manifests.ts";
 import { positionOf } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { wordsOf } from "./sentences.ts";
+import { wordsOf } from "./descriptions.ts";
 
 /** The explanation of a policy. A policy with faults is not admitted. */
 export interface Explained {

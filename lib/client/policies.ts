@@ -1,7 +1,6 @@
 import type { ObjectReader } from "../needs.ts";
-import type { Policy } from "../policy/kinds.ts";
-import { policiesIn } from "../policy/loaded.ts";
 import { override } from "../policy/override.ts";
+import { policiesIn } from "../policy/policy-documents.ts";
 import { bookOf } from "../policy/policy-index.ts";
 import {
   isJudged,
@@ -16,6 +15,7 @@ import {
   validatePolicies,
 } from "../policy/policy-rules.ts";
 import type { HttpSettings } from "../policy/references/http.ts";
+import type { Policy } from "../policy/types.ts";
 import { validate } from "../policy/validate.ts";
 import type { KubernetesObject } from "../review.ts";
 import { type RequestMatch, rule } from "../rule.ts";

@@ -1,6 +1,6 @@
 import type { Worker } from "node:worker_threads";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { type Place, place } from "./place.ts";
+import { type Place, place } from "./cue-files.ts";
 
 export interface Orders {
   wasm: string;

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { parentPort, workerData } from "node:worker_threads";
 import type { Message, Orders } from "./engine.ts";
-import { limited, page } from "./memory.ts";
+import { limited, page } from "./wasm-memory.ts";
 
 // What Go's runtime and CUE leave in the global scope, which belongs to this thread alone.
 declare global {

@@ -4,9 +4,9 @@ import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
 import { createDraft } from "../patch.ts";
 import { completed, refusalOf } from "./admission.ts";
-import type { Condition, OverrideTemplate } from "./kinds.ts";
-import { renderedCondition } from "./rendering/condition.ts";
-import { renderedOverride } from "./rendering/override.ts";
+import { renderedCondition } from "./rendered-cue/conditions.ts";
+import { renderedOverride } from "./rendered-cue/templates.ts";
+import type { Condition, OverrideTemplate } from "./types.ts";
 
 const cue = (source: string) => evaluate(source);
 

@@ -1,11 +1,11 @@
 import { isMap, isSame, type JsonMap, toList, toMap } from "../json.ts";
-import { scriptsIn } from "./checks/places.ts";
-import { faultsOf } from "./checks/policy.ts";
-import { isTooDeep } from "./checks/shape.ts";
-import type { Policy } from "./kinds.ts";
-import { renderedCondition } from "./rendering/condition.ts";
-import { renderedOverride } from "./rendering/override.ts";
+import { faultsOf } from "./checks/faults.ts";
+import { scriptsIn } from "./checks/located-values.ts";
+import { isTooDeep } from "./checks/shape-checks.ts";
+import { renderedCondition } from "./rendered-cue/conditions.ts";
+import { renderedOverride } from "./rendered-cue/templates.ts";
 import { faultOfScript } from "./scripts.ts";
+import type { Policy } from "./types.ts";
 
 /**
  * Returns why a policy is refused: all its faults or, if it has none, the first script that doesn't compile. Without

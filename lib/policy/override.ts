@@ -1,15 +1,15 @@
 import { requireList, requireMap } from "../json.ts";
 import { createDraft, applyPatch as patched } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
-import { blamed, rulesOf } from "./blame.ts";
-import type { OverridePolicy, OverrideRule, Policy, Reach, Subject } from "./kinds.ts";
 import { applyOrigins } from "./overriders/origins.ts";
 import { patchWith } from "./overriders/plaintext.ts";
 import { applyTemplate, referenceOf } from "./overriders/templates.ts";
+import { blamed, rulesOf } from "./policy-failures.ts";
 import { type Book, bookOf, overriding } from "./policy-index.ts";
 import { resolve } from "./references/references.ts";
 import { patchesOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
+import type { OverridePolicy, OverrideRule, Policy, Reach, Subject } from "./types.ts";
 
 /** The parts of a rule, in the order in which they are applied. */
 export type Source = "template" | "cue" | "plaintext" | "origin";

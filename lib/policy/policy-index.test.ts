@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { nameOf, type OverridePolicy, type Policy, type Selector, type Subject, type ValidatePolicy } from "./kinds.ts";
 import { bookOf, overriding, validating } from "./policy-index.ts";
 import { selects } from "./selectors.ts";
+import { nameOf, type OverridePolicy, type Policy, type Selector, type Subject, type ValidatePolicy } from "./types.ts";
 
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 const anyPod: Selector = { apiVersion: "v1", kind: "Pod" };

@@ -1,8 +1,8 @@
 import { isMap, type JsonMap } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
-import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./kinds.ts";
-import { namespaceOf, policyGroup } from "./kinds.ts";
 import { selects } from "./selectors.ts";
+import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./types.ts";
+import { namespaceOf, policyGroup } from "./types.ts";
 import { compareBytes } from "./values/texts.ts";
 
 /** Policies in evaluation order, indexed by what their selectors name, so that a request looks at few of them. */

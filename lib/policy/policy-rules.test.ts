@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ObjectReader, ResourceType } from "../needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
-import type { Policy } from "./kinds.ts";
 import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./policy-rules.ts";
+import type { Policy } from "./types.ts";
 
 const policy = (name: string, kind = "ClusterOverridePolicy", namespace?: string) =>
   ({ kind, metadata: { name, ...(namespace && { namespace }) }, spec: { overrideRules: [] } }) as unknown as Policy;

@@ -5,10 +5,10 @@ import { splitApiVersion } from "../objects/api-version.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import type { RequestMatch, Verdict } from "../rule.ts";
-import { blamedIn } from "./blame.ts";
-import { nameOf, type Policy, policyGroup, type Reach, type Subject } from "./kinds.ts";
+import { blamedIn } from "./policy-failures.ts";
 import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./references/http.ts";
-import { hasScript, kindsReferred } from "./references/referred.ts";
+import { hasScript, kindsReferred } from "./references/referenced-kinds.ts";
+import { nameOf, type Policy, policyGroup, type Reach, type Subject } from "./types.ts";
 import type { Validation } from "./validate.ts";
 
 /** Requests that are sent even if no known policy selects them. */

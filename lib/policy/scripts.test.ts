@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
-import type { ProcessingRequest, Reach, Subject } from "./kinds.ts";
 import { faultOfScript, hasWrongOutput, patchesOf, verdictOf } from "./scripts.ts";
+import type { ProcessingRequest, Reach, Subject } from "./types.ts";
 
 const unreachable = async () => assert.fail("a script asks nobody");
 /** CUE is the real one; what is asked by HTTP is what a case says, or an error. */

@@ -1,7 +1,7 @@
 import { parted } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
-import type { PatchOperation, ProcessingRequest, Reach, Subject } from "./kinds.ts";
+import type { PatchOperation, ProcessingRequest, Reach, Subject } from "./types.ts";
 
 export interface ScriptedVerdict {
   valid: boolean;

@@ -4,8 +4,8 @@ import { suite, test } from "node:test";
 import { parse } from "yaml";
 import { reachOver } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
-import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./kinds.ts";
 import { bookOf } from "./policy-index.ts";
+import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./types.ts";
 import { validate } from "./validate.ts";
 
 const condition = (given: Partial<Condition>): Condition => {

@@ -1,10 +1,10 @@
 import { isMap } from "../json.ts";
-import { blamed, rulesOf } from "./blame.ts";
-import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./kinds.ts";
+import { blamed, rulesOf } from "./policy-failures.ts";
 import { type Book, validating } from "./policy-index.ts";
 import { resolve } from "./references/references.ts";
 import { verdictOf } from "./scripts.ts";
 import { targets } from "./selectors.ts";
+import type { Condition, Reach, Subject, ValidatePolicy, ValidateRule } from "./types.ts";
 import { isHit } from "./values/conditions.ts";
 import { compares, constantOf } from "./values/constants.ts";
 import { shown } from "./values/texts.ts";

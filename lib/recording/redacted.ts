@@ -1,5 +1,5 @@
 import { isObject, parseJson } from "../json.ts";
-import { policyGroup } from "../policy/kinds.ts";
+import { policyGroup } from "../policy/types.ts";
 import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, isTelling, scriptWithout } from "./kept.ts";
 import { noReads, type Reads } from "./reads.ts";
 

@@ -12,8 +12,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { TLSSocket } from "node:tls";
 import { gzipSync } from "node:zlib";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
-import type { HttpReference, ProcessingRequest } from "#lib/policy/kinds.ts";
 import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
+import type { HttpReference, ProcessingRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
 interface Heard {

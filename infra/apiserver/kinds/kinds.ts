@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 import type { ServedResource } from "#lib/needs.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
-import { policyGroup } from "#lib/policy/kinds.ts";
+import { policyGroup } from "#lib/policy/types.ts";
 import { plural } from "#lib/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import builtIn from "./kinds.json" with { type: "json" };

@@ -1,8 +1,8 @@
-import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originTypes } from "../kinds.ts";
+import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originTypes } from "../types.ts";
 import { settled } from "../values/constants.ts";
 import { parseDecimal } from "../values/decimals.ts";
 import { shown } from "../values/texts.ts";
-import { constant } from "./constants.ts";
+import { constant } from "./conditions.ts";
 import {
   affinity,
   affinityLists,
@@ -10,7 +10,7 @@ import {
   tolerationFaults,
   tolerations,
   topologySpreadConstraints,
-} from "./pods.ts";
+} from "./pod-fields.ts";
 import { reference } from "./references.ts";
 import {
   type Across,
@@ -26,7 +26,7 @@ import {
   textMap,
   textThat,
   truth,
-} from "./shape.ts";
+} from "./shape-checks.ts";
 
 const operation: Check = oneOf("add", "replace", "remove");
 

@@ -1,8 +1,8 @@
-import type { HttpAuth, Reference } from "../kinds.ts";
+import type { HttpAuth, Reference } from "../types.ts";
 import { parsePath } from "../values/paths.ts";
 import { shown } from "../values/texts.ts";
 import { referred } from "./selectors.ts";
-import { anything, type Check, fields, mapOf, oneOf, required, text, textThat } from "./shape.ts";
+import { anything, type Check, fields, mapOf, oneOf, required, text, textThat } from "./shape-checks.ts";
 
 const path: Check = textThat((value) => {
   try {

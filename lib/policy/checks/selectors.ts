@@ -1,7 +1,18 @@
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
 import { shown } from "../values/texts.ts";
-import { atLeast, type Check, fields, listOf, mapOf, required, text, textMap, texts, textThat } from "./shape.ts";
+import {
+  atLeast,
+  type Check,
+  fields,
+  listOf,
+  mapOf,
+  required,
+  text,
+  textMap,
+  texts,
+  textThat,
+} from "./shape-checks.ts";
 
 export const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
 

@@ -7,12 +7,12 @@ import {
   policyGroup,
   type Selector,
   type ValidateRule,
-} from "../kinds.ts";
+} from "../types.ts";
 import { compares, settled } from "../values/constants.ts";
 import { shown } from "../values/texts.ts";
-import { type ReferencePlace, referencesIn } from "./places.ts";
-import { tolerationFaults } from "./pods.ts";
-import { faultsOf } from "./policy.ts";
+import { faultsOf } from "./faults.ts";
+import { type ReferencePlace, referencesIn } from "./located-values.ts";
+import { tolerationFaults } from "./pod-fields.ts";
 import { labelKeyFault, labelValueFault, operators } from "./selectors.ts";
 
 /** Warns of valid but probably unintended fields, one sentence each; returns none for a policy with faults. */

@@ -8,7 +8,7 @@ import {
   requireMap,
   setMember,
 } from "../../json.ts";
-import type { OverrideTemplate } from "../kinds.ts";
+import type { OverrideTemplate } from "../types.ts";
 import { insert } from "./pod-spec.ts";
 
 export const required = "requiredDuringSchedulingIgnoredDuringExecution";

@@ -10,7 +10,7 @@ import {
   unescapeStep,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { Constant, OverrideTemplate } from "../kinds.ts";
+import type { Constant, OverrideTemplate } from "../types.ts";
 
 export const changeMetadata = (
   object: KubernetesObject,

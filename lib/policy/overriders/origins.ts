@@ -12,7 +12,7 @@ import {
   setMember,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import { isOnlyReplaced, type OriginOverrider } from "../kinds.ts";
+import { isOnlyReplaced, type OriginOverrider } from "../types.ts";
 import { podSpecOf } from "./pod-spec.ts";
 import { factorOf, quantityIn, truncated } from "./resources.ts";
 

@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { JsonMap } from "../../json.ts";
 import { createDraft, applyPatch as patched } from "../../patch.ts";
-import type { OriginOverrider, OverrideTemplate, PatchOperation } from "../kinds.ts";
+import type { OriginOverrider, OverrideTemplate, PatchOperation } from "../types.ts";
 import { applyOrigins } from "./origins.ts";
 import { patchWith } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";

@@ -1,6 +1,6 @@
 import { applyToEach, cloneDeep, deleteMember, getOwn, isMap, isSame, parsePointer, setMember } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { PatchOperation } from "../kinds.ts";
+import type { PatchOperation } from "../types.ts";
 import { shown } from "../values/texts.ts";
 
 /**

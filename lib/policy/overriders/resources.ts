@@ -10,7 +10,7 @@ import {
   unescapeStep,
 } from "../../json.ts";
 import { canonical, milliOf, parseQuantity, type Quantity, wholeOf } from "../../objects/quantity.ts";
-import type { OverrideTemplate } from "../kinds.ts";
+import type { OverrideTemplate } from "../types.ts";
 import { type Decimal, parseDecimal } from "../values/decimals.ts";
 import { shown } from "../values/texts.ts";
 

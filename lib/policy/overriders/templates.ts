@@ -1,9 +1,8 @@
-// Overriders change an object in place: templates here, with a file for each kind of template; JSON patches in
-// plaintext.ts; `origin` in origins.ts. Policies may not have passed admission, so each error names its field.
+// Policies may not have passed their checks, so every error in this folder names its field.
 
 import type { FoundValue, JsonMap } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { OverrideTemplate, Reference } from "../kinds.ts";
+import type { OverrideTemplate, Reference } from "../types.ts";
 import { changeAffinity } from "./affinity.ts";
 import { changeMetadata, isConstant } from "./metadata.ts";
 import { podSpecOf } from "./pod-spec.ts";

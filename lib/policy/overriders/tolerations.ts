@@ -1,5 +1,5 @@
 import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMember } from "../../json.ts";
-import type { OverrideTemplate } from "../kinds.ts";
+import type { OverrideTemplate } from "../types.ts";
 import { insert } from "./pod-spec.ts";
 
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {

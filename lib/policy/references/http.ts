@@ -4,7 +4,7 @@ import { getErrorMessage } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../service-settings.ts";
-import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../kinds.ts";
+import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../types.ts";
 import { addressOf, bodyOf, headersOf, isAmong, isHost, methodOf, texts } from "./request.ts";
 import { basicOf, keeping, tokenIn } from "./tokens.ts";
 

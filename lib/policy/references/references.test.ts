@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import { reachOver } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
+import type { HttpReference, Reach, Reference, Subject } from "../types.ts";
 import { resolve } from "./references.ts";
 
 const named = (kind: string, name: string, namespace: string | undefined, rest: object = {}): KubernetesObject => {

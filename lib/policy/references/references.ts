@@ -1,11 +1,8 @@
-// Values that references name: `resolve` looks them up in objects; http.ts sends requests within the settings' hosts,
-// addresses and credentials (hosts.ts, tokens.ts, request.ts). referred.ts lists the kinds that references read.
-
 import { isMap, lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { HttpReference, Reach, Reference, Subject } from "../kinds.ts";
-import { namespaceOf } from "../kinds.ts";
 import { isLabelSelector } from "../selectors.ts";
+import type { HttpReference, Reach, Reference, Subject } from "../types.ts";
+import { namespaceOf } from "../types.ts";
 import { parsePath, type Step } from "../values/paths.ts";
 import { shown } from "../values/texts.ts";
 

@@ -2,7 +2,7 @@ import { isToken } from "../../cluster/credentials.ts";
 import { basic } from "../../cluster/outside.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
-import type { HttpAuth } from "../kinds.ts";
+import type { HttpAuth } from "../types.ts";
 
 /** A token and its expiry in milliseconds since 1970; undefined if the service doesn't state one. */
 interface Token {

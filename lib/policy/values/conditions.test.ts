@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import type { Condition, Constant } from "../kinds.ts";
+import type { Condition, Constant } from "../types.ts";
 import { isHit } from "./conditions.ts";
 import { constantOf } from "./constants.ts";
 

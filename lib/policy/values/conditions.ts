@@ -1,5 +1,5 @@
 import { isMap } from "../../json.ts";
-import type { Condition } from "../kinds.ts";
+import type { Condition } from "../types.ts";
 import { calculated, compareDecimals, type Decimal, isDecimal, numberOf, parsePercentage } from "./decimals.ts";
 import { compareBytes, shown, typeOf } from "./texts.ts";
 

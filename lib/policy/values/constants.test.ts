@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import type { Constant } from "../kinds.ts";
+import type { Constant } from "../types.ts";
 import { constantOf } from "./constants.ts";
 import { parseDecimal } from "./decimals.ts";
 

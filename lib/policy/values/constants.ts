@@ -1,5 +1,5 @@
 import { isMap } from "../../json.ts";
-import type { Condition, Constant } from "../kinds.ts";
+import type { Condition, Constant } from "../types.ts";
 import { type Decimal, parseDecimal } from "./decimals.ts";
 
 type Members = (value: unknown) => unknown[] | undefined;

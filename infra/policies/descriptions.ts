@@ -1,5 +1,7 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeStep } from "#lib/json.ts";
+import { sold } from "#lib/policy/overriders/origins.ts";
+import { factors } from "#lib/policy/overriders/resources.ts";
 import {
   type Condition,
   type Constant,
@@ -11,9 +13,7 @@ import {
   type Reference,
   type Selector,
   type ValidateRule,
-} from "#lib/policy/kinds.ts";
-import { sold } from "#lib/policy/overriders/origins.ts";
-import { factors } from "#lib/policy/overriders/resources.ts";
+} from "#lib/policy/types.ts";
 import { settled } from "#lib/policy/values/constants.ts";
 
 /** Describes what a policy without faults does, in one sentence for each of its rules. */

@@ -1,5 +1,5 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
-import type { OverrideTemplate } from "../kinds.ts";
+import type { OverrideTemplate } from "../types.ts";
 import {
   inputs,
   insertion,
@@ -12,7 +12,7 @@ import {
   patchesIf,
   podSpec,
   script,
-} from "./text.ts";
+} from "./cue-text.ts";
 
 const path = `"\\(place)/tolerations"`;
 

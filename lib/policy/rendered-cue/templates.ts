@@ -1,7 +1,4 @@
-// Renders templates as CUE, for people who read a policy: templates of overriders here, conditions in condition.ts.
-// text.ts has the parts of a script; pods.ts and amount.ts have shared definitions. Nothing here evaluates CUE.
-
-import type { OverrideTemplate } from "../kinds.ts";
+import type { OverrideTemplate } from "../types.ts";
 import { renderedAffinity } from "./affinity.ts";
 import { renderedMetadata } from "./metadata.ts";
 import { renderedOversell, renderedResources } from "./resources.ts";

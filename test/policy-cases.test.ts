@@ -11,7 +11,7 @@ import { judgesOf, readTrials, tryCase } from "../infra/policies/policy-cases.ts
 import type { TestResult } from "../infra/testing/results.ts";
 import { runVerb } from "./verb.ts";
 
-const root = fileURLToPath(new URL("../", import.meta.url));
+const root = fileURLToPath(new URL("..", import.meta.url));
 const catalogue = await readCatalogue();
 let folder = "";
 before(async () => {
@@ -35,7 +35,7 @@ interface Trial {
   result: TestResult["result"];
   because?: string[];
 }
-const cases: Trial[] = parse(await readFile(new URL("tried.yaml", import.meta.url), "utf8"));
+const cases: Trial[] = parse(await readFile(new URL("policy-cases.yaml", import.meta.url), "utf8"));
 const findPolicy = (name: string) => cases.find((one) => one.name === name)?.policy ?? assert.fail(name);
 const override = findPolicy("passes if the object becomes what the case says");
 const kept = findPolicy("passes if the object is admitted as the case says");

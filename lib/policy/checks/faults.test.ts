@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { policyCases } from "../../../infra/bench/example-policies.ts";
-import { faultsOf } from "./policy.ts";
+import { faultsOf } from "./faults.ts";
 import { warningsOf } from "./warnings.ts";
 
 /** What a case of cases.yaml says of a policy; the rest of the policy is the same for all. */

@@ -5,11 +5,11 @@ import { parse } from "yaml";
 import type { ServedResource } from "../needs.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { RequestMatch } from "../rule.ts";
-import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./interception.ts";
-import type { Policy } from "./kinds.ts";
 import type { PolicySettings } from "./policy-rules.ts";
 import { httpSettings } from "./references/http.ts";
-import { kindsIn, kindsReferred } from "./references/referred.ts";
+import { kindsIn, kindsReferred } from "./references/referenced-kinds.ts";
+import type { Policy } from "./types.ts";
+import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./webhook-rules.ts";
 
 const usual: PolicySettings = {
   ...{ policies: [], inCluster: true, intercept: [], objectSelector: {}, reads: [], scripts: true, metrics: false },
@@ -40,7 +40,7 @@ interface Case {
   intercept?: PolicySettings["intercept"];
   webhookRules: [group: string, version: string, resources: string[], operations: string[], scope?: string][];
 }
-const cases: Case[] = parse(readFileSync(new URL("interception.yaml", import.meta.url), "utf8"));
+const cases: Case[] = parse(readFileSync(new URL("webhook-rules.yaml", import.meta.url), "utf8"));
 
 describe("webhook rules for policies", () => {
   for (const { name, policies = [], intercept = [], webhookRules } of cases)

@@ -1,12 +1,20 @@
-// Checks a policy when it is written or read from a file: `faultsOf` here, `warningsOf` in warnings.ts. The other files
-// check one part of a policy each, with the checks of shape.ts; places.ts lists a policy's references and scripts.
-
 import { getOwn, isMap } from "../../json.ts";
-import { policyGroup } from "../kinds.ts";
-import { condition } from "./constants.ts";
+import { policyGroup } from "../types.ts";
+import { condition } from "./conditions.ts";
 import { origin, plaintext, template } from "./overriders.ts";
 import { selector } from "./selectors.ts";
-import { anything, atLeast, type Check, fields, isTooDeep, listOf, oneOf, required, text, texts } from "./shape.ts";
+import {
+  anything,
+  atLeast,
+  type Check,
+  fields,
+  isTooDeep,
+  listOf,
+  oneOf,
+  required,
+  text,
+  texts,
+} from "./shape-checks.ts";
 
 const resourceSelectors = listOf(selector);
 

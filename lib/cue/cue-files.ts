@@ -18,7 +18,7 @@ export interface Packed {
 }
 
 const home = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
-const cache = fileURLToPath(new URL("../../node_modules/.cache/postern/", import.meta.url));
+const cache = fileURLToPath(new URL("../../node_modules/.cache/postern", import.meta.url));
 const program = /^cue\.wasm\.full\.inline-.*\.js$/;
 const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
 

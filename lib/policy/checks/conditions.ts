@@ -1,4 +1,4 @@
-import type { Condition, Constant } from "../kinds.ts";
+import type { Condition, Constant } from "../types.ts";
 import { compares, settled } from "../values/constants.ts";
 import { parseDecimal, parsePercentage } from "../values/decimals.ts";
 import { shown } from "../values/texts.ts";
@@ -16,7 +16,7 @@ import {
   textThat,
   truth,
   whole,
-} from "./shape.ts";
+} from "./shape-checks.ts";
 
 const decimal: Check = textThat((value) =>
   parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,

@@ -1,6 +1,6 @@
 import { lookUp } from "../../json.ts";
-import type { OverrideTemplate } from "../kinds.ts";
 import { places, required } from "../overriders/affinity.ts";
+import type { OverrideTemplate } from "../types.ts";
 import {
   below,
   inputs,
@@ -14,7 +14,7 @@ import {
   patchesIf,
   podSpec,
   script,
-} from "./text.ts";
+} from "./cue-text.ts";
 
 const lists = places.map(({ parents, key }) => {
   const steps = [...parents, key];

@@ -1,8 +1,8 @@
-import type { Condition } from "../kinds.ts";
+import type { Condition } from "../types.ts";
 import { constantOf } from "../values/constants.ts";
 import { calculated, type Decimal, isDecimal, numberOf, parsePercentage } from "../values/decimals.ts";
-import { addable, amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
-import { literal, placeOf, script } from "./text.ts";
+import { addable, amountDefinition, amountOf, decimalText, multipliable } from "./amounts.ts";
+import { literal, placeOf, script } from "./cue-text.ts";
 
 /**
  * Renders a condition as CUE, for people who read the policy; the condition must have passed its checks. The CUE

@@ -1,6 +1,6 @@
 import { Failure, getErrorMessage } from "../failure.ts";
 import { isMap, toMap } from "../json.ts";
-import type { OverrideRule, Policy, ValidateRule } from "./kinds.ts";
+import type { OverrideRule, Policy, ValidateRule } from "./types.ts";
 
 interface Rules {
   overrideRules: OverrideRule;

@@ -1,5 +1,5 @@
 import type { Decimal } from "../values/decimals.ts";
-import { literal } from "./text.ts";
+import { literal } from "./cue-text.ts";
 
 const decimal = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binary = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };

@@ -5,7 +5,7 @@ import { keyFaults, valueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 import { shown } from "../values/texts.ts";
 import { labelSelector } from "./selectors.ts";
-import { atLeast, blame, type Check, listOf, mapOf, required, text, texts, textThat, whole } from "./shape.ts";
+import { atLeast, blame, type Check, listOf, mapOf, required, text, texts, textThat, whole } from "./shape-checks.ts";
 
 const quantity: Check = (value, at, faults) => {
   if (Number.isInteger(value)) return;

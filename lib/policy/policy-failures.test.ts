@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Failure } from "../failure.ts";
-import { blamed, blamedIn, rulesOf } from "./blame.ts";
-import type { Policy } from "./kinds.ts";
+import { blamed, blamedIn, rulesOf } from "./policy-failures.ts";
+import type { Policy } from "./types.ts";
 import { shown } from "./values/texts.ts";
 
 const policy: Policy = {

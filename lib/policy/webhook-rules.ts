@@ -5,12 +5,12 @@ import { splitApiVersion } from "../objects/api-version.ts";
 import { plural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
 import type { InspectedCluster, InspectedSettings, ParsedManifests, RequestMatch } from "../rule.ts";
-import { nameOf, type Policy, policyGroup } from "./kinds.ts";
-import { policiesIn } from "./loaded.ts";
+import { policiesIn } from "./policy-documents.ts";
 import type { Interception, PolicySettings } from "./policy-rules.ts";
 import { unfitHttp } from "./references/http.ts";
-import { isKind, type Kind, kindsIn } from "./references/referred.ts";
+import { isKind, type Kind, kindsIn } from "./references/referenced-kinds.ts";
 import { isLabelSelector } from "./selectors.ts";
+import { nameOf, type Policy, policyGroup } from "./types.ts";
 
 /** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
 type Plurals = (kind: Kind) => Required<ResourceType> | undefined;

@@ -1,5 +1,5 @@
 import { isSame } from "../../json.ts";
-import type { Reference } from "../kinds.ts";
+import type { Reference } from "../types.ts";
 import { parsePath, type Step } from "../values/paths.ts";
 
 const packages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];

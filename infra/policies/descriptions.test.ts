@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { faultsOf } from "#lib/policy/checks/policy.ts";
-import type { Policy } from "#lib/policy/kinds.ts";
+import { faultsOf } from "#lib/policy/checks/faults.ts";
+import type { Policy } from "#lib/policy/types.ts";
 import { policyCases } from "../bench/example-policies.ts";
-import { wordsOf } from "./sentences.ts";
+import { wordsOf } from "./descriptions.ts";
 
 const sound = policyCases.filter(({ policies }) => policies.every((policy) => faultsOf(policy).length === 0));
 
@@ -44,7 +44,7 @@ const policyOf = ({ overriders, selectors, condition, targetOperations }: Omit<C
   } as unknown as Policy;
 };
 
-const cases: Case[] = parse(readFileSync(new URL("sentences.yaml", import.meta.url), "utf8"));
+const cases: Case[] = parse(readFileSync(new URL("descriptions.yaml", import.meta.url), "utf8"));
 for (const { name, says, ...given } of cases)
   test(`it ${name}`, () => {
     const sentence = says.replace("HERE", "On CREATE and UPDATE of every object in namespace default");

@@ -1,7 +1,7 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
-import type { OverrideTemplate } from "../kinds.ts";
 import { factors, shareOf } from "../overriders/resources.ts";
-import { amountDefinition, amountOf, decimalText, multipliable } from "./amount.ts";
+import type { OverrideTemplate } from "../types.ts";
+import { amountDefinition, amountOf, decimalText, multipliable } from "./amounts.ts";
 import {
   below,
   firstContainer,
@@ -14,7 +14,7 @@ import {
   podSpec,
   script,
   selector,
-} from "./text.ts";
+} from "./cue-text.ts";
 
 const resourcesPath = ["containers", "0", "resources"];
 

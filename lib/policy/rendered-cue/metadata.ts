@@ -1,6 +1,6 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
-import type { OverrideTemplate } from "../kinds.ts";
-import { listed, literal, nullable, operation, placeOf, script, selector } from "./text.ts";
+import type { OverrideTemplate } from "../types.ts";
+import { listed, literal, nullable, operation, placeOf, script, selector } from "./cue-text.ts";
 
 export const renderedMetadata = (template: OverrideTemplate): string => {
   const { type, operation: act } = template;

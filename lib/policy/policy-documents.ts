@@ -1,7 +1,7 @@
 import { toMap } from "../json.ts";
-import { titleOf } from "./blame.ts";
-import { faultsOf, policyKinds, policyVersion } from "./checks/policy.ts";
-import type { Policy } from "./kinds.ts";
+import { faultsOf, policyKinds, policyVersion } from "./checks/faults.ts";
+import { titleOf } from "./policy-failures.ts";
+import type { Policy } from "./types.ts";
 import { shown } from "./values/texts.ts";
 
 /**

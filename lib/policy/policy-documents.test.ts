@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { policiesIn } from "./loaded.ts";
+import { policiesIn } from "./policy-documents.ts";
 
 const header = { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy" };
 const policy = (name: string, spec: object = { overrideRules: [] }) => ({ ...header, metadata: { name }, spec });

@@ -1,4 +1,4 @@
-import type { OverrideTemplate, Policy, Reference } from "../kinds.ts";
+import type { OverrideTemplate, Policy, Reference } from "../types.ts";
 import { compares, settled } from "../values/constants.ts";
 
 export interface Place<T> {
