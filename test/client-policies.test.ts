@@ -64,7 +64,7 @@ const played = async (one: PolicyCase) => {
   const path = operation === "CREATE" ? collection : `${collection}/${name}`;
   const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: oldObject });
   const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
-  const judged = guard(send, { policies, references, world: () => worldOf(one) });
+  const judged = guard(send, { policies, references, capabilities: () => worldOf(one) });
   const method = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE" }[String(operation)] ?? "GET";
   const body = operation === "DELETE" ? null : JSON.stringify(object);
   const response = await judged(`${server}${path}`, { method, headers: { "content-type": "application/json" }, body });

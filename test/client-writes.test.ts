@@ -175,7 +175,7 @@ describe("a write that is judged before it leaves", () => {
       validate: (object, { request }) => void seen.push(object, request.kind),
     });
     const discovery = { v1: [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }] };
-    const options = { rules: { looks: { rule: looks } }, world: () => recorded({ discovery }) };
+    const options = { rules: { looks: { rule: looks } }, capabilities: () => recorded({ discovery }) };
     const { writes } = await write(maps, { ...given, body: '{"metadata":{"name":"x"}}' }, options);
     const whole = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", namespace: "a" } };
     assert.deepEqual(seen, [whole, { group: "", version: "v1", kind: "ConfigMap" }]);
@@ -238,7 +238,7 @@ describe("a write that is judged before it leaves", () => {
     const { code, message } = await statusOf(await guard(send, both)(one, sending("PUT", map())));
     assert.deepEqual(
       [code, message],
-      [500, "could not read what is there now, which rules must see: the API server answers 403"],
+      [500, "the current object, which rules need, can't be read: the API server answers 403"],
     );
     assert.equal(writes().length, 0);
     assert.equal((await guard(send, { ...both, failurePolicy: "Ignore" })(one, sending("PUT", map()))).status, 200);
@@ -390,7 +390,7 @@ describe("a patch that is judged before it leaves", () => {
 
     const { code, message } = await statusOf((await apply([{ image: "i" }])).response);
     assert.equal(code, 422);
-    assert.match(message, /a server-side apply can't say \(it is in a list, at \/spec\/containers\/0/);
+    assert.match(message, /a server-side apply can't express \(the change is in a list, at \/spec\/containers\/0/);
   });
 });
 
@@ -401,31 +401,31 @@ describe("what can't be judged", () => {
     [
       "protobuf",
       415,
-      /application\/vnd\.kubernetes\.protobuf can't be judged/,
+      /application\/vnd\.kubernetes\.protobuf can't be evaluated/,
       { ...given, headers: { "content-type": "application/vnd.kubernetes.protobuf" }, body: Buffer.from("k8s\0") },
     ],
     [
       "YAML",
       415,
-      /application\/yaml can't be judged.*send JSON/,
+      /application\/yaml can't be evaluated; send JSON/,
       { ...given, headers: { "content-type": "application/yaml" }, body: "kind: ConfigMap" },
     ],
-    ["a text that doesn't say that it is JSON", 415, /text\/plain can't be judged/, { method: "POST", body: "{}" }],
-    ["a form", 415, /multipart\/form-data can't be judged/, { method: "POST", body: new FormData() }],
+    ["a text that doesn't say that it is JSON", 415, /text\/plain can't be evaluated/, { method: "POST", body: "{}" }],
+    ["a form", 415, /multipart\/form-data can't be evaluated/, { method: "POST", body: new FormData() }],
     [
       "what is packed",
       415,
-      /application\/json in gzip can't be judged/,
+      /application\/json in gzip can't be evaluated/,
       { ...given, headers: { ...given.headers, "content-encoding": "gzip" }, body: "{}" },
     ],
-    ["no JSON", 400, /the body is no JSON/, { ...given, body: "{" }],
-    ["no UTF-8", 400, /the body is no JSON/, { ...given, body: new Uint8Array([123, 255, 125]) }],
+    ["no JSON", 400, /the body is not JSON/, { ...given, body: "{" }],
+    ["no UTF-8", 400, /the body is not JSON/, { ...given, body: new Uint8Array([123, 255, 125]) }],
     ["a list", 400, /must be a Kubernetes object/, { ...given, body: "[]" }],
-    ["nothing", 400, /the body is no JSON/, given],
+    ["nothing", 400, /the body is not JSON/, given],
     ["a key twice", 400, /a key twice/, { ...given, body: '{"kind":"ConfigMap","data":{"bad":"b"},"data":{}}' }],
     ["a key twice, one escaped", 400, /a key twice/, { ...given, body: '{"a":[{"k":"\\":", "\\u006b" : 1}]}' }],
     ["metadata that is a text", 400, /metadata must be an object/, { ...given, body: '{"metadata":"x"}' }],
-    ["a kind that is a map", 400, /kind must be a text/, { ...given, body: '{"kind":{},"apiVersion":"v1"}' }],
+    ["a kind that is a map", 400, /kind must be a string/, { ...given, body: '{"kind":{},"apiVersion":"v1"}' }],
   ];
   for (const [name, code, sentence, init] of refused)
     it(`is ${name}`, async () => {
@@ -465,7 +465,7 @@ describe("what can't be judged", () => {
   it("is an apply in YAML that is no JSON", async () => {
     const headers = { "content-type": "application/apply-patch+yaml" };
     const { response } = await write(one, { method: "PATCH", headers, body: "kind: ConfigMap" }, both, stored());
-    assert.match((await statusOf(response)).message, /is no JSON, which application\/apply-patch\+yaml must be here/);
+    assert.match((await statusOf(response)).message, /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/);
   });
   it("is an answer, whatever bytes there are", async () => {
     const text = fc.oneof(
@@ -525,7 +525,7 @@ describe("a guard", () => {
       /^r asks the cluster's authorizer/,
     ],
     ["a policy that is wrong", { policies: [{ kind: "Nothing" } as never] }, /^policies: Nothing without a name/],
-    ["an address that is none", { ...both, server: "cluster" }, /^server must be an address/],
+    ["an address that is none", { ...both, server: "cluster" }, /^server must be a URL/],
   ];
   for (const [name, options, sentence] of wrong)
     it(`isn't made with ${name}`, () =>
@@ -536,7 +536,7 @@ describe("a guard", () => {
   it("isn't made of what makes API clients that can't send", () => {
     class Api {}
     const config = { makeApiClient: (api: new (configuration: object) => Api) => new api({}) };
-    assert.throws(() => guardConfig(config, both).makeApiClient(Api), /a configuration that has an httpApi$/);
+    assert.throws(() => guardConfig(config, both).makeApiClient(Api), /configuration of an API client must have an httpApi$/);
   });
 });
 

@@ -88,7 +88,7 @@ const played = async (listed: CatalogueRule, entry: Case) => {
       },
     },
     user: request.userInfo,
-    world: () => recorded(entry.needs ?? {}),
+    capabilities: () => recorded(entry.needs ?? {}),
     now: () => new Date(entry.now ?? "2026-01-01T00:00:00Z"),
   };
   const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: old });

@@ -7,10 +7,11 @@ import { askInRounds } from "../reinvocation.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
-import { denied, failed, type Refusal } from "./answers.ts";
-import type { Plan } from "./plans.ts";
+import type { GuardEntry } from "./guard-entries.ts";
+import { buildCallFailure, buildDenial, type ErrorStatus } from "./responses.ts";
 
-export interface Told {
+/** What a rule decided about a request, or why it failed. */
+export interface GuardOutcome {
   rule: string;
   phase: Phase;
   mode: Mode;
@@ -20,104 +21,102 @@ export interface Told {
   failure?: Failure;
 }
 
-export interface Around {
+export interface ChainContext {
+  entries: readonly GuardEntry[];
   failurePolicy: "Fail" | "Ignore";
   now(): Date;
-  world(milliseconds: number): Capabilities;
-  tell(told: Told): void;
+  capabilities(milliseconds: number): Capabilities;
+  report(outcome: GuardOutcome): void;
 }
 
-export interface Judged {
-  refusal?: Refusal;
+/** What all rules together make of an object. */
+export interface ChainResult {
+  refusal?: ErrorStatus;
   object: KubernetesObject;
-  changed: boolean;
+  isChanged: boolean;
   warnings: string[];
 }
 
-export const concerned = (plans: readonly Plan[], phase: Phase, request: AdmissionRequest): Plan[] =>
-  plans.filter(({ match }) => match[phase]?.some((one) => matchesRequest(one, request)));
+export const filterMatching = (entries: readonly GuardEntry[], phase: Phase, request: AdmissionRequest) =>
+  entries.filter(({ match }) => match[phase]?.some((one) => matchesRequest(one, request)));
 
 /** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
-export const judge = async (plans: readonly Plan[], request: AdmissionRequest, around: Around): Promise<Judged> => {
-  const mutated = await mutate(concerned(plans, "mutate", request), request, around);
+export const evaluateChain = async (request: AdmissionRequest, context: ChainContext): Promise<ChainResult> => {
+  const mutated = await mutate(request, context);
   if (mutated.refusal) return mutated;
-  const last = mutated.changed ? { ...request, object: mutated.object } : request;
-  const said = await Promise.all(
-    concerned(plans, "validate", request).map((plan) => ask(plan, "validate", last, around)),
+  const last = mutated.isChanged ? { ...request, object: mutated.object } : request;
+  const results = await Promise.all(
+    filterMatching(context.entries, "validate", request).map((entry) =>
+      evaluateEntry(entry, "validate", last, context),
+    ),
   );
-  const warnings = [...mutated.warnings, ...said.flatMap(({ warnings }) => warnings)];
-  const refusal = said.find(({ refusal }) => refusal)?.refusal;
+  const warnings = [...mutated.warnings, ...results.flatMap(({ warnings }) => warnings)];
+  const refusal = results.find(({ refusal }) => refusal)?.refusal;
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
-const mutate = async (asked: readonly Plan[], request: AdmissionRequest, around: Around): Promise<Judged> => {
+const mutate = async (request: AdmissionRequest, context: ChainContext): Promise<ChainResult> => {
+  const entries = filterMatching(context.entries, "mutate", request);
   const warnings: string[] = [];
   let { object } = request;
-  let refusal: Refusal | undefined;
-  const isReinvoked = ({ mode, rule }: Plan) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
-  await askInRounds(asked, isReinvoked, async (plan) => {
-    const said = await ask(plan, "mutate", { ...request, object }, around);
-    for (const warning of said.warnings) warnings.push(warning);
-    refusal = said.refusal;
+  let refusal: ErrorStatus | undefined;
+  const isReinvoked = ({ mode, rule }: GuardEntry) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
+  await askInRounds(entries, isReinvoked, async (entry) => {
+    const result = await evaluateEntry(entry, "mutate", { ...request, object }, context);
+    for (const warning of result.warnings) warnings.push(warning);
+    refusal = result.refusal;
     if (refusal) return undefined;
-    object = applyPatch(object, said.patch);
-    return said.patch.length > 0;
+    object = applyPatch(object, result.patch);
+    return result.patch.length > 0;
   });
-  const changed = refusal === undefined && object !== request.object;
+  const isChanged = refusal === undefined && object !== request.object;
   // Rules only edit a draft of the object, so the result is an object, too.
-  return { object: object as KubernetesObject, changed, warnings, ...(refusal && { refusal }) };
+  return { object: object as KubernetesObject, isChanged, warnings, ...(refusal && { refusal }) };
 };
 
-interface Said {
+interface EntryResult {
   patch: Patch;
   warnings: string[];
-  refusal?: Refusal;
+  refusal?: ErrorStatus;
 }
 
-const ask = async (plan: Plan, phase: Phase, request: AdmissionRequest, around: Around): Promise<Said> => {
-  const { name, mode, rule, settings, variant, milliseconds, entry } = plan;
-  const { decision, failure } = await attempt(async () => {
-    if (Object.keys(plan.selectors).length > 0 && !(await isAbout(plan, request, around))) return undefined;
-    const world = chooseCapabilities(
-      rule,
-      {},
-      { world: (_, milliseconds) => around.world(milliseconds) },
-      milliseconds,
-    );
-    const said = evaluateRule(rule, phase, request, { ...{ name, mode, settings, variant, world }, now: around.now() });
-    return said instanceof Promise ? rejectWhenLate(said, milliseconds) : said;
-  });
-  if (decision === undefined && failure === undefined) return nothing;
-  around.tell({ rule: name, phase, mode, request, ...(decision && { decision }), ...(failure && { failure }) });
-  const isFatal = failure && mode === "enforce" && around.failurePolicy === "Fail";
+const evaluateEntry = async (
+  entry: GuardEntry,
+  phase: Phase,
+  request: AdmissionRequest,
+  context: ChainContext,
+): Promise<EntryResult> => {
+  const { name, mode, rule, settings, variant, milliseconds } = entry;
+  let decision: Decision | undefined;
+  let failure: Failure | undefined;
+  try {
+    if (!(await isSelectedBy(entry, request, context))) return { patch: [], warnings: [] };
+    const host = { world: (_: string, milliseconds: number) => context.capabilities(milliseconds) };
+    const world = chooseCapabilities(rule, {}, host, milliseconds);
+    const now = context.now();
+    const evaluation = evaluateRule(rule, phase, request, { name, mode, settings, variant, world, now });
+    decision = await (evaluation instanceof Promise ? rejectWhenLate(evaluation, milliseconds) : evaluation);
+  } catch (thrown) {
+    failure = toFailure(thrown);
+  }
+  context.report({ rule: name, phase, mode, request, ...(decision && { decision }), ...(failure && { failure }) });
+  const fatal = mode === "enforce" && context.failurePolicy === "Fail" ? failure : undefined;
   const { status, patch = [], warnings = [] } = decision?.outcome ?? {};
-  const refusal = isFatal ? failed(entry, failure) : status && denied(entry, status);
+  const refusal = fatal ? buildCallFailure(entry.webhook, fatal) : status && buildDenial(entry.webhook, status);
   return { patch, warnings, ...(refusal && { refusal }) };
 };
 
-const nothing: Said = { patch: [], warnings: [] };
-
 /** Reports whether the rule's selectors select a request, as the API server evaluates them. */
-const isAbout = async (
-  { selectors: { ofNamespace, ofObject }, milliseconds }: Plan,
+const isSelectedBy = async (
+  { namespaceSelector, objectSelector, milliseconds }: GuardEntry,
   { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,
-  { world }: Around,
+  { capabilities }: ChainContext,
 ): Promise<boolean> => {
-  const isTaken = (selector: LabelSelector, one: unknown) =>
+  const hasLabels = (selector: LabelSelector, one: unknown) =>
     isSelected(selector, Object(Object(one).metadata).labels ?? {});
-  if (ofObject && ![object, oldObject].some((one) => one != null && isTaken(ofObject, one))) return false;
-  if (ofNamespace === undefined || namespace === undefined) return true;
-  if (group === "" && resource === "namespaces") return isTaken(ofNamespace, object ?? oldObject);
-  const found = await world(milliseconds).get({ group: "", resource: "namespaces" }, namespace);
-  return found !== undefined && isTaken(ofNamespace, found);
-};
-
-const attempt = async (
-  decide: () => Promise<Decision | undefined>,
-): Promise<{ decision?: Decision | undefined; failure?: Failure }> => {
-  try {
-    return { decision: await decide() };
-  } catch (thrown) {
-    return { failure: toFailure(thrown) };
-  }
+  if (objectSelector && ![object, oldObject].some((one) => one != null && hasLabels(objectSelector, one))) return false;
+  if (namespaceSelector === undefined || namespace === undefined) return true;
+  if (group === "" && resource === "namespaces") return hasLabels(namespaceSelector, object ?? oldObject);
+  const found = await capabilities(milliseconds).get({ group: "", resource: "namespaces" }, namespace);
+  return found !== undefined && hasLabels(namespaceSelector, found);
 };

@@ -19,7 +19,7 @@ import type { Policy } from "../policy/types.ts";
 import { validate } from "../policy/validate.ts";
 import type { KubernetesObject } from "../review.ts";
 import { type RequestMatch, rule } from "../rule.ts";
-import type { Ruled } from "./plans.ts";
+import type { GuardRule } from "./guard-entries.ts";
 
 export type Policies = readonly Policy[] | ((cluster: ObjectReader) => readonly Policy[] | Promise<readonly Policy[]>);
 
@@ -33,57 +33,53 @@ export interface References {
 }
 
 /** Returns the policies stored in a cluster, at most ten seconds old. */
-export const policiesFrom = (cluster: ObjectReader): Promise<readonly Policy[]> =>
+export const readPolicies = (cluster: ObjectReader): Promise<readonly Policy[]> =>
   policiesOf([...overridePolicies, ...validatePolicies], { settings: policySettings, reader: cluster });
 
-export const applying = (policies: Policies, references: References = {}): Record<string, Ruled> => {
-  const find = typeof policies === "function" ? policies : fixed(policies);
-  const settings = { ...policySettings, ...references, http: { ...policySettings.http, ...references.http } };
+/** Returns the two rules that apply policies. */
+export const createPolicyRules = (policies: Policies, references: References = {}): Record<string, GuardRule> => {
+  const find = typeof policies === "function" ? policies : checkPolicies(policies);
+  const http = { ...policySettings.http, ...references.http };
+  const settings: PolicySettings = { ...policySettings, ...references, http };
+  // The API server's default timeout of webhooks: policies may call services, and the first script waits for CUE.
+  const common = { timeoutSeconds: 10, settings, needs };
   return {
     "policy-override": {
       rule: rule<KubernetesObject, PolicySettings, typeof needs>({
-        ...{ summary: "Applies override policies.", match: every("CREATE", "UPDATE"), timeoutSeconds, settings, needs },
+        ...common,
+        summary: "Applies override policies.",
+        match: matchAll("CREATE", "UPDATE"),
         // A patch may append to a list; a second call would append again.
         reinvocationPolicy: "Never",
-        async mutate(object, around) {
-          if (!isJudged(around.request)) return;
-          await override(bookOf(await find(around.reader)), subjectOf(object, around), reachOf(around));
+        async mutate(object, context) {
+          if (!isJudged(context.request)) return;
+          await override(bookOf(await find(context.reader)), subjectOf(object, context), reachOf(context));
         },
       }),
     },
     "policy-validate": {
       rule: rule<KubernetesObject, PolicySettings, typeof needs>({
-        ...{
-          summary: "Asks validate policies.",
-          match: every("CREATE", "UPDATE", "DELETE"),
-          timeoutSeconds,
-          settings,
-          needs,
-        },
-        async validate(object, around) {
-          if (!isJudged(around.request)) return undefined;
-          const { denied } = await validate(
-            bookOf(await find(around.reader)),
-            subjectOf(object, around),
-            reachOf(around),
-          );
-          return refusalBy(denied);
+        ...common,
+        summary: "Asks validate policies.",
+        match: matchAll("CREATE", "UPDATE", "DELETE"),
+        async validate(object, context) {
+          if (!isJudged(context.request)) return undefined;
+          const index = bookOf(await find(context.reader));
+          return refusalBy((await validate(index, subjectOf(object, context), reachOf(context))).denied);
         },
       }),
     },
   };
 };
 
-/** The API server's default timeout of webhooks: policies may call services, and the first script waits for CUE. */
-const timeoutSeconds = 10;
-
 const needs = policyNeeds([...overridePolicies, ...validatePolicies]);
 
-const every = (...operations: RequestMatch["operations"]): RequestMatch[] => [
+const matchAll = (...operations: RequestMatch["operations"]): RequestMatch[] => [
   { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations },
 ];
 
-const fixed = (given: readonly Policy[]) => {
+/** Returns a function that returns a copy of these policies. Throws if a policy is faulty. */
+const checkPolicies = (given: readonly Policy[]) => {
   const { policies, faults } = policiesIn(structuredClone(given));
   if (faults.length > 0) throw new Error(`policies: ${faults.join("; ")}`);
   return () => policies;

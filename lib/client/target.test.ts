@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { Failure } from "../failure.ts";
-import { type Target, targetOf } from "./target.ts";
+import { type Target, parseTarget } from "./target.ts";
 
 const at = (method: string, path: string, server?: string) =>
-  targetOf(method, new URL(path, "https://host:6443"), server === undefined ? undefined : new URL(server));
+  parseTarget(method, new URL(path, "https://host:6443"), server === undefined ? undefined : new URL(server));
 const core = { group: "", version: "v1", dryRun: false, server: "https://host:6443" };
 
 describe("what a write is about", () => {
@@ -122,7 +122,7 @@ describe("what a write is about", () => {
         const url = URL.parse(`https://host/${steps.join("/")}`);
         if (url === null) return;
         try {
-          targetOf(method, url);
+          parseTarget(method, url);
         } catch (error) {
           assert.ok(error instanceof Failure, String(error));
         }

@@ -125,9 +125,9 @@ describe("the client's package", () => {
     };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
     const text = (policy: string) => `
-      import { type Guard, guard, policiesFrom } from "postern-client";
+      import { type Guard, guard, readPolicies } from "postern-client";
       import pulls from "postern-client/rules/always-pull-images";
-      const options: Guard = { policies: policiesFrom, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${policy}" };
+      const options: Guard = { policies: readPolicies, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${policy}" };
       export const judged: typeof fetch = guard(fetch, options);`;
     const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
     const compiled = async (policy: string) => {
@@ -173,11 +173,11 @@ const nowhere = {
 
 /** Writes a ConfigMap by fetch, and prints the code and the text of the answer. */
 const fetching = `
-  import { guard, policiesFrom } from "postern-client";
+  import { guard, readPolicies } from "postern-client";
   const { SERVER, TOKEN } = process.env;
   const headers = { authorization: "Bearer " + TOKEN, "content-type": "application/json" };
   const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "a-" } });
-  const judged = guard(fetch, { policies: policiesFrom });
+  const judged = guard(fetch, { policies: readPolicies });
   const answer = await judged(SERVER + "/api/v1/namespaces/default/configmaps", { method: "POST", headers, body });
   console.log(answer.status, await answer.text());`;
 
@@ -249,7 +249,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     postern = await installed("index.js");
     const pulls: { default: Rule } = await installed("rules/always-pull-images.js");
     judged = postern.guardConfig(config, {
-      policies: postern.policiesFrom,
+      policies: postern.readPolicies,
       rules: { "always-pull-images": { rule: pulls.default } },
       onOutcome: ({ rule, phase, decision, failure }) =>
         void told.push(`${rule} ${phase} ${failure?.message ?? decision?.operations}`),
@@ -355,7 +355,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         );
       },
     };
-    const httpApi = postern.guardLibrary(racing as never, { policies: postern.policiesFrom });
+    const httpApi = postern.guardLibrary(racing as never, { policies: postern.readPolicies });
     const baseServer = new ServerConfiguration(cluster.server, {});
     const own = new CoreV1Api(
       createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),
@@ -410,7 +410,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.deepEqual((await budgets.listNamespacedPodDisruptionBudget({ namespace })).items, []);
   });
   it("are judged by a library that a configuration was made with, too", async () => {
-    const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, { policies: postern.policiesFrom });
+    const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, { policies: postern.readPolicies });
     const configuration = createConfiguration({
       ...{ baseServer: new ServerConfiguration(cluster.server, {}), authMethods: { default: config } },
       httpApi: httpApi as never,

@@ -4,8 +4,9 @@ import { createLiveCapabilities } from "../cluster/live.ts";
 import { Failure } from "../failure.ts";
 import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
-import { read } from "./body.ts";
+import { readBody } from "./request-body.ts";
 
+/** Sends a request as the program itself would: with its connections, its signal and its other options. */
 export type Send = (
   method: string,
   url: string,
@@ -15,64 +16,65 @@ export type Send = (
 ) => Promise<Response>;
 
 /** Headers that describe a body, or ask for a response that only the program itself expects. */
-const ofBodies = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
+const bodyHeaders = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
 /** Returns the program's headers that fit any request, such as credentials, together with `more`. */
-export const lasting = (headers: Headers, more: Record<string, string> = {}): Headers => {
-  const kept = new Headers([...headers].filter(([name]) => !ofBodies.test(name)));
+export const filterLastingHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
+  const kept = new Headers([...headers].filter(([name]) => !bodyHeaders.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
 };
 
 /** Identifies a program's user to the API server: an answer cached for one user is not given to another. */
-const identityOf = (server: string, headers: Headers): string =>
+const getIdentity = (server: string, headers: Headers): string =>
   JSON.stringify([server, ...[...headers].filter(([name]) => /^(authorization|cookie|impersonate-.*)$/.test(name))]);
 
 /** The number of identities whose answers are cached; renewed tokens make new identities. */
-const mostIdentities = 16;
+const maxIdentities = 16;
 
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
-export const ownWorlds = () => {
+export const openProgramCapabilities = () => {
   const memories = new Map<string, ReturnType<typeof memoryOf>>();
   const ledger = createMemoryLedger();
-  const memoryFor = (identity: string) => {
+  const getMemory = (identity: string) => {
     const memory = memories.get(identity) ?? memoryOf();
     memories.delete(identity);
     memories.set(identity, memory);
-    for (const oldest of memories.keys()) if (memories.size > mostIdentities) memories.delete(oldest);
+    for (const oldest of memories.keys()) if (memories.size > maxIdentities) memories.delete(oldest);
     return memory;
   };
   return (server: string, headers: Headers, send: Send) => {
     const { host } = new URL(server);
-    // The credentials are in the program's headers, which `asked` adds.
+    // The credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
-    const memory = memoryFor(identityOf(server, headers));
-    const open = createLiveCapabilities({ [host]: connection }, memory, ledger, () => {}, asked(headers, send));
+    const memory = getMemory(getIdentity(server, headers));
+    const sender = createSender(headers, send);
+    const open = createLiveCapabilities({ [host]: connection }, memory, ledger, () => {}, sender);
     return (milliseconds: number): Capabilities => open(host, milliseconds);
   };
 };
 
-const asked =
+const createSender =
   (own: Headers, send: Send): typeof sendRequest =>
-  async (url, { method = "GET", headers: given }, body, deadline, most = longest) => {
+  async (url, { method = "GET", headers: given }, body, deadline, limit = longest) => {
     const { accept, "content-type": type } = Object(given);
-    const headers = lasting(own, { accept, ...(type && { "content-type": type }) });
+    const headers = filterLastingHeaders(own, { accept, ...(type && { "content-type": type }) });
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {
       const response = await send(method, url, headers, bytes, signal);
-      const text = new TextDecoder().decode(await read(response.body, most));
+      const text = new TextDecoder().decode(await readBody(response.body, limit));
       const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
       return { status: response.status, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined };
     } catch (error) {
       if (signal.aborted) throw new UnansweredError("it did not answer in time");
-      if (error instanceof Failure) throw new UnansweredError(`its answer has more than ${most} bytes`);
-      throw new UnansweredError(reasonOf(error), false, { cause: error });
+      if (error instanceof Failure) throw new UnansweredError(`its answer has more than ${limit} bytes`);
+      throw new UnansweredError(describeError(error), false, { cause: error });
     }
   };
 
 /** The error of `fetch` says only that it failed; its cause has the reason, such as a certificate. */
-const reasonOf = (error: unknown): string => {
+const describeError = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
 };

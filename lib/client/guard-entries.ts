@@ -1,0 +1,97 @@
+import type { Mode } from "../decide.ts";
+import { freezeDeep } from "../json.ts";
+import type { LabelSelector } from "../objects/selection.ts";
+import {
+  getVariants,
+  listPhases,
+  type OfSettings,
+  type Phase,
+  type RequestMatch,
+  type Rule,
+  selectPhase,
+} from "../rule.ts";
+import { mergeWithDefaults, mistakes } from "../settings.ts";
+
+/** A rule, and how a guard applies it. */
+export interface GuardRule {
+  rule: Rule;
+  settings?: object;
+  mode?: Mode;
+  /** The name of one of the rule's variants. Variants only save calls; the rule is correct without one. */
+  variant?: string;
+}
+
+/** A rule as one webhook entry would call it. */
+export interface GuardEntry {
+  name: string;
+  /** The name of the webhook entry, as refusals contain it. */
+  webhook: string;
+  rule: Rule;
+  settings: object;
+  variant: string | undefined;
+  mode: Mode;
+  match: Partial<Record<Phase, readonly RequestMatch[]>>;
+  /** Undefined if the rule's selector is missing or empty. */
+  namespaceSelector: LabelSelector | undefined;
+  objectSelector: LabelSelector | undefined;
+  /** The rule's timeout. */
+  milliseconds: number;
+}
+
+/** The position of webhooks in the API server's compiled-in admission chain. */
+const webhooksOrder = 37;
+const getOrder = ({ order = webhooksOrder }: Rule) => order;
+
+/** Returns entries in the order in which the API server would call the rules. Throws if settings are invalid. */
+export const createEntries = (rules: Record<string, GuardRule>): GuardEntry[] =>
+  Object.entries(rules)
+    .filter(([, { mode }]) => mode !== "off")
+    .sort(([left, { rule: first }], [right, { rule: second }]) =>
+      getOrder(first) === getOrder(second) ? (left < right ? -1 : 1) : getOrder(first) - getOrder(second),
+    )
+    .map(([name, rule]) => createCheckedEntry(name, rule));
+
+const createCheckedEntry = (name: string, { rule, settings: given = {}, mode = "enforce", variant }: GuardRule) => {
+  const [mistake] = mistakes(rule.settings ?? {}, given);
+  if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
+  const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, given)));
+  const fault = rule.checkSettings?.(settings);
+  if (fault !== undefined) throw new Error(`rules.${name}.settings: ${fault}`);
+
+  if (variant === undefined) return createEntry(name, rule, settings, mode);
+  const variants = getVariants(rule, settings) ?? [];
+  const found = variants.find((one) => one.name === variant);
+  if (found === undefined)
+    throw new Error(`rules.${name}.variant must be one of ${variants.map((one) => one.name).join(", ") || "none"}`);
+  const { name: _, settings: own, ...differences } = found;
+  return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, own), mode, variant);
+};
+
+const createEntry = (name: string, rule: Rule, settings: object, mode: Mode, variant?: string): GuardEntry => {
+  const match: GuardEntry["match"] = {};
+  for (const phase of listPhases(rule)) {
+    if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
+      throw new Error(`${name} asks the cluster's authorizer in CEL, which only an API server can do; use a webhook`);
+    match[phase] = selectPhase(rule.match, phase, settings) ?? [];
+  }
+  return {
+    name,
+    webhook: [...(variant === undefined ? [] : [variant]), name, "postern.dev"].join("."),
+    rule,
+    settings,
+    variant,
+    mode,
+    match,
+    namespaceSelector: getSelector(rule.namespaceSelector, settings),
+    objectSelector: getSelector(rule.objectSelector, settings),
+    milliseconds: (rule.timeoutSeconds ?? defaultTimeoutSeconds) * 1000,
+  };
+};
+
+const defaultTimeoutSeconds = 3;
+
+const getSelector = (given: OfSettings<LabelSelector, object> | undefined, settings: object) => {
+  const selector = typeof given === "function" ? given(settings) : given;
+  const { matchLabels = {}, matchExpressions = [] } = selector ?? {};
+  return Object.keys(matchLabels).length + matchExpressions.length > 0 ? selector : undefined;
+};

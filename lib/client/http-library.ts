@@ -1,0 +1,102 @@
+import { Failure } from "../failure.ts";
+import { createInterceptor, type GuardContext } from "./interception.ts";
+import type { Send } from "./program-capabilities.ts";
+
+/** A request as @kubernetes/client-node passes it to its HTTP library. */
+export interface RequestContext {
+  getUrl(): string;
+  getHttpMethod(): string;
+  getHeaders(): Record<string, string>;
+  getBody(): unknown;
+  getSignal?(): AbortSignal | undefined;
+}
+
+export interface ResponseContext {
+  httpStatusCode: number;
+  headers: Record<string, string>;
+  body: { text(): Promise<string>; binary(): Promise<Buffer> };
+}
+
+export interface Observable<T> {
+  toPromise(): Promise<T>;
+  pipe<U>(next: (value: T) => U | PromiseLike<U>): Observable<U>;
+}
+
+export interface HttpLibrary {
+  send(request: RequestContext): Observable<ResponseContext>;
+}
+
+export const guardHttpLibrary = (library: HttpLibrary, context: GuardContext): HttpLibrary => {
+  const intercept = createInterceptor(context);
+  const pass = async (request: RequestContext): Promise<ResponseContext> => {
+    const response = await intercept({
+      method: String(request.getHttpMethod()).toUpperCase(),
+      address: request.getUrl(),
+      open: () => ({ headers: readHeaders(request), read: async () => toBytes(request.getBody()) }),
+      send: createSender(library, request),
+    });
+    request.getSignal?.()?.throwIfAborted();
+    return response === undefined ? library.send(request).toPromise() : toResponseContext(response);
+  };
+  return { send: (request) => toObservable(pass(request)) };
+};
+
+/** Header names that differ only in case are one header; the last value wins. */
+const readHeaders = (request: RequestContext): Headers => {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(request.getHeaders())) headers.set(name, value);
+  return headers;
+};
+
+/** Returns a function that sends other requests in place of `request`. They inherit its other members, such as the agent. */
+const createSender =
+  (library: HttpLibrary, request: RequestContext): Send =>
+  async (method, url, headers, body, signal) => {
+    const signals = [request.getSignal?.(), signal].filter((one) => one !== undefined);
+    const derived: RequestContext = Object.assign(Object.create(request), {
+      getUrl: () => url,
+      getHttpMethod: () => method,
+      getHeaders: () => Object.fromEntries(headers),
+      getBody: () => body,
+      getSignal: () => (signals.length > 0 ? AbortSignal.any(signals) : undefined),
+    });
+    const response = await library.send(derived).toPromise();
+    const text = await response.body.text();
+    const own = new Headers(response.headers);
+    // The text has been decoded, so the headers of its encoded form don't apply.
+    for (const name of ["content-encoding", "content-length", "transfer-encoding"]) own.delete(name);
+    const status = response.httpStatusCode;
+    return new Response(bodylessCodes.has(status) ? null : text, { status, headers: own });
+  };
+
+/** Status codes for which `new Response` accepts no body. */
+const bodylessCodes = new Set([204, 205, 304]);
+
+const toBytes = (body: unknown): Uint8Array<ArrayBuffer> => {
+  if (body === undefined || body === null) return new Uint8Array();
+  if (typeof body === "string") return new Uint8Array(Buffer.from(body));
+  if (body instanceof Uint8Array) return new Uint8Array(body);
+  throw new Failure(415, "a form can't be evaluated; send JSON");
+};
+
+const toResponseContext = async (response: Response) => {
+  const content = Buffer.from(await response.arrayBuffer());
+  const headers = Object.fromEntries(response.headers);
+  return {
+    httpStatusCode: response.status,
+    headers,
+    body: {
+      text: async () => content.toString(),
+      binary: async () => content,
+      stream: () => new Response(content).body,
+    },
+    getBodyAsAny: async () => content.toString(),
+    getBodyAsFile: async () => ({ data: content, name: "" }),
+    getParsedHeader: (name: string) => ({ "": headers[name.toLowerCase()] ?? "" }),
+  };
+};
+
+const toObservable = <T>(promise: Promise<T>): Observable<T> => ({
+  toPromise: () => promise,
+  pipe: (next) => toObservable(promise.then(next)),
+});

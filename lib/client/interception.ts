@@ -1,0 +1,90 @@
+import { Failure } from "../failure.ts";
+import { isMap } from "../json.ts";
+import type { AdmissionRequest, UserInfo } from "../review.ts";
+import { type ChainContext, filterMatching } from "./chain.ts";
+import type { GuardEntry } from "./guard-entries.ts";
+import { sendPatch } from "./patch-requests.ts";
+import { openProgramCapabilities, type Send } from "./program-capabilities.ts";
+import { getMediaType, parseBody, parseObject } from "./request-body.ts";
+import { toFailureResponse } from "./responses.ts";
+import { parseAddress, parseTarget, type Target } from "./target.ts";
+import { buildRequest, evaluateWrite, readCurrent, respond, sendWrite, type Write } from "./write.ts";
+
+/** A request of the program. `open` is called only if a rule matches the request. */
+export interface ProgramRequest {
+  method: string;
+  address: string;
+  send: Send;
+  open(): { headers: Headers; read(): Promise<Uint8Array<ArrayBuffer>> };
+}
+
+/** A guard's options with their defaults. */
+export interface GuardContext extends Omit<ChainContext, "capabilities"> {
+  server: URL | undefined;
+  user: UserInfo;
+  /** Undefined if rules read the cluster with the program's credentials. */
+  capabilities: ChainContext["capabilities"] | undefined;
+}
+
+/** Returns a handler of requests. The handler returns undefined if no rule matches: the caller sends that request. */
+export const createInterceptor = (guard: GuardContext) => {
+  const openCapabilities = openProgramCapabilities();
+  return async ({ method, address, send, open }: ProgramRequest): Promise<Response | undefined> => {
+    try {
+      const url = parseAddress(method, address);
+      const target = url && parseTarget(method, url, guard.server);
+      if (url === undefined || target === undefined || !isMatched(guard.entries, target)) return undefined;
+      const { headers, read } = open();
+      const capabilities = guard.capabilities ?? openCapabilities(target.server, headers, send);
+      const context = { ...guard, capabilities };
+      const body = await read();
+      return await handlers[method]?.({ target, url, method, headers, body, send, user: guard.user, context });
+    } catch (error) {
+      if (error instanceof Failure) return toFailureResponse(error);
+      throw error;
+    }
+  };
+};
+
+const isMatched = (entries: readonly GuardEntry[], target: Target): boolean => {
+  const request = buildRequest(target, { group: "", version: "", kind: "" }, {});
+  // A PUT or PATCH of an object that doesn't exist may create it.
+  const created: AdmissionRequest = { ...request, operation: "CREATE" };
+  const requests = target.operation === "UPDATE" ? [request, created] : [request];
+  return requests.some((one) =>
+    (["mutate", "validate"] as const).some((phase) => filterMatching(entries, phase, one).length > 0),
+  );
+};
+
+/** Handles a POST or a PUT. */
+const sendObject = async (write: Write): Promise<Response> => {
+  const given = parseObject(write.body, write.headers);
+  const old = write.method === "POST" ? undefined : await readCurrent(write);
+  if (old instanceof Response) return old;
+  const result = await evaluateWrite(write, given, old);
+  return respond(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
+};
+
+const sendDeletion = async (write: Write): Promise<Response> => {
+  const old = await readCurrent(write);
+  if (old instanceof Response) return old;
+  // The object doesn't exist; the API server's own answer says so.
+  if (old === undefined) return sendWrite(write);
+  const dryRun = write.target.dryRun || hasDryRunOption(write);
+  const result = await evaluateWrite({ ...write, target: { ...write.target, dryRun } }, undefined, old);
+  return respond(result, () => sendWrite(write));
+};
+
+/** The body of a DELETE may hold its options, such as dryRun. */
+const hasDryRunOption = ({ body, headers }: Write): boolean => {
+  if (body.length === 0) return false;
+  const options = parseBody(body, headers, [getMediaType(headers)]);
+  return isMap(options) && Array.isArray(options.dryRun) && options.dryRun.includes("All");
+};
+
+const handlers: Record<string, (write: Write) => Promise<Response>> = {
+  POST: sendObject,
+  PUT: sendObject,
+  PATCH: sendPatch,
+  DELETE: sendDeletion,
+};

@@ -1,0 +1,132 @@
+import { Failure } from "../failure.ts";
+import { getOwn, isMap, parsePointer } from "../json.ts";
+import { between } from "../patch.ts";
+import type { KubernetesObject, Patch } from "../review.ts";
+import { filterLastingHeaders } from "./program-capabilities.ts";
+import { getMediaType, jsonType, parseBody, parseObject } from "./request-body.ts";
+import { evaluateWrite, parseMap, readCurrent, respond, sendWrite, type Write } from "./write.ts";
+
+const jsonPatchType = "application/json-patch+json";
+const applyType = "application/apply-patch+yaml";
+const patchTypes = [jsonPatchType, "application/merge-patch+json", "application/strategic-merge-patch+json", applyType];
+
+/** The number of retries after conflicts, and of further rounds of a server-side apply. */
+const maxRetries = 3;
+
+/**
+ * Handles a PATCH. The API server computes the result in a dry run. If rules change the result, a patch with the
+ * difference from the current object is sent instead, together with a test of the object's resourceVersion.
+ */
+export const sendPatch = async (write: Write): Promise<Response> => {
+  const given = parseBody(write.body, write.headers, patchTypes);
+  if (getMediaType(write.headers) === applyType) return sendApply(write);
+  if (!isMap(given) && !Array.isArray(given)) throw new Failure(400, "the body must be a patch as JSON");
+  for (let retries = 0; ; retries++) {
+    const old = await readCurrent(write);
+    if (old instanceof Response) return old;
+    // The object doesn't exist; the API server's own answer says so.
+    if (old === undefined) return sendWrite(write);
+    const patched = await dryRun(write, write.body);
+    if (patched instanceof Response) return patched;
+    const result = await evaluateWrite(write, patched, old);
+    const { isChanged, refusal } = result;
+    const response = await respond(result, () =>
+      isChanged ? sendDifference(write, old, result.object) : sendWrite(write),
+    );
+    if (!isChanged || refusal || retries >= maxRetries || !(await isConflict(response))) return response;
+    await response.body?.cancel();
+  }
+};
+
+/** Returns the result of the patch by a dry run; or the API server's response if it refuses the patch. */
+const dryRun = async (
+  { url, headers, send }: Write,
+  body: Uint8Array<ArrayBuffer>,
+): Promise<KubernetesObject | Response> => {
+  const address = new URL(url);
+  address.searchParams.set("dryRun", "All");
+  const type = headers.get("content-type") ?? jsonType;
+  const own = filterLastingHeaders(headers, { accept: jsonType, "content-type": type });
+  const response = await send("PATCH", String(address), own, body);
+  if (!response.ok) return response;
+  const result = parseMap(await response.text());
+  if (result === undefined)
+    throw new Failure(500, "the API server's answer to a dry run of the patch is not an object");
+  return result;
+};
+
+/** Fields that the API server sets itself and doesn't accept from a patch. */
+const serverFields = /^\/metadata\/(managedFields|resourceVersion|generation|uid|creationTimestamp|selfLink)(\/|$)/;
+
+/** Sends a JSON patch with the difference of two objects, instead of the program's patch. */
+const sendDifference = (write: Write, old: KubernetesObject, object: KubernetesObject): Promise<Response> => {
+  const changes = between(old, object, "").filter(({ path }) => !serverFields.test(path));
+  const version: unknown = Object(old.metadata).resourceVersion;
+  const tests = version === undefined ? [] : [{ op: "test", path: "/metadata/resourceVersion", value: version }];
+  const headers = new Headers(write.headers);
+  headers.set("content-type", jsonPatchType);
+  return sendWrite(write, [...tests, ...changes], headers);
+};
+
+/**
+ * Reports whether another client changed the object first: a conflict, or a failed test of resourceVersion. The API
+ * server answers a failed test with reason Invalid and no details.kind; for an invalid object it names the kind.
+ */
+const isConflict = async (response: Response): Promise<boolean> => {
+  if (response.status === 409) return true;
+  if (response.status !== 422) return false;
+  const { reason, details } = Object(parseMap(await response.clone().text()));
+  return reason === "Invalid" && Object(details).kind === undefined;
+};
+
+/**
+ * Handles a server-side apply. Merges the rules' changes into it and repeats the dry run until the rules change
+ * nothing. Throws a Failure if an apply can't express a change, such as the removal of a field that it doesn't set.
+ */
+const sendApply = async (write: Write): Promise<Response> => {
+  const old = await readCurrent(write);
+  if (old instanceof Response) return old;
+  let body = parseObject(write.body, write.headers, [applyType]);
+  const warnings: string[] = [];
+  for (let round = 0; ; round++) {
+    const isGiven = round === 0;
+    const bytes = isGiven ? write.body : new Uint8Array(Buffer.from(JSON.stringify(body)));
+    const applied = await dryRun(write, bytes);
+    if (applied instanceof Response) return applied;
+    const result = await evaluateWrite(write, applied, old);
+    for (const warning of result.warnings) warnings.push(warning);
+    if (result.refusal || !result.isChanged)
+      return respond({ ...result, warnings }, () => sendWrite(write, isGiven ? undefined : body));
+    if (round === maxRetries) throw buildApplyFailure("they change it again in every round");
+    body = between(applied, result.object, "").reduce((merged, change) => mergeChange(merged, applied, change), body);
+  }
+};
+
+const buildApplyFailure = (why: string) =>
+  new Failure(
+    422,
+    `the rules change the object in a way that a server-side apply can't express (${why}); apply the object with these changes, or use another kind of patch`,
+  );
+
+/** Merges a change into an apply. Supports changes in maps, and in list elements that the apply identifies by name. */
+const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[number]): KubernetesObject => {
+  const merge = (given: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
+    if (step === undefined) return change.op === "remove" ? undefined : change.value;
+    if (Array.isArray(stored)) {
+      const element: unknown = stored[Number(step)];
+      const { name } = Object(element);
+      const hasName = (one: unknown) => typeof name === "string" && Object(one).name === name;
+      const index = Array.isArray(given) ? given.findIndex(hasName) : -1;
+      if (rest.length === 0 || index < 0 || !Array.isArray(given))
+        throw buildApplyFailure(`the change is in a list, at ${change.path}`);
+      return given.with(index, merge(given[index], element, rest));
+    }
+    const map = isMap(given) ? given : {};
+    if (given !== undefined && !isMap(given)) throw buildApplyFailure(`the change is not in a map, at ${change.path}`);
+    const value = merge(getOwn(map, step), isMap(stored) ? getOwn(stored, step) : undefined, rest);
+    const others = Object.entries(map).filter(([key]) => key !== step);
+    return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
+  };
+  // The result is a map: rules can't replace a whole object.
+  return merge(body, applied, parsePointer(change.path)) as KubernetesObject;
+};

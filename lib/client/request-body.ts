@@ -1,0 +1,62 @@
+import { isUtf8 } from "node:buffer";
+import { Failure } from "../failure.ts";
+import { hasRepeatedKey, isDeeper, isMap, parseJson } from "../json.ts";
+import type { KubernetesObject } from "../review.ts";
+
+/** The API server's limit of a request body, in bytes. */
+const defaultLimit = 3 * 1024 * 1024;
+
+/** Reads a body. Throws a Failure with code 413 if it has more bytes than `limit`. */
+export const readBody = async (
+  body: ReadableStream<Uint8Array> | null,
+  limit = defaultLimit,
+): Promise<Uint8Array<ArrayBuffer>> => {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body ?? []) {
+    bytes += chunk.length;
+    if (bytes > limit) throw new Failure(413, `Request entity too large: limit is ${limit}`);
+    chunks.push(chunk);
+  }
+  return new Uint8Array(Buffer.concat(chunks));
+};
+
+export const jsonType = "application/json";
+
+/** Returns the media type of Content-Type without parameters; JSON if the header is missing, as for the API server. */
+export const getMediaType = (headers: Headers): string =>
+  (headers.get("content-type") ?? jsonType).split(";")[0]?.trim().toLowerCase() ?? "";
+
+/** Parses a JSON body of one of these media types. Throws a Failure if parsers could read the body differently. */
+export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonly string[]): unknown => {
+  const type = getMediaType(headers);
+  const encoding = headers.get("content-encoding") ?? "identity";
+  if (!accepted.includes(type) || encoding !== "identity") {
+    const given = encoding === "identity" ? type : `${type} in ${encoding}`;
+    throw new Failure(415, `a body of ${given} can't be evaluated; send JSON as ${accepted.join(" or ")}`);
+  }
+  const text = isUtf8(bytes) ? new TextDecoder().decode(bytes) : "";
+  const value = parseJson(text);
+  if (value === undefined) throw new Failure(400, `the body is not JSON; rules evaluate ${type} only as JSON`);
+  if (isDeeper(value, maxDepth - 1)) throw new Failure(400, `the body nests deeper than ${maxDepth} levels`);
+  if (hasRepeatedKey(text, value))
+    throw new Failure(400, "the body has a key twice in one object, so that parsers may read it differently");
+  return value;
+};
+
+/** Recursive functions would overflow the stack on deeper values. */
+const maxDepth = 1000;
+
+export const parseObject = (
+  bytes: Uint8Array,
+  headers: Headers,
+  accepted: readonly string[] = [jsonType],
+): KubernetesObject => {
+  const value = parseBody(bytes, headers, accepted);
+  if (!isMap(value)) throw new Failure(400, "the body must be a Kubernetes object as JSON");
+  const { apiVersion = "", kind = "", metadata = {} } = value;
+  for (const [name, text] of Object.entries({ apiVersion, kind }))
+    if (typeof text !== "string") throw new Failure(400, `${name} must be a string`);
+  if (metadata !== null && !isMap(metadata)) throw new Failure(400, "metadata must be an object");
+  return value;
+};

@@ -1,0 +1,55 @@
+import { type Failure, failureStatus } from "../failure.ts";
+import { fitWarnings, type Status } from "../review.ts";
+import { jsonType } from "./request-body.ts";
+
+/** The Status of an error response, as the API server sends it. */
+export interface ErrorStatus extends Status {
+  kind: "Status";
+  apiVersion: "v1";
+  metadata: object;
+  status: "Failure";
+}
+
+const frame = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure" } as const;
+
+/** Returns the Status that the API server sends when the webhook `entry` denies a request. */
+export const buildDenial = (entry: string, status: Status): ErrorStatus => {
+  const { code, message, reason } = status;
+  const text = message || reason;
+  return {
+    ...frame,
+    ...status,
+    message: `admission webhook "${entry}" denied the request${text ? `: ${text}` : " without explanation"}`,
+    code: Number.isInteger(code) && code >= 400 && code < 600 ? code : 403,
+  };
+};
+
+/** Returns the Status that the API server sends when a call of the webhook `entry` fails. */
+export const buildCallFailure = (entry: string, { message }: Failure): ErrorStatus => {
+  const cause = `failed calling webhook "${entry}": ${message}`;
+  return {
+    ...frame,
+    message: `Internal error occurred: ${cause}`,
+    reason: "InternalError",
+    details: { causes: [{ message: cause }] },
+    code: 500,
+  };
+};
+
+export const toFailureResponse = ({ code, message }: Failure): Response =>
+  toResponse({ ...frame, ...failureStatus(code, message) } as ErrorStatus);
+
+export const toResponse = (status: ErrorStatus): Response =>
+  new Response(JSON.stringify(status), { status: status.code, headers: { "content-type": jsonType } });
+
+/** Adds warnings to a response as Warning headers, within the API server's limits. */
+export const addWarnings = (response: Response, warnings: readonly string[]): Response => {
+  const fitting = fitWarnings(warnings);
+  if (fitting.length === 0) return response;
+  const { status, statusText } = response;
+  const headers = new Headers(response.headers);
+  // Header values are bytes: each byte of the UTF-8 text becomes one character.
+  for (const text of fitting)
+    headers.append("warning", `299 - "${Buffer.from(text).toString("latin1").replace(/["\\]/g, "\\$&")}"`);
+  return new Response(response.body, { status, statusText, headers });
+};
