@@ -465,7 +465,10 @@ describe("what can't be judged", () => {
   it("is an apply in YAML that is no JSON", async () => {
     const headers = { "content-type": "application/apply-patch+yaml" };
     const { response } = await write(one, { method: "PATCH", headers, body: "kind: ConfigMap" }, both, stored());
-    assert.match((await statusOf(response)).message, /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/);
+    assert.match(
+      (await statusOf(response)).message,
+      /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/,
+    );
   });
   it("is an answer, whatever bytes there are", async () => {
     const text = fc.oneof(
@@ -536,7 +539,10 @@ describe("a guard", () => {
   it("isn't made of what makes API clients that can't send", () => {
     class Api {}
     const config = { makeApiClient: (api: new (configuration: object) => Api) => new api({}) };
-    assert.throws(() => guardConfig(config, both).makeApiClient(Api), /configuration of an API client must have an httpApi$/);
+    assert.throws(
+      () => guardConfig(config, both).makeApiClient(Api),
+      /configuration of an API client must have an httpApi$/,
+    );
   });
 });
 

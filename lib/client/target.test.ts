@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { Failure } from "../failure.ts";
-import { type Target, parseTarget } from "./target.ts";
+import { parseTarget, type Target } from "./target.ts";
 
 const at = (method: string, path: string, server?: string) =>
   parseTarget(method, new URL(path, "https://host:6443"), server === undefined ? undefined : new URL(server));
