@@ -52,7 +52,10 @@ const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => 
     process.stdout.write(help(verb, command));
     return 0;
   }
-  if (words.length > 0 && command.usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
+  const { usage } = command;
+  if (words.length > 0 && usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
+  const isOneWord = /^[A-Z]+$/.test(usage ?? "");
+  if (isOneWord && words.length !== 1) throw new Complaint(`postern ${verb} takes one ${usage?.toLowerCase()}`);
   // A verb that takes several outputs checks them itself.
   const { output } = command.options;
   const forms = output?.value?.split("|") ?? [];

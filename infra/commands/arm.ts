@@ -1,6 +1,5 @@
 import { inStage } from "../aws/stage.ts";
 import { type Command, print } from "../cli/command.ts";
-import { Complaint } from "../cli/complaint.ts";
 import { stageOption } from "../cli/options.ts";
 import { arm } from "../rollout/disarm.ts";
 import { ruleOfStage } from "./shared/options.ts";
@@ -10,8 +9,7 @@ export default {
   usage: "RULE",
   options: stageOption,
 
-  async run({ options, words: [given, ...rest] }) {
-    if (given === undefined || rest.length > 0) throw new Complaint("postern arm takes one rule");
+  async run({ options, words: [given = ""] }) {
     const rule = await ruleOfStage(given);
     const version = await inStage(options, ({ functions }) => arm(functions, rule));
     print(`${rule} decides again, as version ${version}\n`);

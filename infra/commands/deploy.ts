@@ -1,12 +1,9 @@
 import { inStage } from "../aws/stage.ts";
-import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, type Options, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { among, clusterOptions, duration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
-import { configFile } from "../config/config.ts";
-import { readConfig } from "../project/read.ts";
 import type { Watch } from "../rollout/canary.ts";
 import { planCosts } from "../rollout/cost.ts";
 import { deploy, makePlan } from "../rollout/deploy.ts";
@@ -14,7 +11,7 @@ import type { Plan } from "../rollout/plan.ts";
 import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
 import type { Job } from "../rollout/preparation.ts";
 import { readEndpointType } from "../rollout/stack-plan.ts";
-import { chosenClusters, doorIn } from "./shared/options.ts";
+import { doorIn, readDeploymentConfig } from "./shared/options.ts";
 
 export default {
   summary:
@@ -48,17 +45,14 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? configFile;
-    const catalogue = await readCatalogue();
-    const config = await readConfig(file, catalogue);
-    const clusters = chosenClusters(config, options);
+    const project = await readDeploymentConfig(options);
     const stop = new AbortController();
     const halt = () => stop.abort();
     return inStage(options, async (stage) => {
       const job: Job = {
-        ...{ stage, config, catalogue, file },
-        clusters,
-        deployer: deployerIn(options, clusters),
+        ...project,
+        stage,
+        deployer: deployerIn(options, project.clusters),
         ...(await doorIn(options)),
         harden: options.flag("harden") || hardenAfter(options),
         canary: canaryIn(options, stop.signal),

@@ -1,5 +1,4 @@
 import { type Command, common, print } from "../cli/command.ts";
-import { Complaint } from "../cli/complaint.ts";
 import { stageOption } from "../cli/options.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
@@ -10,8 +9,7 @@ export default {
   usage: "CLUSTER",
   options: { ...stageOption, config: common.config, output: common.output },
 
-  async run({ options, words: [name, ...rest] }) {
-    if (name === undefined || rest.length > 0) throw new Complaint("postern key takes the name of one cluster");
+  async run({ options, words: [name] }) {
     const file = options.text("config") ?? configFile;
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);

@@ -17,9 +17,7 @@ export default {
     config: common.config,
   },
 
-  async run({ options, words: [name, ...rest] }) {
-    if (name === undefined || rest.length > 0)
-      throw new Complaint("postern new takes one name, for instance require-owner-label");
+  async run({ options, words: [name = ""] }) {
     mustBeName(name);
     const folder = join(catalogueFolder, name);
     const file = options.text("config") ?? configFile;

@@ -1,14 +1,11 @@
 import { inStage } from "../aws/stage.ts";
-import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
-import { configFile } from "../config/config.ts";
-import { readConfig } from "../project/read.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
-import { chosenClusters, ruleOfStage } from "./shared/options.ts";
+import { readDeploymentConfig, ruleOfStage } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 
@@ -33,13 +30,10 @@ export default {
       return;
     }
     if (given !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
-    const file = options.text("config") ?? configFile;
-    const catalogue = await readCatalogue();
-    const config = await readConfig(file, catalogue);
-    const clusters = chosenClusters(config, options);
-    const deployer = deployerIn(options, clusters);
+    const project = await readDeploymentConfig(options);
+    const deployer = deployerIn(options, project.clusters);
     const { id, like } = await inStage(options, (stage) =>
-      rollBackAll({ stage, config, catalogue, file, clusters, deployer, progress }, options.text("to")),
+      rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );
     print(`all rules are as in release r${like ?? id - 1}; that is release r${id}\n`);
   },

@@ -1,13 +1,10 @@
 import { inStage } from "../aws/stage.ts";
-import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, common, print } from "../cli/command.ts";
 import { clusterOptions, duration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
-import { configFile } from "../config/config.ts";
-import { readConfig } from "../project/read.ts";
 import { rotate, rotateCluster } from "../rollout/rotate.ts";
-import { chosenClusters, doorIn } from "./shared/options.ts";
+import { doorIn, readDeploymentConfig } from "./shared/options.ts";
 
 const { kubeconfig, context, url, ca } = clusterOptions;
 
@@ -29,22 +26,25 @@ export default {
   },
 
   async run({ options }) {
-    const file = options.text("config") ?? configFile;
-    const catalogue = await readCatalogue();
-    const config = await readConfig(file, catalogue);
-    const name = options.text("cluster");
+    const { clusters, ...project } = await readDeploymentConfig(options);
+    const all = [...project.config.clusters.keys()];
     const retirement = {
       unused: duration(options.text("unused-for"), "unused-for"),
       patience: duration(options.text("patience"), "patience"),
     };
-    const [chosen] = chosenClusters(config, options);
     const said = await inStage(options, async (stage) => {
       const job = {
-        ...{ stage, config, catalogue, file, clusters: [...config.clusters.keys()] },
-        ...{ deployer: deployerIn(options, [...config.clusters.keys()]), ...(await doorIn(options)) },
-        ...{ harden: false, wave: 1, progress: openProgress() },
+        ...project,
+        stage,
+        clusters: all,
+        deployer: deployerIn(options, all),
+        ...(await doorIn(options)),
+        harden: false,
+        wave: 1,
+        progress: openProgress(),
       };
-      return name === undefined ? rotate(job, retirement) : rotateCluster(job, chosen ?? name, retirement);
+      const [chosen] = options.text("cluster") === undefined ? [] : clusters;
+      return chosen === undefined ? rotate(job, retirement) : rotateCluster(job, chosen, retirement);
     });
     print(`${said}\n`);
   },

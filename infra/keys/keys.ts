@@ -8,7 +8,7 @@ import {
 } from "node:crypto";
 import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
-import { networkInterfaces } from "node:os";
+import { type NetworkInterfaceInfo, networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { claim } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -102,11 +102,13 @@ const kindOf = (pem: string): string | undefined => {
   }
 };
 
-/** A host that listens on all addresses is reached by each of them. */
+/** Returns this machine's addresses if the host stands for all of them; else undefined. */
+export const listAddresses = (host: string): NetworkInterfaceInfo[] | undefined =>
+  host === "0.0.0.0" || host === "::" ? Object.values(networkInterfaces()).flatMap((list = []) => list) : undefined;
+
 const serverNames = (host: string): string[] => {
-  const everywhere = host === "0.0.0.0" || host === "::";
-  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
-  const own = everywhere ? addresses.filter((address) => !address.startsWith("fe80")) : [host];
+  const addresses = listAddresses(host)?.map(({ address }) => address);
+  const own = addresses?.filter((address) => !address.startsWith("fe80")) ?? [host];
   return [...new Set(["localhost", "127.0.0.1", "::1", ...own])];
 };
 

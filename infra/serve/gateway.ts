@@ -4,12 +4,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import { isIP } from "node:net";
-import { networkInterfaces } from "node:os";
 import type { TLSSocket } from "node:tls";
 import type { Context } from "aws-lambda";
 import { failureStatus } from "#lib/failure.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { ServerCertificate } from "../keys/keys.ts";
+import { listAddresses, type ServerCertificate } from "../keys/keys.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
 
 export type Handler = (event: unknown, context: Context) => Promise<unknown>;
@@ -122,10 +121,9 @@ const faults: Record<string, string> = {
 
 /** Returns the host in URLs. A server that listens on all addresses has no name, so this takes one address. */
 const named = (host: string): string => {
-  const everywhere = host === "0.0.0.0" || host === "::";
-  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list);
-  const outer = everywhere ? addresses.find(({ internal, family }) => !internal && family === "IPv4")?.address : host;
-  const name = outer ?? "127.0.0.1";
+  const addresses = listAddresses(host);
+  const outer = addresses?.find(({ internal, family }) => !internal && family === "IPv4")?.address;
+  const name = addresses ? (outer ?? "127.0.0.1") : host;
   return name.includes(":") ? `[${name}]` : name;
 };
 

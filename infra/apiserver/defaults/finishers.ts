@@ -1,13 +1,7 @@
 import type { JsonMap } from "#lib/json.ts";
-import { type Finishers, listIn, partOf } from "./finisher.ts";
-import { podFinishers } from "./pods.ts";
+import { type Finishers, listIn, partOf, podFinishers } from "./pods.ts";
 
-/**
- * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. Finishers run on
- * values without misfits, children first; members have the types of types.json.
- */
-export const finishers: Finishers = {
-  ...podFinishers,
+const coreFinishers: Finishers = {
   Secret: (secret) => {
     const texts = Object.entries(partOf(secret, "stringData"));
     delete secret.stringData;
@@ -48,7 +42,9 @@ export const finishers: Finishers = {
     if (port.targetPort === 0 || port.targetPort === "") port.targetPort = port.port;
   },
   Service: (service) => finishService(partOf(service, "spec"), partOf(service, "status")),
+};
 
+const workloadFinishers: Finishers = {
   ReplicationController: (controller) => {
     const { labels } = partOf(partOf(partOf(controller, "spec"), "template"), "metadata");
     if (labels === undefined) return;
@@ -86,7 +82,9 @@ export const finishers: Finishers = {
   PodFailurePolicyOnPodConditionsPattern: (pattern) => {
     pattern.status ||= "True";
   },
+};
 
+const otherFinishers: Finishers = {
   NetworkPolicySpec: (spec) => {
     spec.policyTypes ??= spec.egress === undefined ? ["Ingress"] : ["Ingress", "Egress"];
   },
@@ -140,4 +138,15 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
   spec.allocateLoadBalancerNodePorts ??= true;
   for (const ingress of listIn(partOf(status, "loadBalancer"), "ingress"))
     if (ingress.ip !== undefined) ingress.ipMode ??= "VIP";
+};
+
+/**
+ * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. Finishers run on
+ * values without misfits, children first; members have the types of types.json.
+ */
+export const finishers: Finishers = {
+  ...podFinishers,
+  ...coreFinishers,
+  ...workloadFinishers,
+  ...otherFinishers,
 };

@@ -2,10 +2,18 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { JsonMap } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
-import { type Finishers, listIn, partOf } from "./finisher.ts";
 import { resourcePrinted } from "./scalars.ts";
 
-/** Defaults of Pods and their parts that depend on other fields; fixed values are in presets.ts. */
+/** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
+type Finisher = (fields: JsonMap, given: JsonMap) => void;
+
+export type Finishers = Readonly<Record<string, Finisher | undefined>>;
+
+/** Returns a member, or an empty object that isn't added to the fields. */
+export const partOf = (fields: JsonMap, member: string): JsonMap => (fields[member] ?? {}) as JsonMap;
+export const listIn = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
+
+/** Defaults of Pods and their parts that depend on other fields; fixed values are in presets.json. */
 export const podFinishers: Finishers = {
   Container: (container) => finishContainer(container),
   EphemeralContainer: (container) => finishContainer(container),

@@ -1,6 +1,6 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
 import { finishers } from "./finishers.ts";
-import { presets } from "./presets.ts";
+import fixedDefaults from "./presets.json" with { type: "json" };
 import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 
@@ -20,6 +20,8 @@ interface Shape {
 
 const types: Record<string, Record<string, string>> = table.types;
 const kinds: Record<string, Record<string, string>> = table.kinds;
+/** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
+const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
 export const shapeOf = (apiVersion: string, kind: string): Shape | undefined => {
   const name = own(own(kinds, apiVersion) ?? {}, kind);

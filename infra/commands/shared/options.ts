@@ -1,13 +1,14 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { catalogueFolder, readNames } from "../../catalogue/registry.ts";
+import { catalogueFolder, readCatalogue, readNames } from "../../catalogue/registry.ts";
 import { findRule } from "../../catalogue/rule-names.ts";
 import type { Option, Options } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { didYouMean } from "../../cli/did-you-mean.ts";
 import { address, content, isNoFile } from "../../cli/options.ts";
-import { chooseCluster, type PosternConfig } from "../../config/config.ts";
+import { chooseCluster, configFile, type PosternConfig } from "../../config/config.ts";
 import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";
+import { readConfig } from "../../project/read.ts";
 
 /** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
 const isRuleName = (word: string): boolean =>
@@ -36,6 +37,14 @@ export const ruleOfStage = async (given: string): Promise<string> => {
 export const chosenClusters = (config: PosternConfig, options: Options): string[] => {
   const name = options.text("cluster");
   return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];
+};
+
+/** Reads the rules and postern.yaml for a verb that changes a stage; `--cluster` chooses one of the clusters. */
+export const readDeploymentConfig = async (options: Options) => {
+  const file = options.text("config") ?? configFile;
+  const catalogue = await readCatalogue();
+  const config = await readConfig(file, catalogue);
+  return { file, catalogue, config, clusters: chosenClusters(config, options) };
 };
 
 export const certificate = async (file: string): Promise<string> => {
