@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Decision, type EvaluationContext, evaluateRule, type Mode } from "./decide.ts";
-import { type Capabilities, createUnconnectedCapabilities, list } from "./needs.ts";
+import { createUnconnectedCapabilities } from "./capabilities.ts";
+import type { Decision, EvaluationContext, Mode } from "./decide.ts";
+import { evaluateRule } from "./evaluation.ts";
+import { type Capabilities, list } from "./needs.ts";
 import { recorded } from "./recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";

@@ -1,6 +1,7 @@
+import type { bindNeeds } from "./capabilities.ts";
 import { Failure } from "./failure.ts";
-import { bindNeeds, type Capabilities, reevaluateRefusal } from "./needs.ts";
-import { createDraft } from "./patch.ts";
+import type { Capabilities } from "./needs.ts";
+import type { createDraft } from "./patch.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
 
@@ -15,6 +16,14 @@ export interface EvaluationContext {
   now: Date;
   world?: Capabilities | undefined;
 }
+
+/** Evaluates a rule for one request. Returns a promise only for rules that wait for answers. */
+export type Evaluate = (
+  rule: Rule,
+  phase: Phase,
+  request: AdmissionRequest,
+  circumstances: EvaluationContext,
+) => Decision | Promise<Decision>;
 
 /** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
 export interface Decision {
@@ -32,32 +41,34 @@ export interface MemberResult {
   error?: Failure | undefined;
 }
 
-/** Evaluates a rule for one request. Returns a promise only for rules that wait for answers. */
-export const evaluateRule = (
-  rule: Rule,
-  phase: Phase,
-  request: AdmissionRequest,
-  circumstances: EvaluationContext,
-): Decision | Promise<Decision> => {
-  const judge = rule[phase];
-  if (judge === undefined || circumstances.mode === "off") return nothing;
+/**
+ * Returns the function that evaluates rules. A bundle passes only the parts that its rule uses: `createDraft` if it
+ * mutates, `bindNeeds` if it has needs.
+ */
+export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): Evaluate => {
+  const evaluate: Evaluate = (rule, phase, request, circumstances) => {
+    const { name, mode, world, ...surroundings } = circumstances;
+    const judge = rule[phase];
+    if (judge === undefined || mode === "off") return nothing;
 
-  // `decode` checked that the object is present; that it has the rule's kind follows from `match`.
-  const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
-  const { value, changes } = phase === "mutate" ? createDraft(object) : { value: object, changes: () => [] };
-  const said = judge.call(rule, value, {
-    ...bindNeeds(rule, circumstances),
-    request,
-    oldObject: (request.oldObject ?? null) as KubernetesObject | null,
-    settings: circumstances.settings,
-    variant: circumstances.variant,
-    now: circumstances.now,
-  });
-  const conclude = (verdict: Verdict) =>
-    reevaluateRefusal(verdict, circumstances, (world) =>
-      evaluateRule(rule, phase, request, { ...circumstances, world }),
-    ) ?? conclusion(verdict, changes, request, circumstances);
-  return said instanceof Promise ? said.then(conclude) : conclude(said);
+    // `decode` checked that the object is present; that it has the rule's kind follows from `match`.
+    const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
+    const { value, changes } = phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
+    const said = judge.call(rule, value, {
+      ...(rule.needs && world && bind?.(rule.needs, world, name)),
+      ...surroundings,
+      request,
+      oldObject: (request.oldObject ?? null) as KubernetesObject | null,
+    });
+    const conclude = (verdict: Verdict) => {
+      const decision = conclusion(verdict, changes, request, circumstances);
+      // An answer that is a few seconds old is only good enough to admit.
+      const fresh = decision.refused ? world?.anew?.() : undefined;
+      return fresh ? evaluate(rule, phase, request, { ...circumstances, world: fresh }) : decision;
+    };
+    return said instanceof Promise ? said.then(conclude) : conclude(said);
+  };
+  return evaluate;
 };
 
 const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
@@ -74,24 +85,18 @@ const conclusion = (
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
 
-  const decision = { refused: status !== undefined, operations: patch.length };
+  const outcome: ReviewOutcome = { allowed: true, warnings, audit };
+  const decision = { outcome, refused: status !== undefined, operations: patch.length };
   if (mode === "enforce") {
-    const allowed = status === undefined;
-    return {
-      ...decision,
-      outcome: { allowed, warnings, audit, ...(status && { status }), ...(patch.length > 0 && { patch }) },
-    };
+    if (status) Object.assign(outcome, { allowed: false, status });
+    if (patch.length > 0) outcome.patch = patch;
+  } else if (status || patch.length > 0) {
+    const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
+    // A warning is shown beside those of other rules and needs the rule's name; an audit annotation has it already.
+    if (mode === "warn") outcome.warnings = [`${name} would ${would}: ${what}`, ...warnings];
+    else outcome.audit = { ...audit, [`would-${would}`]: what };
   }
-  // A warning is shown beside those of other rules and needs the rule's name; an audit annotation has it already.
-  if (!status && patch.length === 0) return { ...decision, outcome: { allowed: true, warnings, audit } };
-  const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
-  return {
-    ...decision,
-    outcome:
-      mode === "warn"
-        ? { allowed: true, warnings: [`${name} would ${would}: ${what}`, ...warnings], audit }
-        : { allowed: true, warnings, audit: { ...audit, [`would-${would}`]: what } },
-  };
+  return decision;
 };
 
 const sentence = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

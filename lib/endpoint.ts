@@ -1,24 +1,19 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
-import { evaluateRule, type Mode } from "./decide.ts";
+import type { evaluateInTime } from "./deadline.ts";
+import type { Evaluate, Mode } from "./decide.ts";
 import { Failure, failureStatus, toFailure } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
 import { type Call, type Direct, isDirect, read } from "./lambda-event.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
-import {
-  type Capabilities,
-  chooseCapabilities,
-  computeTimeLeft,
-  createUnconnectedCapabilities,
-  rejectWhenLate,
-} from "./needs.ts";
+import type { Capabilities, OpenCapabilities } from "./needs.ts";
 import { print } from "./print.ts";
-import { recordedFor } from "./recorded-answers.ts";
+import type { recordedFor } from "./recorded-answers.ts";
 import { type AdmissionReview, check, decode, encode, type ReviewOutcome, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import { mergeWithDefaults } from "./settings.ts";
 import { openKeyVerifier } from "./url-key.ts";
-import { findVariantSettings, type Variants } from "./variant.ts";
+import type { findVariantSettings, Variants } from "./variant.ts";
 
 export interface EndpointConfig {
   rule: string;
@@ -30,9 +25,18 @@ export interface EndpointConfig {
 export interface EndpointHost {
   /** One or two Ed25519 public keys in base64url, separated by a comma. */
   publicKeys: string;
-  /** Returns capabilities that answer for this many milliseconds. */
-  world(cluster: string, milliseconds: number): Capabilities;
+  /** Required by rules with needs. */
+  world?: OpenCapabilities | undefined;
   journal(report: LogReport): void;
+}
+
+/** The code that not every rule needs. A bundle has only what its rule needs; all of it is in complete-endpoint.ts. */
+export interface EndpointParts {
+  /** Only for rules with variants. */
+  findVariantSettings?: typeof findVariantSettings;
+  /** Both only for rules with needs. */
+  evaluateInTime?: typeof evaluateInTime;
+  recordedFor?: typeof recordedFor;
 }
 
 /** The state of one review: each middleware adds what the next ones and the log line need. */
@@ -57,10 +61,12 @@ const longestBody = 6 * 1024 * 1024;
 export const createEndpoint = (
   rule: Rule,
   share: EndpointConfig,
+  evaluate: Evaluate,
   host: EndpointHost = createLambdaHost(),
-  judge = evaluateRule,
+  { findVariantSettings, evaluateInTime, recordedFor }: EndpointParts = {},
 ) => {
-  freezeDeep([rule.settings, share.clusters]);
+  const defaults = rule.settings ?? {};
+  freezeDeep([defaults, share.clusters]);
   const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
   const admit = openKeyVerifier(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
 
@@ -69,7 +75,7 @@ export const createEndpoint = (
     const event: unknown = step.event;
     const turn = turnOf(share.rule, step.context);
     step.event = turn;
-    if (isDirect(event)) return takeDirect(rule, turn, event);
+    if (isDirect(event)) return takeDirect(rule, turn, event, recordedFor);
     turn.call = read(event);
     return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
   };
@@ -88,10 +94,10 @@ export const createEndpoint = (
       turn.phase = phase;
     }
     const cluster = clusterOf(turn.cluster);
-    const { mode = "enforce", settings = rule.settings ?? {} } = cluster ?? {};
-    const own = findVariantSettings(share, cluster, turn.variant);
+    const { mode = "enforce", settings = defaults } = cluster ?? {};
+    const own = findVariantSettings?.(share, cluster, turn.variant);
     turn.mode = mode;
-    const usual = turn.settings === undefined ? settings : mergeWithDefaults(rule.settings ?? {}, turn.settings);
+    const usual = turn.settings === undefined ? settings : mergeWithDefaults(defaults, turn.settings);
     turn.settings = own ? freezeDeep(mergeWithDefaults(usual, own)) : usual;
     turn.now ??= new Date();
     if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
@@ -102,21 +108,12 @@ export const createEndpoint = (
   const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
-    const left = computeTimeLeft(turn.call, context);
-    const world = chooseCapabilities(rule, turn, host, left);
-    const decision = judge(rule, phase, review.request, {
-      name: share.rule,
-      mode,
-      settings: settings as object,
-      variant,
-      now,
-      world,
-    });
-    if (!(decision instanceof Promise)) {
-      Object.assign(turn, decision);
-      return undefined;
-    }
-    return rejectWhenLate(decision, left).then((made) => Object.assign(turn, made));
+    const circumstances = { name: share.rule, mode, settings: settings as object, variant, now };
+    const decide = (world?: Capabilities) => evaluate(rule, phase, review.request, { ...circumstances, world });
+    const decision = evaluateInTime ? evaluateInTime(rule, turn, host, context, decide) : decide();
+    if (decision instanceof Promise) return decision.then((made) => Object.assign(turn, made));
+    Object.assign(turn, decision);
+    return undefined;
   };
 
   const journal = ({ event: turn }: Step) => {
@@ -127,7 +124,7 @@ export const createEndpoint = (
 
   const chain = middy<Turn, unknown, Error, Context>({
     timeoutEarlyInMillis: 0,
-    requestEnd: (step) => journal(step as Step),
+    requestEnd: journal as (step: middy.Request) => void,
   })
     .use({ before: arrive, onError: fail })
     .use({ before: enter })
@@ -149,7 +146,7 @@ const turnOf = (rule: string, { functionName = rule, functionVersion = "$LATEST"
   milliseconds: 0,
 });
 
-const takeDirect = (rule: Rule, turn: Turn, event: Direct): undefined => {
+const takeDirect = (rule: Rule, turn: Turn, event: Direct, readAnswers: typeof recordedFor | undefined): undefined => {
   const { phase, variant, cluster, settings, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   turn.review = check(event.review);
@@ -157,7 +154,7 @@ const takeDirect = (rule: Rule, turn: Turn, event: Direct): undefined => {
   turn.variant = variant as string | undefined;
   turn.settings = settings;
   // Settings of its own need answers of its own: the function's rights are for the function's settings.
-  turn.world = recordedFor(rule, settings === undefined ? needs : (needs ?? {}));
+  turn.world = readAnswers?.(rule, settings === undefined ? needs : (needs ?? {}));
   if (now !== undefined) turn.now = new Date(String(now));
   if (Number.isNaN(turn.now?.getTime()))
     throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
@@ -199,7 +196,7 @@ const clock = () => {
   return seconds * 1000 + nanoseconds / 1e6;
 };
 
-export const createLambdaHost = (world: EndpointHost["world"] = createUnconnectedCapabilities): EndpointHost => {
+export const createLambdaHost = (world?: OpenCapabilities): EndpointHost => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
+import { createUnconnectedCapabilities } from "./capabilities.ts";
+import { createCompleteGroup } from "./complete-endpoint.ts";
 import type { Mode } from "./decide.ts";
-import { type GroupShare, group, type Membership } from "./group.ts";
+import type { GroupShare, Membership } from "./group.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
-import { createUnconnectedCapabilities, get } from "./needs.ts";
+import { get } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
 import { type Rule, rule } from "./rule.ts";
 
@@ -58,7 +60,11 @@ const asked = (members: Record<string, Rule>, memberships: Record<string, Member
     ),
   };
   const journal = (report: LogReport) => void reports.push(report);
-  const handler = group(members, share, { publicKeys: "", world: createUnconnectedCapabilities, journal });
+  const handler = createCompleteGroup(members, share, {
+    publicKeys: "",
+    world: createUnconnectedCapabilities,
+    journal,
+  });
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
     const review = {
       kind: "AdmissionReview",

@@ -1,6 +1,12 @@
 import type { Context } from "aws-lambda";
-import { type Decision, type EvaluationContext, evaluateRule, type MemberResult, type Mode } from "./decide.ts";
-import { createEndpoint, createLambdaHost, type EndpointConfig, type EndpointHost } from "./endpoint.ts";
+import type { Decision, Evaluate, EvaluationContext, MemberResult, Mode } from "./decide.ts";
+import {
+  createEndpoint,
+  createLambdaHost,
+  type EndpointConfig,
+  type EndpointHost,
+  type EndpointParts,
+} from "./endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
 import { isDirect } from "./lambda-event.ts";
 import { applyPatch } from "./patch.ts";
@@ -35,14 +41,16 @@ export interface GroupShare extends EndpointConfig {
 export const group = (
   members: Record<string, Rule>,
   share: GroupShare,
+  evaluate: Evaluate,
   host: EndpointHost = createLambdaHost(),
-  judge = evaluateRule,
+  parts: EndpointParts = {},
 ) => {
-  const together = createEndpoint(facade(members, share.alone), share, byMember(host), askAll(members, judge));
+  const face = facade(members, share.alone);
+  const together = createEndpoint(face, share, askAll(members, evaluate), byMember(host), parts);
   return (event: unknown, context: Context): Promise<unknown> => {
     const { member } = isDirect(event) ? event : {};
-    const handler = member === undefined ? together : createEndpoint(...only(String(member), members, share), host);
-    return handler(event, context);
+    if (member === undefined) return together(event, context);
+    return createEndpoint(...only(String(member), members, share), evaluate, host, parts)(event, context);
   };
 };
 
@@ -74,7 +82,7 @@ const only = (name: string, members: Record<string, Rule>, share: GroupShare): [
 
 /** Asks every member that the request concerns; each sees the object as the members before it changed it. */
 const askAll =
-  (members: Record<string, Rule>, judge: typeof evaluateRule): typeof evaluateRule =>
+  (members: Record<string, Rule>, evaluate: Evaluate): Evaluate =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {
     const outcome = {
       allowed: true,
@@ -93,7 +101,7 @@ const askAll =
       const rule = members[name];
       if (!rule) return false;
       const circumstances = { ...around, name, mode, settings };
-      const said = await ask(judge, rule, phase, { ...request, object }, circumstances, failsOpen);
+      const said = await ask(evaluate, rule, phase, { ...request, object }, circumstances, failsOpen);
       note(findings, name, mode, said);
       const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
       for (const warning of warnings) outcome.warnings.push(warning);
@@ -114,7 +122,7 @@ const decided = (outcome: ReviewOutcome, findings: Map<string, MemberResult>): D
 
 /** The failure of a member that fails open doesn't fail the others; the API server would go on, too. */
 const ask = async (
-  judge: typeof evaluateRule,
+  evaluate: Evaluate,
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
@@ -122,7 +130,7 @@ const ask = async (
   failsOpen: boolean,
 ): Promise<Said> => {
   try {
-    return await judge(rule, phase, request, circumstances);
+    return await evaluate(rule, phase, request, circumstances);
   } catch (thrown) {
     const { code, message } = toFailure(thrown);
     const error = new Failure(code, `${circumstances.name}: ${message}`, { cause: thrown });

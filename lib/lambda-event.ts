@@ -47,6 +47,7 @@ export const read = (given: unknown): Call => {
     const found = [headers, lists].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
     return last(found?.[1]);
   };
+  const time = context.timeEpoch ?? context.requestTimeEpoch;
   const isVersion2 = event.version === "2.0" && event.requestContext !== undefined;
   if (!isVersion2 && typeof event.httpMethod !== "string")
     throw new Failure(400, "this is neither an HTTP request as AWS hands it on, nor { phase, review }");
@@ -59,7 +60,7 @@ export const read = (given: unknown): Call => {
     timeout: seconds(
       last(fields(event.queryStringParameters).timeout ?? fields(event.multiValueQueryStringParameters).timeout),
     ),
-    since: epoch(context.timeEpoch ?? context.requestTimeEpoch),
+    since: typeof time === "number" ? time : undefined,
     body: () => bodyOf(event),
     answer: (code, json) => {
       const sent = { "content-type": "application/json", ...(code === 405 && { allow: "POST" }) };
@@ -82,8 +83,6 @@ const seconds = (value: string): number | undefined => {
   const [, number] = /^(\d{1,5})s$/.exec(value) ?? [];
   return number === undefined ? undefined : Number(number) * 1000;
 };
-
-const epoch = (value: unknown): number | undefined => (typeof value === "number" ? value : undefined);
 
 const bodyOf = ({ body, isBase64Encoded }: Fields): string => {
   if (body == null) return "";

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { signing } from "../infra/parity/test-key.ts";
-import { createEndpoint } from "./endpoint.ts";
+import { createUnconnectedCapabilities } from "./capabilities.ts";
+import { createCompleteEndpoint } from "./complete-endpoint.ts";
 import { formatLogLine, type LogReport, verdictOf } from "./log-line.ts";
-import { createUnconnectedCapabilities } from "./needs.ts";
 import { rule } from "./rule.ts";
 
 const report: LogReport = {
@@ -194,7 +194,7 @@ describe("the journal of an endpoint", () => {
     validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
   });
   const lines: string[] = [];
-  const handler = createEndpoint(
+  const handler = createCompleteEndpoint(
     judge,
     {
       rule: "judge",

@@ -1,22 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { bindNeeds, createUnconnectedCapabilities } from "./capabilities.ts";
+import { computeTimeLeft } from "./deadline.ts";
 import { Failure } from "./failure.ts";
 import { createMemoryLedger } from "./ledger.ts";
-import {
-  accessReview,
-  aws,
-  bind,
-  type Capabilities,
-  computeTimeLeft,
-  create,
-  createUnconnectedCapabilities,
-  discovery,
-  get,
-  http,
-  https,
-  ledger,
-  list,
-} from "./needs.ts";
+import { accessReview, aws, type Capabilities, create, discovery, get, http, https, ledger, list } from "./needs.ts";
 
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
@@ -70,7 +58,7 @@ describe("needs", () => {
     plain: http(),
     volumes: aws("ec2:DescribeVolumes"),
   };
-  const bound = (world: Capabilities) => bind(needs, world, "rule") as unknown as Bound;
+  const bound = (world: Capabilities) => bindNeeds(needs, world, "rule") as unknown as Bound;
 
   it("ask the world by group, resource and name", async () => {
     const { asked, world } = counted();
@@ -101,7 +89,7 @@ describe("needs", () => {
 
   it("keep what is the rule's own", () => {
     const { asked, world } = counted();
-    bind({ buckets: ledger() }, world, "event-rate-limit");
+    bindNeeds({ buckets: ledger() }, world, "event-rate-limit");
     assert.deepEqual(asked, [["ledger", "event-rate-limit"]]);
   });
 
@@ -172,23 +160,4 @@ describe("needs", () => {
         (error) => error instanceof Failure && error.code === 503 && error.message === sentence,
       );
   });
-});
-
-describe("the time that is left", () => {
-  const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
-  const table: [string, Parameters<typeof computeTimeLeft>, number][] = [
-    ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],
-    ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, lambda(5000)], 4700],
-    ["is Lambda's where nobody says how long they wait", [undefined, lambda(5000)], 4700],
-    ["ends when nobody says anything", [undefined, {}], 29_700],
-    ["began when the request came, not when we did", [{ timeout: 3000, since: -900 }, {}], 1800],
-    ["doesn't depend on a clock that is ahead", [{ timeout: 3000, since: 900 }, {}], 2700],
-    ["doesn't depend on a clock that stands", [{ timeout: 3000, since: -60_000 }, {}], 2700],
-  ];
-  for (const [name, [call, context], expected] of table)
-    it(name, (test) => {
-      test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
-      const since = call?.since === undefined ? undefined : 1_000_000 + call.since;
-      assert.equal(computeTimeLeft(call && { ...call, since }, context), expected);
-    });
 });

@@ -14,9 +14,8 @@ import type { IngressClass } from "kubernetes-types/networking/v1.d.ts";
 import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
-import { evaluate } from "./cue/engine.ts";
-import { Failure } from "./failure.ts";
-import { getOwn, parseJson } from "./json.ts";
+import { evaluate as evaluateCue } from "./cue/engine.ts";
+import { parseJson } from "./json.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Count } from "./metrics.ts";
 import type { LabelSelector } from "./objects/selection.ts";
@@ -152,13 +151,16 @@ export interface Capabilities {
   /** Like `https`, for a URL that may begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
-  /** Evaluates CUE source to JSON; rejects with CUE's message if it has no value. */
-  cue(source: string): Promise<string>;
+  /** Evaluates CUE source to JSON by `evaluate`; rejects with CUE's message if it has no value. */
+  cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
   ledger(rule: string): Ledger;
   count(counts: readonly Count[]): void;
   /** Returns capabilities that read everything again; undefined if everything so far was read for this review. */
   anew?(): Capabilities | undefined;
 }
+
+/** Returns the capabilities for a review of a cluster, which end after some milliseconds. */
+export type OpenCapabilities = (cluster: string, milliseconds: number) => Capabilities;
 
 export interface Need<Answer> {
   readonly verb: Exclude<keyof Capabilities, "anew">;
@@ -282,11 +284,11 @@ export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<Ht
 export const cue = <Settings>(
   isUsed?: (settings: Settings) => boolean,
   isAwaited?: (settings: Settings) => boolean,
-): Need<Capabilities["cue"]> => ({
+): Need<(source: string) => Promise<string>> => ({
   verb: "cue",
   ...(isUsed && { isUsed: (settings) => isUsed(settings as Settings) }),
   ...(isAwaited && { isAwaited: (settings) => isAwaited(settings as Settings) }),
-  bind: (world) => (source) => world.cue(source),
+  bind: (world) => (source) => world.cue(source, evaluateCue),
 });
 
 /** Keeps state between reviews, for this rule and the review's cluster. */
@@ -297,118 +299,3 @@ export const counter = (): Need<(counts: readonly Count[]) => void> => ({
   verb: "count",
   bind: ({ count }) => count,
 });
-
-export const bind = (needs: Needs, world: Capabilities, rule: string): Record<string, unknown> => {
-  const asked = new Map<string, Promise<unknown>>();
-  const remembering = intercept(world, (verb, args, ask) => {
-    if (!onceAsked.has(verb)) return ignoreRejection(ask());
-    const question = JSON.stringify([verb, ...args]);
-    const answer = asked.get(question) ?? ignoreRejection(ask());
-    asked.set(question, answer);
-    return answer;
-  });
-  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
-};
-
-const onceAsked: ReadonlySet<Verb> = new Set<Verb>(["get", "list", "may", "discover", "aws"]);
-
-const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
-type Verb = (typeof verbs)[number];
-
-/** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
-export const intercept = (
-  world: Capabilities,
-  answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
-): Capabilities => {
-  const wrapped = verbs.map((verb) => {
-    const ask = world[verb] as (...args: unknown[]) => Promise<unknown>;
-    return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
-  });
-  // The compiler can't check it: `answer` resolves to what `ask` resolves to.
-  return { ...world, ...Object.fromEntries(wrapped) };
-};
-
-/** If one of several questions fails, the rule may never await the others. */
-const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
-  answer.catch(() => {});
-  return answer;
-};
-
-// Bundles of rules without needs replace the functions below with empty ones (infra/build/absent.ts).
-
-export function bindNeeds(
-  { needs }: { needs?: Needs },
-  { name, world }: { name: string; world?: Capabilities | undefined },
-) {
-  return needs && world && bind(needs, world, name);
-}
-
-/** Decides a refusal again on fresh answers: one that is a few seconds old is only good enough to admit. */
-export function reevaluateRefusal<T>(
-  verdict: unknown,
-  { world }: { world?: Capabilities | undefined },
-  decide: (world: Capabilities) => T,
-): T | undefined {
-  const refuses = typeof verdict === "string" || getOwn(verdict, "refuse") !== undefined;
-  const fresh = refuses ? world?.anew?.() : undefined;
-  return fresh && decide(fresh);
-}
-
-export function chooseCapabilities(
-  { needs }: { needs?: Needs },
-  { world, cluster = "" }: { world?: Capabilities | undefined; cluster?: string | undefined },
-  host: { world(cluster: string, milliseconds: number): Capabilities },
-  milliseconds: number,
-): Capabilities | undefined {
-  return needs && (world ?? host.world(cluster, milliseconds));
-}
-
-/** Milliseconds reserved to send the answer. */
-const margin = 300;
-const longest = 30_000;
-
-/** Returns the milliseconds until the API server, which began earlier, or Lambda stops waiting. */
-export function computeTimeLeft(
-  call: { timeout: number | undefined; since: number | undefined } | undefined,
-  context: { getRemainingTimeInMillis?(): number },
-): number {
-  const { timeout = longest, since = Date.now() } = call ?? {};
-  const gone = Date.now() - since;
-  // Clocks may differ: an elapsed time below 0 or beyond the timeout is ignored.
-  const waits = timeout - (gone > 0 && gone < timeout ? gone : 0);
-  return Math.min(waits, context.getRemainingTimeInMillis?.() ?? longest) - margin;
-}
-
-const lateRule = () => new Failure(504, "the rule did not answer in time");
-
-/** Rejects when the time is up: the API server waits no longer. */
-export async function rejectWhenLate<T>(
-  answer: Promise<T>,
-  milliseconds: number,
-  failure: () => Error = lateRule,
-): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(failure()), Math.max(0, milliseconds));
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** Returns the capabilities for a cluster without a connection: every read fails. */
-export const createUnconnectedCapabilities = (cluster: string): Capabilities => {
-  const fail = async () => {
-    throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
-  };
-  const asked = { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail, http: fail, aws: fail };
-  return { ...asked, ledger: () => unavailableLedger, count: () => {}, cue: evaluate };
-};
-
-export const unavailableLedger: Ledger = {
-  change: async () => {
-    throw new Failure(503, "nothing can be kept from one review to the next: there is no ledger here");
-  },
-};

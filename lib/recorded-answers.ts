@@ -1,4 +1,3 @@
-import { evaluate } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
 import { freezeDeep, isObject } from "./json.ts";
 import { createMemoryLedger } from "./ledger.ts";
@@ -54,7 +53,7 @@ export const recorded = (given: RecordedAnswers): Capabilities => {
     https: async (request) => answerTo(request, https),
     http: async (request) => answerTo(request, http),
     aws: async (action, request) => answerTo({ action, ...request }, aws),
-    cue: evaluate,
+    cue: (source, evaluate) => evaluate(source),
     ledger: () => ledger,
     count: () => {},
   };
@@ -126,9 +125,8 @@ const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsRe
 const unanswered = (question: unknown) =>
   new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
 
-export function recordedFor({ needs }: Rule, given: unknown): Capabilities | undefined {
-  return needs && isObject(given) ? recorded(given) : undefined;
-}
+export const recordedFor = ({ needs }: Rule, given: unknown): Capabilities | undefined =>
+  needs && isObject(given) ? recorded(given) : undefined;
 
 /** Leaves out secrets, and connection objects, which are no part of the question. */
 const spoken = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);

@@ -35,7 +35,7 @@ export type RuleContext<Object, Settings, N extends Needs> = {
   request: AdmissionRequest;
   oldObject: Object | null;
   settings: Settings;
-  variant: string | undefined;
+  variant?: string | undefined;
   now: Date;
 } & Answers<N>;
 

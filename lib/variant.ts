@@ -2,11 +2,11 @@
 export type Variants = Record<string, object>;
 
 /** Returns what differs in a variant of the cluster, or of the rule if the cluster has none. */
-export function findVariantSettings(
+export const findVariantSettings = (
   { variants: usual = {} }: { variants?: Variants },
   cluster: { variants?: Variants } | undefined,
   name: string | undefined,
-): object | undefined {
+): object | undefined => {
   const variants = cluster?.variants ?? usual;
   return name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
-}
+};

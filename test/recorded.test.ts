@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
+import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import type { Decision, Mode } from "#lib/decide.ts";
-import { createEndpoint, type EndpointHost } from "#lib/endpoint.ts";
+import type { EndpointHost } from "#lib/endpoint.ts";
 import { recorded } from "#lib/recorded-answers.ts";
+import { completeParts } from "#lib/recording/complete-parts.ts";
 import { type Heard, recorder } from "#lib/recording/recorder.ts";
 import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
@@ -58,7 +60,7 @@ const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRe
     world: () => recorded(entry.needs ?? {}),
     journal: () => {},
   };
-  const ear = recorder(host, (one) => void heard.push(one));
+  const ear = recorder(host, completeParts, (one) => void heard.push(one));
   const share = {
     rule: name,
     ...(variants && { variants: Object.fromEntries(variants) }),
@@ -74,7 +76,7 @@ const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRe
     requestContext: { http: { method: "POST", path } },
     body: JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }),
   };
-  const handler = createEndpoint(rule, share, ear.host, ear.judge);
+  const handler = createCompleteEndpoint(rule, share, ear.host, ear.evaluate);
   const { statusCode, body } = Object(await handler(event, {} as Context));
   return { statusCode, answer: JSON.parse(body), heard };
 };

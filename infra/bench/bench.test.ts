@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { createUnconnectedCapabilities } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { decode } from "#lib/review.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";

@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
-import { createEndpoint } from "#lib/endpoint.ts";
-import { createUnconnectedCapabilities } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { type Assignment, shareOf } from "./handlers.ts";
 import { compareInTurn, timeOf } from "./ratios.ts";
@@ -14,7 +14,7 @@ const measure = async (assignment: Assignment): Promise<number[]> => {
   const listed = await readRule(join(catalogueFolder, name), name);
   // Without a host, the endpoint is Lambda's own, which writes its line to standard output.
   const host = journal ? undefined : { publicKeys: publicKey, world: createUnconnectedCapabilities, journal: () => {} };
-  const handler = createEndpoint(listed.rule, shareOf(listed), host);
+  const handler = createCompleteEndpoint(listed.rule, shareOf(listed), host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { evaluate } from "#lib/cue/engine.ts";
-import { createEndpoint } from "#lib/endpoint.ts";
-import { createUnconnectedCapabilities } from "#lib/needs.ts";
 import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
@@ -64,7 +64,7 @@ export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => 
   const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
   const event = eventOf(`/${signer.segment(cluster, 1)}/policy-override/mutate`, reviewOfPod(5_000));
   const asked = async (policies: OverridePolicy[], operations: number) => {
-    const handler = createEndpoint(listed.rule, shareOf(listed, { policies, inCluster: false }), host);
+    const handler = createCompleteEndpoint(listed.rule, shareOf(listed, { policies, inCluster: false }), host);
     const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };
     const { statusCode, body } = await act();
     const patch = statusCode === 200 && JSON.parse(body).response.patch;

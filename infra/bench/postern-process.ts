@@ -1,4 +1,4 @@
-import { createUnconnectedCapabilities } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, openSigner } from "../keys/keys.ts";

@@ -1,9 +1,10 @@
 import type { Context } from "aws-lambda";
 import type { LimitRange, Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
-import { createEndpoint } from "#lib/endpoint.ts";
-import { createUnconnectedCapabilities, get, list } from "#lib/needs.ts";
+import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
@@ -66,7 +67,7 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = signing(1);
   const asked = (rule: Rule, world = open()) => {
-    const handler = createEndpoint(rule, shareOf({ name: "bench", rule }), {
+    const handler = createCompleteEndpoint(rule, shareOf({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
       world,
       journal: () => {},

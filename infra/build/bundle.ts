@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { realpathSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -86,7 +85,7 @@ export const bundleRule = async (
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [spared(listed, records(places)), decisionOnly(rules.map(fileOf)), cueBeside],
+    plugins: [decisionOnly(rules.map(fileOf)), cueBeside],
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
@@ -143,29 +142,42 @@ const entry = (
   connections: Record<string, Connection>,
   places: Places,
 ) => {
-  const members = listed.members ?? [listed];
-  const rules = members.map(({ name }, index) => `"${name}": rule${index}`);
-  const [create, file, of] = listed.members
-    ? ["group", "group", `{ ${rules.join(", ")} }`]
-    : ["createEndpoint", "endpoint", "rule0"];
+  const { members = [listed], phases, rule } = listed;
+  const lines = members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`);
+  /** Imports a name from a file of lib. */
+  const lib = (file: string, name: string) => {
+    lines.push(`import { ${name} } from ${specifier(join(root, "lib", file))};`);
+    return name;
+  };
   const asks = asksOf(listed);
-  const host = `createLambdaHost(${asks ? `createLiveCapabilities(${parsed(connections)})` : ""})`;
-  const isRecorded = records(places);
-  const made = (...around: string[]) => `${create}(${[of, parsed(share), ...around].join(", ")})`;
-  const handler = isRecorded
-    ? `stored(${parsed(places)}, ${host}, (host, judge) => ${made("host", "judge")})`
-    : made(...(asks ? [host] : []));
-  return [
-    ...members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`),
-    `import { ${create} } from ${specifier(join(root, "lib", `${file}.ts`))};`,
-    ...(asks || isRecorded ? [`import { createLambdaHost } from ${specifier(join(root, "lib/endpoint.ts"))};`] : []),
-    ...(asks ? [`import { createLiveCapabilities } from ${specifier(join(root, "lib/cluster/live.ts"))};`] : []),
-    ...(isRecorded ? [`import { stored } from ${specifier(join(root, "lib/recording/bucket-handler.ts"))};`] : []),
-    ...(startsScripts(listed, share)
-      ? [`import { warm } from ${specifier(join(root, "lib/cue/engine.ts"))};`, "warm();"]
-      : []),
-    `module.exports = { handler: ${handler} };`,
-  ].join("\n");
+  const draft = phases.includes("mutate") ? lib("patch.ts", "createDraft") : "undefined";
+  const bind = asks ? [lib("capabilities.ts", "bindNeeds")] : [];
+  const evaluate = `${lib("decide.ts", "createEvaluate")}(${[draft, ...bind].join(", ")})`;
+  const parts = [
+    ...(rule.variants ? [lib("variant.ts", "findVariantSettings")] : []),
+    ...(asks ? [lib("deadline.ts", "evaluateInTime"), lib("recorded-answers.ts", "recordedFor")] : []),
+  ];
+  const rules = members.map(({ name }, index) => `"${name}": rule${index}`).join(", ");
+  const create = listed.members
+    ? `${lib("group.ts", "group")}({ ${rules} }`
+    : `${lib("endpoint.ts", "createEndpoint")}(rule0`;
+  const makeHost = () => {
+    const world = asks ? `${lib("cluster/live.ts", "createLiveCapabilities")}(${parsed(connections)})` : "";
+    return `${lib("endpoint.ts", "createLambdaHost")}(${world})`;
+  };
+  const makeHandler = (evaluate: string, host: string) =>
+    `${create}, ${parsed(share)}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
+  const makeRecorder = () => {
+    const [noting, repeating] = asks
+      ? [lib("recording/notes.ts", "noting"), lib("recording/repeated-answers.ts", "repeatAnswers")]
+      : [];
+    const recorder = `{ evaluate: ${evaluate}${asks ? `, answers: { ${noting}, ${repeating} }` : ""} }`;
+    const create = `(host, evaluate) => ${makeHandler("evaluate", "host")}`;
+    return `${lib("recording/bucket-handler.ts", "stored")}(${parsed(places)}, ${makeHost()}, ${recorder}, ${create})`;
+  };
+  const handler = records(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
+  if (startsScripts(listed, share)) lines.push(`${lib("cue/engine.ts", "warm")}();`);
+  return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
 
 const parsed = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
@@ -202,27 +214,6 @@ const fileOf = ({ folder }: CatalogueRule) => join(folder, "rule.ts");
 const placeOf = ({ name, members }: CatalogueRule) => (members ? `the group ${name}` : `functions/${name}`);
 
 const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
-
-const spared = (listed: CatalogueRule, isRecorded: boolean): Plugin => {
-  const asks = asksOf(listed);
-  const modules = [
-    ...(listed.phases.includes("mutate") || isRecorded ? [] : ["patch.ts"]),
-    ...(listed.rule.variants ? [] : ["variant.ts"]),
-    ...(runsScripts(listed) ? [] : ["cue/engine.ts"]),
-    ...(asks ? [] : ["recorded-answers.ts", "recording/notes.ts"]),
-    ...(asks || isRecorded ? [] : ["needs.ts"]),
-    // esbuild names a module by its real path, without symbolic links.
-  ].map((file) => realpathSync(join(root, "lib", file)));
-  return {
-    name: "spared",
-    setup({ onLoad }) {
-      onLoad({ filter: /\.ts$/ }, async ({ path }) =>
-        modules.includes(path) ? { contents: await readFile(absent, "utf8"), loader: "ts" } : undefined,
-      );
-    },
-  };
-};
-const absent = fileURLToPath(new URL("absent.ts", import.meta.url));
 
 /** In Lambda, CUE's files are in the same folder as the bundle. */
 const cueBeside: Plugin = {

@@ -1,7 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
-import { type Decision, evaluateRule } from "#lib/decide.ts";
+import type { Decision } from "#lib/decide.ts";
+import { evaluateRule } from "#lib/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";

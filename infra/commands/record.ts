@@ -1,3 +1,4 @@
+import { completeParts } from "#lib/recording/complete-parts.ts";
 import { recorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, print } from "../cli/command.ts";
@@ -34,7 +35,7 @@ export default {
 
     const recordings = await openRecordings(folder, most, say);
     await serve(options, (host, setupOf) =>
-      recorder(host, (one) => {
+      recorder(host, completeParts, (one) => {
         const { cluster, rule } = one.origin;
         recordings.hear({ ...one, line: () => one.line(setupOf(cluster, rule)?.record?.keep) });
       }),

@@ -3,9 +3,9 @@ import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { evaluateRule } from "#lib/decide.ts";
-import { createEndpoint, type EndpointHost } from "#lib/endpoint.ts";
-import { group } from "#lib/group.ts";
+import { createCompleteEndpoint, createCompleteGroup } from "#lib/complete-endpoint.ts";
+import type { Evaluate } from "#lib/decide.ts";
+import type { EndpointHost } from "#lib/endpoint.ts";
 import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
@@ -26,14 +26,14 @@ export interface Workshop {
 export const openWorkshop = async (
   file: string,
   host: EndpointHost,
-  judge = evaluateRule,
+  evaluate?: Evaluate,
   kept: ReadonlySet<string> = new Set(),
 ): Promise<Workshop> => {
   const { catalogue, broken, config } = await readProject(file);
   const lost = broken.filter(({ name }) => kept.has(name));
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = listServedRules(config, catalogue);
-  const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host, judge)] as const);
+  const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host, evaluate)] as const);
   const named = broken.filter(({ name }) => isNamed(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
@@ -42,12 +42,12 @@ export const handlerOf = (
   config: PosternConfig,
   listed: CatalogueRule,
   host: EndpointHost,
-  judge = evaluateRule,
+  evaluate?: Evaluate,
 ): Handler => {
   const { name, rule, members } = listed;
-  if (!members) return createEndpoint(rule, buildEndpointConfig(config, listed), host, judge);
+  if (!members) return createCompleteEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return group(rules, groupShareOf({ name, members }, config.clusters), host, judge);
+  return createCompleteGroup(rules, groupShareOf({ name, members }, config.clusters), host, evaluate);
 };
 
 let generation = 0;

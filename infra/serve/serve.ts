@@ -1,12 +1,13 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { warm } from "#lib/cue/engine.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { LogReport } from "#lib/log-line.ts";
 import { verdictOf } from "#lib/log-line.ts";
-import { createUnconnectedCapabilities } from "#lib/needs.ts";
+import type { OpenCapabilities } from "#lib/needs.ts";
 import type { Recorder } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
@@ -48,9 +49,9 @@ export const serve = async (
     throw new Complaint(`--host takes an address or a name, not "${host}"`);
   const signer = await openSigner(state);
   const ledger = createMemoryLedger();
-  let world: EndpointHost["world"] = createUnconnectedCapabilities;
+  let world: OpenCapabilities = createUnconnectedCapabilities;
   let setupOf: SetupOf = () => undefined;
-  const { host: surroundings, judge } = listening(
+  const { host: surroundings, evaluate } = listening(
     {
       publicKeys: signer.publicKey,
       world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
@@ -62,7 +63,7 @@ export const serve = async (
   let standing: ReadonlyMap<string, Written> = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await openWorkshop(file, surroundings, judge, kept);
+    const opened = await openWorkshop(file, surroundings, evaluate, kept);
     // A grouped rule that also validates is served twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");

@@ -1,5 +1,6 @@
 import { basename } from "node:path";
-import { type Decision, evaluateRule } from "#lib/decide.ts";
+import type { Decision } from "#lib/decide.ts";
+import { evaluateRule } from "#lib/evaluation.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";

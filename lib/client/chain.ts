@@ -1,6 +1,8 @@
-import { type Decision, evaluateRule, type Mode } from "../decide.ts";
+import { rejectWhenLate } from "../deadline.ts";
+import type { Decision, Mode } from "../decide.ts";
+import { evaluateRule } from "../evaluation.ts";
 import { type Failure, toFailure } from "../failure.ts";
-import { type Capabilities, chooseCapabilities, rejectWhenLate } from "../needs.ts";
+import type { Capabilities } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { applyPatch } from "../patch.ts";
 import { askInRounds } from "../reinvocation.ts";
@@ -91,8 +93,7 @@ const evaluateEntry = async (
   let failure: Failure | undefined;
   try {
     if (!(await isSelectedBy(entry, request, context))) return { patch: [], warnings: [] };
-    const host = { world: (_: string, milliseconds: number) => context.capabilities(milliseconds) };
-    const world = chooseCapabilities(rule, {}, host, milliseconds);
+    const world = rule.needs && context.capabilities(milliseconds);
     const now = context.now();
     const evaluation = evaluateRule(rule, phase, request, { name, mode, settings, variant, world, now });
     decision = await (evaluation instanceof Promise ? rejectWhenLate(evaluation, milliseconds) : evaluation);

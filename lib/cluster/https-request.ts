@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestOptions } from "node:https";
+import { rejectWhenLate } from "../deadline.ts";
 import { getErrorMessage } from "../failure.ts";
-import { rejectWhenLate } from "../needs.ts";
 
 export interface HttpsAnswer {
   status: number;

@@ -1,18 +1,11 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { evaluate } from "../cue/engine.ts";
+import { createUnconnectedCapabilities, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { type Ledger, within } from "../ledger.ts";
 import { printCounts } from "../metrics.ts";
-import {
-  type AccessAnswer,
-  type Capabilities,
-  createUnconnectedCapabilities,
-  type ResourceType,
-  type ServedResource,
-  unavailableLedger,
-} from "../needs.ts";
+import type { AccessAnswer, Capabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, rootOf } from "../objects/api-version.ts";
 import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
@@ -64,7 +57,10 @@ export const createLiveCapabilities = (
 };
 
 /** Ends a script shortly before the review, so that the error names the script. */
-const scripting = (deadline: number) => (source: string) => evaluate(source, deadline - 100);
+const scripting =
+  (deadline: number): Capabilities["cue"] =>
+  (source, evaluate) =>
+    evaluate(source, deadline - 100);
 
 /** The capabilities for a cluster without a connection: services outside can be asked all the same. */
 const apart = (

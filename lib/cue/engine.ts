@@ -39,8 +39,8 @@ interface Thread {
   isUsed: boolean;
 }
 
-/** Bytes of source and characters of value; a megabyte of object takes CUE some 200 MiB. */
-const longest = 4 * 2 ** 20;
+/** Bytes of source and characters of value, 4 MiB; a megabyte of object takes CUE some 200 MiB. */
+const longest = 4_194_304;
 /** The default milliseconds per evaluation: the longest that a cluster waits for an answer. */
 const patience = 30_000;
 
@@ -168,6 +168,11 @@ const startWorker = (
   return worker;
 };
 
-const shared = engine();
+let shared: Engine | undefined;
+const openShared = () => {
+  shared ??= engine();
+  return shared;
+};
 
-export const { evaluate, warm } = shared;
+export const evaluate: Engine["evaluate"] = (source, deadline) => openShared().evaluate(source, deadline);
+export const warm = () => openShared().warm();

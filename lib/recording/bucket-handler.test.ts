@@ -2,13 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { signing } from "../../infra/parity/test-key.ts";
-import { createEndpoint, type EndpointHost } from "../endpoint.ts";
-import { type GroupShare, group } from "../group.ts";
+import { createCompleteEndpoint, createCompleteGroup } from "../complete-endpoint.ts";
+import type { EndpointHost } from "../endpoint.ts";
+import type { GroupShare } from "../group.ts";
 import { get } from "../needs.ts";
 import { recorded } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { type Place, stored } from "./bucket-handler.ts";
+import { completeParts } from "./complete-parts.ts";
 
 const signer = signing(1);
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
@@ -80,7 +82,13 @@ const keeping = async (events: object[], place: Place = everywhere) => {
   const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
   const share: GroupShare = { rule: "both", clusters, alone: settings };
   const places = { prod: { labels: place, reads: place } };
-  const handler = stored(places, host, (host, judge) => group({ labels, reads }, share, host, judge), put);
+  const handler = stored(
+    places,
+    host,
+    completeParts,
+    (...parts) => createCompleteGroup({ labels, reads }, share, ...parts),
+    put,
+  );
   const answers: unknown[] = [];
   for (const event of events) answers.push(await handler(event, {} as Context));
   return { kept, answers };
@@ -139,7 +147,13 @@ describe("a function that records", () => {
     const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
     const share = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const places = { prod: { labels: everywhere } };
-    const handler = stored(places, host, (host, judge) => createEndpoint(secretive, share, host, judge), put);
+    const handler = stored(
+      places,
+      host,
+      completeParts,
+      (...parts) => createCompleteEndpoint(secretive, share, ...parts),
+      put,
+    );
     for (const token of ["abc", "def"])
       await handler(eventOf("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(

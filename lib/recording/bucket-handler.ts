@@ -3,14 +3,15 @@ import type { Context } from "aws-lambda";
 import { domainOf, ourIdentity } from "../cluster/credentials.ts";
 import { before, sendRequest } from "../cluster/https-request.ts";
 import { signed } from "../cluster/signature.ts";
-import type { evaluateRule } from "../decide.ts";
+import { computeTimeLeft } from "../deadline.ts";
+import type { Evaluate } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import { getErrorMessage } from "../failure.ts";
 import { read } from "../lambda-event.ts";
-import { computeTimeLeft } from "../needs.ts";
 import { print } from "../print.ts";
 import { type Heard, recorder } from "./recorder.ts";
 import type { Path } from "./redacted.ts";
+import type { RecorderParts } from "./traced-decision.ts";
 
 /** Where reviews are recorded: the key prefix, the fraction of reviews (0 to 1), and the paths whose text is kept. */
 export interface Place {
@@ -36,12 +37,13 @@ const longestWait = 500;
 export const stored = (
   places: Places,
   host: EndpointHost,
-  make: (host: EndpointHost, judge: typeof evaluateRule) => Handler,
+  parts: RecorderParts,
+  make: (host: EndpointHost, evaluate: Evaluate) => Handler,
   put = putObject,
 ): Handler => {
   let heard: Heard[] = [];
-  const { host: around, judge } = recorder(host, (one) => void heard.push(one));
-  const handler = make(around, judge);
+  const { host: around, evaluate } = recorder(host, parts, (one) => void heard.push(one));
+  const handler = make(around, evaluate);
   return async (event, context) => {
     // Lambda runs one invocation at a time in a process.
     heard = [];

@@ -2,12 +2,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { holder, secretIn } from "../../test/planted.ts";
-import { type Decision, evaluateRule } from "../decide.ts";
+import type { Decision } from "../decide.ts";
+import { evaluateRule } from "../evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
 import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
 import { lineOf } from "./case-line.ts";
+import { completeParts } from "./complete-parts.ts";
 import { recorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { Path } from "./redacted.ts";
@@ -55,7 +57,7 @@ const lineWith = async (
   keep: Path[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, judge } = recorder(ear, (heard) => void lines.push(heard.line(keep)));
+  const { host, evaluate } = recorder(ear, completeParts, (heard) => void lines.push(heard.line(keep)));
   const object = (kind: string) => ({
     ...Object(answer),
     apiVersion: "v1",
@@ -69,7 +71,7 @@ const lineWith = async (
     get: async () => object("Pod"),
     list: async () => [object("Secret")],
   };
-  const made = (await judge(gossip, "mutate", request, { ...around, settings, world })) as Decision;
+  const made = (await evaluate(gossip, "mutate", request, { ...around, settings, world })) as Decision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   host.journal({ ...report, request, refused: made.refused, operations: made.operations });
   return lines[0] ?? assert.fail("nobody heard of it");
@@ -149,7 +151,7 @@ describe("a recording", () => {
         needs: one.needs && {},
         decision,
       };
-      const made = JSON.parse((await lineOf(judged, origin)).slice(2));
+      const made = JSON.parse((await lineOf(judged, origin, completeParts)).slice(2));
       assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
     }
   });
@@ -166,7 +168,9 @@ describe("a recording", () => {
       circumstances: { ...around, settings: {} },
       decision,
     };
-    const made = JSON.parse((await lineOf(judged, origin, [["metadata", "annotations", "note"]])).slice(2));
+    const made = JSON.parse(
+      (await lineOf(judged, origin, completeParts, [["metadata", "annotations", "note"]])).slice(2),
+    );
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
 
@@ -185,7 +189,7 @@ describe("a recording", () => {
       circumstances: { ...around, settings: {} },
       decision,
     };
-    const made = JSON.parse((await lineOf(judged, origin)).slice(2));
+    const made = JSON.parse((await lineOf(judged, origin, completeParts)).slice(2));
     assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
@@ -213,7 +217,7 @@ describe("a recording", () => {
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const judged = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(
-      lineOf({ ...judged, circumstances: { ...around, settings: {} } }, origin),
+      lineOf({ ...judged, circumstances: { ...around, settings: {} } }, origin, completeParts),
       /^Error: not again$/,
     );
   });

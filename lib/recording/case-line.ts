@@ -1,4 +1,4 @@
-import { type Decision, evaluateRule } from "../decide.ts";
+import type { Decision } from "../decide.ts";
 import { freezeDeep } from "../json.ts";
 import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
@@ -7,7 +7,7 @@ import { mergeWithDefaults } from "../settings.ts";
 import { noReads, openReads } from "./reads.ts";
 import { type Evaluation, type Recording, type RecordingOrigin, recordRequest, restoreRequest } from "./recording.ts";
 import { openRedaction, type Path, type Redaction } from "./redacted.ts";
-import { replaying, trace, untraced } from "./traced-decision.ts";
+import { type RecorderParts, trace } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
 const longest = 1024 * 1024;
@@ -20,9 +20,10 @@ const longest = 1024 * 1024;
 export const lineOf = async (
   judged: Evaluation,
   origin: Omit<RecordingOrigin, "redacted">,
+  parts: RecorderParts,
   keep: readonly Path[] = [],
 ): Promise<string> => {
-  const recording = await recordingOf(judged, origin, keep);
+  const recording = await recordingOf(judged, origin, parts, keep);
   const line = `- ${JSON.stringify(recording).replace(unsafe, escaped)}\n`;
   const bytes = Buffer.byteLength(line);
   if (bytes > longest) throw new Error(`it has ${bytes} bytes, and a recording at most ${longest}`);
@@ -36,15 +37,16 @@ const escaped = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4
 const recordingOf = async (
   judged: Evaluation,
   origin: Omit<RecordingOrigin, "redacted">,
+  parts: RecorderParts,
   keep: readonly Path[],
 ): Promise<Recording> => {
-  const { rule, phase, request, circumstances, needs, decision } = judged;
+  const { rule, phase, request, circumstances, decision } = judged;
   const { variant, now, mode } = circumstances;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `trace` may quote free text and are dropped. Errors below quote only redacted text.
-  const traced = await trace(judged, openReads())
-    .catch(() => trace(judged, noReads))
-    .catch(() => untraced);
+  const traced = await trace(judged, openReads(), parts)
+    .catch(() => trace(judged, noReads, parts))
+    .catch(() => ({ reads: noReads, answers: judged.needs && parts.answers?.repeatAnswers(judged.needs) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = openRedaction({ reads: traced.reads, isSecret });
 
@@ -59,8 +61,8 @@ const recordingOf = async (
     now: now.toISOString(),
   };
   const rest = restoreRequest(given);
-  const again = needs && replaying(traced, redact);
-  const second = await evaluateRule(rule, phase, rest, {
+  const again = traced.answers?.redact(redact);
+  const second = await parts.evaluate(rule, phase, rest, {
     ...circumstances,
     mode: "enforce",
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given.settings)),

@@ -52,7 +52,7 @@ export const noting = (world: Capabilities): Noting => {
     https: async (request) => notes.answer("https", questionOf(request), await inner.https(request)),
     http: async (request) => notes.answer("http", questionOf(request), await inner.http(request)),
     aws: async (action, request) => notes.answer("aws", { action, ...request }, await inner.aws(action, request)),
-    cue: (source) => inner.cue(source),
+    cue: (source, evaluate) => inner.cue(source, evaluate),
     ledger: (rule) => {
       const ledger = inner.ledger(rule);
       return {

@@ -1,11 +1,11 @@
-import { type Decision, evaluateRule } from "../decide.ts";
+import type { Decision, Evaluate } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import type { LogReport } from "../log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { lineOf } from "./case-line.ts";
-import { noting } from "./notes.ts";
 import type { Evaluation, RecordingOrigin } from "./recording.ts";
 import type { Path } from "./redacted.ts";
+import type { RecorderParts } from "./traced-decision.ts";
 
 export interface Heard {
   origin: Omit<RecordingOrigin, "redacted">;
@@ -14,17 +14,17 @@ export interface Heard {
   line(keep?: readonly Path[]): Promise<string>;
 }
 
-/** The host and `decide` to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
+/** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
 export interface Recorder {
   host: EndpointHost;
-  judge: typeof evaluateRule;
+  evaluate: Evaluate;
 }
 
 /**
  * Calls `heard` for every review of a cluster, after its answer. Failures are left out, and so are direct invocations,
  * which are tests. For a group, `heard` is called for each member, because a case belongs to one rule.
  */
-export const recorder = (host: EndpointHost, heard: (one: Heard) => void): Recorder => {
+export const recorder = (host: EndpointHost, parts: RecorderParts, heard: (one: Heard) => void): Recorder => {
   /** By userInfo, the one object that all copies of a request share. */
   const open = new WeakMap<object, Evaluation[]>();
 
@@ -35,7 +35,7 @@ export const recorder = (host: EndpointHost, heard: (one: Heard) => void): Recor
     for (const judged of all) {
       const { name, now } = judged.circumstances;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
-      heard({ origin, request: judged.request, line: (keep) => lineOf(judged, origin, keep) });
+      heard({ origin, request: judged.request, line: (keep) => lineOf(judged, origin, parts, keep) });
     }
   };
 
@@ -47,18 +47,18 @@ export const recorder = (host: EndpointHost, heard: (one: Heard) => void): Recor
         told(report);
       },
     },
-    judge: (rule, phase, request, circumstances) => {
+    evaluate: (rule, phase, request, circumstances) => {
       const { mode, world } = circumstances;
-      if (mode === "off") return evaluateRule(rule, phase, request, circumstances);
+      if (mode === "off") return parts.evaluate(rule, phase, request, circumstances);
       // In a group, a member without needs gets the capabilities of the others.
-      const notes = rule.needs && world && noting(world);
+      const notes = rule.needs && world && parts.answers?.noting(world);
       const note = (decision: Decision): Decision => {
         const before = open.get(request.userInfo) ?? [];
         const judged = { rule, phase, request, circumstances, needs: notes?.noted(), decision };
         open.set(request.userInfo, [...before, judged]);
         return decision;
       };
-      const decision = evaluateRule(
+      const decision = parts.evaluate(
         rule,
         phase,
         request,

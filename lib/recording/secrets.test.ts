@@ -5,6 +5,7 @@ import { https } from "../needs.ts";
 import { recorded } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
+import { completeParts } from "./complete-parts.ts";
 import { recorder } from "./recorder.ts";
 
 // Realistic objects with secrets in them, recorded of rules that read nothing of it, names alone, or all.
@@ -59,9 +60,9 @@ const rules: [string, Rule][] = [
 const lineOf = async (one: Rule, request: AdmissionRequest): Promise<string> => {
   const lines: Promise<string>[] = [];
   const host = { publicKeys: "", world: () => world, journal: () => {} };
-  const { host: heard, judge } = recorder(host, (review) => void lines.push(review.line()));
+  const { host: heard, evaluate } = recorder(host, completeParts, (review) => void lines.push(review.line()));
   const around = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), world };
-  await judge(one, one.mutate ? "mutate" : "validate", request, around);
+  await evaluate(one, one.mutate ? "mutate" : "validate", request, around);
   const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   heard.journal({ ...report, request, refused: false, operations: 0 });
   return lines[0] ?? assert.fail("it is not recorded");

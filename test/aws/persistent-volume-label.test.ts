@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
-import { evaluateRule } from "#lib/decide.ts";
+import { evaluateRule } from "#lib/evaluation.ts";
 import { Failure } from "#lib/failure.ts";
 import type { AwsAction, Capabilities } from "#lib/needs.ts";
 import { recorded } from "#lib/recorded-answers.ts";

@@ -9,6 +9,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { lineOf } from "#lib/recording/case-line.ts";
+import { completeParts } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
 import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
@@ -190,7 +191,7 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
   const decision = await evaluateCase(listed, entry, review);
   const judged = { rule, phase: getCasePhase(entry), request: review.request, circumstances, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-  return [{ ...judged, needs: rule.needs && needs }, origin];
+  return [{ ...judged, needs: rule.needs && needs }, origin, completeParts];
 };
 
 describe("a replay", withGit, () => {

@@ -4,9 +4,11 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { parse as parseYaml } from "yaml";
-import { createEndpoint, type EndpointConfig, type EndpointHost } from "#lib/endpoint.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import type { EndpointConfig, EndpointHost } from "#lib/endpoint.ts";
 import { formatLogLine, type LogReport } from "#lib/log-line.ts";
-import { createUnconnectedCapabilities, list } from "#lib/needs.ts";
+import { list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import { signing } from "../../infra/parity/test-key.ts";
@@ -62,7 +64,7 @@ const context = (remaining = 10_000) =>
 const opened = (asked: Rule, itsShare = share, host: Partial<EndpointHost> = {}) => {
   const reports: LogReport[] = [];
   const journal = (report: LogReport) => void reports.push(report);
-  const handler = createEndpoint(asked, itsShare, {
+  const handler = createCompleteEndpoint(asked, itsShare, {
     publicKeys: one.publicKey,
     world: createUnconnectedCapabilities,
     journal,

@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import { createEndpoint } from "#lib/endpoint.ts";
-import { createUnconnectedCapabilities } from "#lib/needs.ts";
+import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
+import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
@@ -37,7 +37,7 @@ const judge = rule({
   validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
 });
 const signer = signing(1);
-const judging = createEndpoint(
+const judging = createCompleteEndpoint(
   judge,
   { rule: "judge", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
   { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} },

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
-import { evaluateRule } from "#lib/decide.ts";
+import { evaluateRule } from "#lib/evaluation.ts";
 import { type HttpsRequest, https } from "#lib/needs.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";

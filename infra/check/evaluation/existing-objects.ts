@@ -1,4 +1,3 @@
-import { evaluate } from "#lib/cue/engine.ts";
 import { Failure } from "#lib/failure.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createMemoryLedger, within } from "#lib/ledger.ts";
@@ -121,7 +120,7 @@ const toCapabilities = (
     https: outside,
     http: outside,
     aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
-    cue: evaluate,
+    cue: (source, evaluate) => evaluate(source),
     ledger: (rule) => within(ledger, rule),
     count: () => {},
   };

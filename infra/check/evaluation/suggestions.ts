@@ -1,4 +1,5 @@
-import { type EvaluationContext, evaluateRule } from "#lib/decide.ts";
+import type { EvaluationContext } from "#lib/decide.ts";
+import { evaluateRule } from "#lib/evaluation.ts";
 import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";

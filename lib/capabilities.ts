@@ -1,0 +1,55 @@
+import { Failure } from "./failure.ts";
+import type { Ledger } from "./ledger.ts";
+import type { Capabilities, Needs } from "./needs.ts";
+
+const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
+type Verb = (typeof verbs)[number];
+
+/** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
+export const intercept = (
+  world: Capabilities,
+  answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
+): Capabilities => {
+  const wrapped = verbs.map((verb) => {
+    const ask = world[verb] as (...args: unknown[]) => Promise<unknown>;
+    return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
+  });
+  // The compiler can't check it: `answer` resolves to what `ask` resolves to.
+  return { ...world, ...Object.fromEntries(wrapped) };
+};
+
+/** Returns what the needs give a rule for one review. A question that only reads is asked once. */
+export const bindNeeds = (needs: Needs, world: Capabilities, rule: string): Record<string, unknown> => {
+  const asked = new Map<string, Promise<unknown>>();
+  const remembering = intercept(world, (verb, args, ask) => {
+    if (!onceAsked.has(verb)) return ignoreRejection(ask());
+    const question = JSON.stringify([verb, ...args]);
+    const answer = asked.get(question) ?? ignoreRejection(ask());
+    asked.set(question, answer);
+    return answer;
+  });
+  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
+};
+
+const onceAsked: ReadonlySet<Verb> = new Set<Verb>(["get", "list", "may", "discover", "aws"]);
+
+/** If one of several questions fails, the rule may never await the others. */
+const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
+  answer.catch(() => {});
+  return answer;
+};
+
+/** Returns the capabilities for a cluster without a connection: every read fails. */
+export const createUnconnectedCapabilities = (cluster: string): Capabilities => {
+  const fail = async () => {
+    throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
+  };
+  const asked = { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail, http: fail, aws: fail };
+  return { ...asked, ledger: () => unavailableLedger, count: () => {}, cue: (source, evaluate) => evaluate(source) };
+};
+
+export const unavailableLedger: Ledger = {
+  change: async () => {
+    throw new Failure(503, "nothing can be kept from one review to the next: there is no ledger here");
+  },
+};

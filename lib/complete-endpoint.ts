@@ -1,0 +1,26 @@
+// Endpoints with all the code that some rules need, for everything but bundles: serve, check, replay and tests.
+import { evaluateInTime } from "./deadline.ts";
+import { createEndpoint, type EndpointConfig, type EndpointHost, type EndpointParts } from "./endpoint.ts";
+import { evaluateRule } from "./evaluation.ts";
+import { type GroupShare, group } from "./group.ts";
+import { recordedFor } from "./recorded-answers.ts";
+import type { Rule } from "./rule.ts";
+import { findVariantSettings } from "./variant.ts";
+
+const parts: EndpointParts = { findVariantSettings, evaluateInTime, recordedFor };
+
+/** Creates an endpoint for any rule. `evaluate` is a recorder's, if reviews are recorded. */
+export const createCompleteEndpoint = (
+  rule: Rule,
+  config: EndpointConfig,
+  host?: EndpointHost,
+  evaluate = evaluateRule,
+) => createEndpoint(rule, config, evaluate, host, parts);
+
+/** Creates an endpoint for any group. */
+export const createCompleteGroup = (
+  members: Record<string, Rule>,
+  config: GroupShare,
+  host?: EndpointHost,
+  evaluate = evaluateRule,
+) => group(members, config, evaluate, host, parts);

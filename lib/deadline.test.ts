@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { computeTimeLeft } from "./deadline.ts";
+
+describe("the time that is left", () => {
+  const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
+  const table: [string, Parameters<typeof computeTimeLeft>, number][] = [
+    ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],
+    ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, lambda(5000)], 4700],
+    ["is Lambda's where nobody says how long they wait", [undefined, lambda(5000)], 4700],
+    ["ends when nobody says anything", [undefined, {}], 29_700],
+    ["began when the request came, not when we did", [{ timeout: 3000, since: -900 }, {}], 1800],
+    ["doesn't depend on a clock that is ahead", [{ timeout: 3000, since: 900 }, {}], 2700],
+    ["doesn't depend on a clock that stands", [{ timeout: 3000, since: -60_000 }, {}], 2700],
+  ];
+  for (const [name, [call, context], expected] of table)
+    it(name, (test) => {
+      test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+      const since = call?.since === undefined ? undefined : 1_000_000 + call.since;
+      assert.equal(computeTimeLeft(call && { ...call, since }, context), expected);
+    });
+});

@@ -1,0 +1,129 @@
+import { intercept } from "../capabilities.ts";
+import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
+import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
+import type { KubernetesObject } from "../review.ts";
+import { noting, questionOf } from "./notes.ts";
+import type { Reads } from "./reads.ts";
+import { hasPlaceholder, type Redaction } from "./redacted.ts";
+
+/** The answers that a rule got, for two more evaluations. */
+export interface RepeatedAnswers {
+  /** Returns capabilities that answer with views, and keeps their answers. */
+  watch(reads: Reads): Capabilities;
+  /**
+   * Returns capabilities with the kept answers, redacted. The rule forms its questions from redacted text, so questions
+   * are matched by their order, and noted as the rule asks them now.
+   */
+  redact(redact: Redaction): Replaying;
+}
+
+export interface Replaying {
+  world: Capabilities;
+  noted(): RecordedAnswers;
+  /** Reports whether a script was given placeholders. */
+  isScriptBlind(): boolean;
+}
+
+export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
+  /** By the question's number. */
+  const answers = new Map<number, unknown>();
+  /** The parsed JSON that the rule got, by service response. */
+  const contents = new WeakMap<object, unknown>();
+  return {
+    watch: ({ watch }) => {
+      const turnOf = openTurns();
+      return through(
+        recorded(needs),
+        async (question, ask) => {
+          const turn = turnOf(question);
+          const answer = await ask();
+          answers.set(turn, answer);
+          if (!isService(answer)) return watch(answer);
+          const content = parseAnswer(answer);
+          contents.set(answer, content);
+          return { ...watch(answer), json: watch(content) };
+        },
+        (key, kept) => {
+          const turn = turnOf(key);
+          if (!answers.has(turn)) answers.set(turn, kept);
+          return kept;
+        },
+      );
+    },
+    redact: (redact) => {
+      const turnOf = openTurns();
+      let isScriptBlind = false;
+      const changed = new Set<string>();
+      const world = through(
+        recorded({ reads: [] }),
+        async (question, ask) => {
+          const turn = turnOf(question);
+          // `world` has no answers, so `ask` fails and says that none is recorded.
+          if (!answers.has(turn)) return ask();
+          const answer = answers.get(turn);
+          // The answer to a creation is a fixed word.
+          if (typeof answer === "string") return answer;
+          if (!isService(answer)) return named(redact(answer), question);
+          const { body, ...rest } = answer;
+          return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
+        },
+        (key, kept) => {
+          if (changed.has(key)) return kept;
+          changed.add(key);
+          return redact(answers.get(turnOf(key)));
+        },
+      );
+      const { world: noted, noted: notes } = noting({
+        ...world,
+        cue: (source, evaluate) => {
+          isScriptBlind ||= hasPlaceholder(source);
+          return world.cue(source, evaluate);
+        },
+      });
+      return { world: noted, noted: notes, isScriptBlind: () => isScriptBlind };
+    },
+  };
+};
+
+/** The verb and arguments of a question, without those that only say how it is sent and may not be JSON. */
+type Question = readonly [verb: string, ...args: unknown[]];
+
+/** Returns capabilities that pass answers through `answer`, and the ledger's values through `before`. */
+const through = (
+  world: Capabilities,
+  answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
+  before: (key: string, kept: unknown) => unknown,
+): Capabilities => ({
+  ...intercept(world, (verb, args, ask) => {
+    if (verb === "cue") return ask();
+    const isRequest = verb === "https" || verb === "http";
+    return answer([verb, ...(isRequest ? args.map((request) => questionOf(request as HttpsRequest)) : args)], ask);
+  }),
+  ledger: (rule) => ({
+    change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
+      world.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
+  }),
+});
+
+/** Numbers questions in the order in which each is first asked. */
+const openTurns = () => {
+  const turns = new Map<string, number>();
+  return (question: unknown): number => {
+    const text = JSON.stringify(question);
+    const turn = turns.get(text) ?? turns.size;
+    turns.set(text, turn);
+    return turn;
+  };
+};
+
+const isService = (answer: unknown): answer is HttpsResponse => {
+  const { status, body } = Object(answer);
+  return typeof status === "number" && typeof body === "string";
+};
+
+/** Restores the name of an object that was read by name, if redaction replaced it. */
+const named = (answer: unknown, [way, , name]: Question): unknown => {
+  const { metadata } = Object(answer) as KubernetesObject;
+  if (way !== "get" || metadata?.name === name || metadata === undefined) return answer;
+  return { ...Object(answer), metadata: { ...metadata, name } };
+};
