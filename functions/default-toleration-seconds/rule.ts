@@ -26,10 +26,10 @@ export default rule({
       buildToleration(settings.unreachableSeconds, "node.kubernetes.io/unreachable"),
     ];
     const present = pod.spec?.tolerations ?? [];
-    const missing = wanted.filter((one) => !present.some((toleration) => covers(toleration, one)));
+    const missing = wanted.filter((toleration) => !present.some((own) => covers(own, toleration)));
     const replaces =
       settings.replaceDefaults && request.operation === "CREATE" && !pod.metadata?.annotations?.[keepAnnotation];
-    const kept = replaces ? present.map((one) => wanted.find(({ key }) => isDefault(one, key)) ?? one) : present;
+    const kept = replaces ? present.map((own) => wanted.find(({ key }) => isDefault(own, key)) ?? own) : present;
 
     if (pod.spec && (replaces || missing.length > 0)) pod.spec.tolerations = [...kept, ...missing];
   },

@@ -64,9 +64,9 @@ export const buildPodUrl = (
     (ip) => ip !== undefined && isAllowedAddress(ip, networks),
   );
   if (template.includes("{ip}") && own === undefined) return undefined;
-  const shown = own?.includes(":") ? `[${own}]` : (own ?? "");
+  const host = own?.includes(":") ? `[${own}]` : (own ?? "");
   return placeholders.reduce(
     (text, name) => text.replaceAll(`{${name}}`, () => encodeURIComponent(metadata[name] ?? "")),
-    template.replace("{ip}", shown),
+    template.replace("{ip}", host),
   );
 };

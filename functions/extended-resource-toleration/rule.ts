@@ -31,8 +31,8 @@ export default rule({
     const tolerated = new Set(present.filter(isResourceToleration).map(({ key }) => key));
     pod.spec.tolerations = [
       // Upstream overwrites existing tolerations, so their tolerationSeconds are lost.
-      ...present.map((one) =>
-        isResourceToleration(one) && one.key && resources.has(one.key) ? buildToleration(one.key) : one,
+      ...present.map((own) =>
+        isResourceToleration(own) && own.key && resources.has(own.key) ? buildToleration(own.key) : own,
       ),
       ...[...resources].filter((key) => !tolerated.has(key)).map(buildToleration),
     ];

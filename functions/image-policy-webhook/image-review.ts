@@ -12,7 +12,7 @@ export const writeReview = (pod: Pod, { namespace, subResource }: AdmissionReque
   const containers = listContainers(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
   const annotations = Object.entries(pod.metadata?.annotations ?? {})
     .filter(([key]) => key.includes(".image-policy.k8s.io/"))
-    .sort(([one], [other]) => (one < other ? -1 : 1));
+    .sort(([left], [right]) => (left < right ? -1 : 1));
   const spec = {
     ...(containers.length > 0 && { containers: containers.map(({ container: { image } }) => ({ image })) }),
     ...(annotations.length > 0 && { annotations: Object.fromEntries(annotations) }),
@@ -40,7 +40,7 @@ export const readReview = (answer: HttpsResponse): ReviewOutcome => {
   return {
     allowed: allowed === true,
     ...(typeof reason === "string" && { reason }),
-    audit: Object.fromEntries(auditEntries.filter((note): note is [string, string] => typeof note[1] === "string")),
+    audit: Object.fromEntries(auditEntries.filter((entry): entry is [string, string] => typeof entry[1] === "string")),
   };
 };
 

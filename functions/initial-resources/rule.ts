@@ -35,9 +35,9 @@ export default rule({
   needs: { ask: https(({ prometheus }: Settings) => tokenOf(prometheus)) },
 
   async mutate(pod: Pod, { request, settings, ask }) {
-    const silent = listIncompleteContainers(pod);
+    const incomplete = listIncompleteContainers(pod);
     const faults = new Set<string>();
-    const known = await queryUsages(silent, (resource, image) =>
+    const known = await queryUsages(incomplete, (resource, image) =>
       queryUsage(resource, image, request.namespace ?? "", settings, ask).catch((error) => {
         if (!(error instanceof Failure)) throw error;
         faults.add(error.message);
@@ -45,7 +45,7 @@ export default rule({
       }),
     );
 
-    const notes = silent.flatMap(({ container, missing, kind, image }) => {
+    const descriptions = incomplete.flatMap(({ container, missing, kind, image }) => {
       const found = missing.flatMap((resource) => {
         const amount = known.get(`${resource} ${image}`);
         return amount ? [[resource, amount] as const] : [];
@@ -55,8 +55,8 @@ export default rule({
       container.resources = { ...container.resources, requests: { ...requests, ...Object.fromEntries(found) } };
       return [`${found.map(([resource]) => resource).join(", ")} request for ${kind} ${container.name ?? ""}`];
     });
-    if (notes.length > 0) {
-      const text = `Initial Resources plugin set: ${notes.join("; ")}`;
+    if (descriptions.length > 0) {
+      const text = `Initial Resources plugin set: ${descriptions.join("; ")}`;
       pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata?.annotations, [annotation]: text } };
     }
     if (faults.size > 0) return { audit: { "not-answered": [...faults].join("; ") } };
@@ -73,18 +73,18 @@ const listIncompleteContainers = (pod: SharingPod) =>
   });
 
 const queryUsages = async (
-  silent: ReturnType<typeof listIncompleteContainers>,
+  incomplete: ReturnType<typeof listIncompleteContainers>,
   usage: (resource: ResourceName, image: string) => Promise<string | undefined>,
 ) => {
-  const images = [...new Set(silent.map(({ image }) => image))].slice(0, mostImages);
-  const wanted = new Set(silent.flatMap(({ image, missing }) => missing.map((resource) => `${resource} ${image}`)));
-  const asked = images.flatMap((image) =>
+  const images = [...new Set(incomplete.map(({ image }) => image))].slice(0, mostImages);
+  const wanted = new Set(incomplete.flatMap(({ image, missing }) => missing.map((resource) => `${resource} ${image}`)));
+  const queries = images.flatMap((image) =>
     resources.map(async (resource) => {
       const key = `${resource} ${image}`;
       return [key, wanted.has(key) ? await usage(resource, image) : undefined] as const;
     }),
   );
-  return new Map(await Promise.all(asked));
+  return new Map(await Promise.all(queries));
 };
 
 const listMissingResources = ({ resources: own }: Pick<Container, "resources">, { spec }: SharingPod): ResourceName[] =>

@@ -71,7 +71,7 @@ export const queryUsage = async (
 const buildQuery = (series: string | undefined, days: number, quantile: number) => {
   if (series === undefined) return undefined;
   const samples = `${series}[${days}d:10m]`;
-  const addLabel = (what: string, of: string) => `label_replace(${of}, "is", "${what}", "", "")`;
+  const addLabel = (name: string, of: string) => `label_replace(${of}, "is", "${name}", "", "")`;
   const usage = `quantile(${quantile}, quantile_over_time(${quantile}, ${samples}))`;
   return `${addLabel("usage", usage)} or ${addLabel("samples", `sum(count_over_time(${samples}))`)}`;
 };
@@ -112,15 +112,15 @@ interface UsageSample {
 
 export const readUsage = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
-  const { status: said, data, error } = Object(parseAnswer(answer));
+  const { status: answerStatus, data, error } = Object(parseAnswer(answer));
   const series: unknown = Object(data).result;
-  if (status !== 200 || said !== "success" || !Array.isArray(series))
+  if (status !== 200 || answerStatus !== "success" || !Array.isArray(series))
     throw new Failure(
       503,
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
-  const findValue = (what: string) => {
-    const found = series.find((one) => Object(Object(one).metric).is === what);
+  const findValue = (name: string) => {
+    const found = series.find((element) => Object(Object(element).metric).is === name);
     const text: unknown = Object(found?.value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
     // Without samples, the percentile is NaN.

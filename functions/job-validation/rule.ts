@@ -43,9 +43,9 @@ export default rule({
     const name = oldObject.spec?.template?.spec?.schedulingGroup?.podGroupName;
     const own: (PodGroup | undefined)[] =
       name === undefined
-        ? (await groups(namespace)).filter((one) => isControlledBy(one, oldObject))
+        ? (await groups(namespace)).filter((podGroup) => isControlledBy(podGroup, oldObject))
         : [await group(name, namespace)];
-    const gang = own.find((one) => one?.spec?.schedulingPolicy?.gang);
+    const gang = own.find((podGroup) => podGroup?.spec?.schedulingPolicy?.gang);
     if (gang)
       return {
         refuse: forbidden(

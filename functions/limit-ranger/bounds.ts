@@ -39,10 +39,10 @@ const listOffences = (
 ): string[] => {
   const checkBounds = (
     bounds: Record<string, string> | undefined,
-    offence: (held: BoundedAmounts) => string | undefined,
+    offence: (amounts: BoundedAmounts) => string | undefined,
   ) =>
     [...amountsOf(bounds)]
-      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .sort(([left], [right]) => (left < right ? -1 : 1))
       .flatMap(
         ([resource, bound]) =>
           offence({ resource, type, bound, request: requests.get(resource), limit: limits.get(resource) }) ?? [],
@@ -54,29 +54,29 @@ const listOffences = (
   ];
 };
 
-const checkMinimum = (held: BoundedAmounts): string | undefined => {
-  const { resource, type, bound, request, limit } = held;
+const checkMinimum = (amounts: BoundedAmounts): string | undefined => {
+  const { resource, type, bound, request, limit } = amounts;
   const minimum = `minimum ${resource} usage per ${type} is ${printed(bound)}`;
-  const size = toComparableSizes(held);
+  const size = toComparableSizes(amounts);
   if (!request) return `${minimum}.  No request is specified`;
   if (size.request < size.bound) return `${minimum}, but request is ${printed(request)}`;
   if (limit && size.limit < size.bound) return `${minimum}, but limit is ${printed(limit)}`;
 };
 
-const checkMaximum = (held: BoundedAmounts): string | undefined => {
-  const { resource, type, bound, request, limit } = held;
+const checkMaximum = (amounts: BoundedAmounts): string | undefined => {
+  const { resource, type, bound, request, limit } = amounts;
   const maximum = `maximum ${resource} usage per ${type} is ${printed(bound)}`;
   const capped = type === "PersistentVolumeClaim" ? "request" : "limit";
-  const size = toComparableSizes(held);
-  if (!held[capped]) return `${maximum}.  No ${capped} is specified`;
+  const size = toComparableSizes(amounts);
+  if (!amounts[capped]) return `${maximum}.  No ${capped} is specified`;
   if (limit && size.limit > size.bound) return `${maximum}, but limit is ${printed(limit)}`;
   if (request && size.request > size.bound) return `${maximum}, but request is ${printed(request)}`;
 };
 
-const checkRatio = (held: BoundedAmounts): string | undefined => {
-  const { resource, type, bound } = held;
+const checkRatio = (amounts: BoundedAmounts): string | undefined => {
+  const { resource, type, bound } = amounts;
   const most = `${resource} max limit to request ratio per ${type} is ${printed(bound)}`;
-  const size = toComparableSizes(held);
+  const size = toComparableSizes(amounts);
   if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
   if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
   // Uses floating point, as upstream does, to get the same rounding.
@@ -91,7 +91,7 @@ const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
 /** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
 const toComparableSizes = ({ request = zero, limit = zero, bound }: BoundedAmounts) => {
-  const measure = [request, limit, bound].every((one) => wholeOf(one) <= mostInThousandths) ? milliOf : wholeOf;
+  const measure = [request, limit, bound].every((amount) => wholeOf(amount) <= mostInThousandths) ? milliOf : wholeOf;
   return { request: measure(request), limit: measure(limit), bound: measure(bound) };
 };
 

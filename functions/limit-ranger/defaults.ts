@@ -5,8 +5,8 @@ type Amounts = Record<string, string>;
 export const addDefaults = (pod: Pod, { spec }: LimitRange): void => {
   const bounds = (spec?.limits ?? []).filter(({ type }) => type === "Container");
   const [requests, limits] = [
-    mergeAmounts(bounds.map((one) => one.defaultRequest)),
-    mergeAmounts(bounds.map((one) => one.default)),
+    mergeAmounts(bounds.map((bound) => bound.defaultRequest)),
+    mergeAmounts(bounds.map((bound) => bound.default)),
   ];
 
   const addToContainers = (containers: Container[] | undefined, what: string) =>

@@ -5,12 +5,12 @@ import type { SharingPod, Stated } from "postern/objects/resources";
 import { listPodOffences } from "./bounds.ts";
 
 /** Brings a pod within the bounds, or returns advice if no single edit does that. */
-export const fitPod = (pod: SharingPod, all: readonly LimitRangeItem[]): string | undefined => {
+export const fitPod = (pod: SharingPod, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
-  for (const bounds of all.filter(({ type }) => type === "Container"))
+  for (const bounds of allBounds.filter(({ type }) => type === "Container"))
     for (const container of containers) fitResources(container, bounds);
 
-  for (const bounds of all.filter(({ type }) => type === "Pod")) {
+  for (const bounds of allBounds.filter(({ type }) => type === "Pod")) {
     const [only, ...more] = pod.spec?.resources ? [pod.spec] : containers;
     if (listPodOffences(bounds, pod).length === 0 || !only) continue;
     if (more.length > 0)
@@ -22,24 +22,24 @@ export const fitPod = (pod: SharingPod, all: readonly LimitRangeItem[]): string 
 /** Brings a claim within the bounds. Only the request counts, and an existing claim can't shrink. */
 export const fitClaim = (
   { spec }: PersistentVolumeClaim,
-  all: readonly LimitRangeItem[],
-  before: PersistentVolumeClaim | null,
+  allBounds: readonly LimitRangeItem[],
+  oldClaim: PersistentVolumeClaim | null,
 ): void => {
   let stated: Stated = spec?.resources ?? {};
-  for (const bounds of all.filter(({ type }) => type === "PersistentVolumeClaim")) {
+  for (const bounds of allBounds.filter(({ type }) => type === "PersistentVolumeClaim")) {
     const { requests } = clampAmounts(stated, { ...bounds, maxLimitRequestRatio: {} });
     stated = { ...stated, ...(requests && { requests }) };
   }
-  const now = new Map(Object.entries(stated.requests ?? {}));
-  const shrinks = Object.entries(before?.spec?.resources?.requests ?? {}).some(([resource, amount]) => {
-    const left = getAmount(now, resource);
-    return left === undefined || isLarger(quantity(amount), left);
+  const requested = new Map(Object.entries(stated.requests ?? {}));
+  const shrinks = Object.entries(oldClaim?.spec?.resources?.requests ?? {}).some(([resource, amount]) => {
+    const current = getAmount(requested, resource);
+    return current === undefined || isLarger(quantity(amount), current);
   });
   if (spec && stated.requests && !shrinks) spec.resources = { ...spec.resources, requests: stated.requests };
 };
 
-const fitResources = (one: { resources?: Stated }, bounds: LimitRangeItem): void => {
-  one.resources = { ...one.resources, ...clampAmounts(one.resources ?? {}, bounds) };
+const fitResources = (holder: { resources?: Stated }, bounds: LimitRangeItem): void => {
+  holder.resources = { ...holder.resources, ...clampAmounts(holder.resources ?? {}, bounds) };
 };
 
 const clampAmounts = (
@@ -74,7 +74,7 @@ const getAmount = (amounts: ReadonlyMap<string, string>, resource: string): Quan
   return text === undefined ? undefined : quantity(text);
 };
 
-const isLarger = (one: Quantity, other: Quantity) => compareQuantities(one, other) > 0;
+const isLarger = (left: Quantity, right: Quantity) => compareQuantities(left, right) > 0;
 
 /** The smallest request that the ratio allows for a limit, in whole bytes or thousandths of a CPU. */
 const getSmallestRequest = (limit: Quantity, ratio: Quantity, resource: string): Quantity | undefined => {

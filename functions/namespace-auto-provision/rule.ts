@@ -16,11 +16,11 @@ export default rule({
     const name = homeOf(request);
     if (!name || request.dryRun || (await namespaces(name))) return;
 
-    const made = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
-    if (typeof made === "string") return;
+    const result = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+    if (typeof result === "string") return;
 
     // A Forbidden refusal is passed on as it is, not wrapped in another.
-    const { refused } = made;
+    const { refused } = result;
     return { refuse: refused.reason === "Forbidden" ? refused : forbidden(request, refused.message) };
   },
 });

@@ -12,9 +12,9 @@ export const listRequiredFeatures = (old: Pod, pod: Pod): string[] => [
 
 /** Compares pod-level resources. Empty resources differ from absent ones. */
 const changesPodResources = ({ spec: old }: SharingPod, { spec }: SharingPod): boolean => {
-  const [before, now] = [old?.resources, spec?.resources];
-  if (!before || !now) return before !== now;
-  return areDifferent(before, now, (one, other) => compareQuantities(one, other) === 0);
+  const [oldResources, resources] = [old?.resources, spec?.resources];
+  if (!oldResources || !resources) return oldResources !== resources;
+  return areDifferent(oldResources, resources, (left, right) => compareQuantities(left, right) === 0);
 };
 
 /** Sidecars require no feature. Here upstream counts another notation of the same amount as a change. */
@@ -22,14 +22,14 @@ const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
   (old?.initContainers ?? []).some(
     ({ restartPolicy, resources = {} }, index) =>
       restartPolicy !== "Always" &&
-      areDifferent(resources, spec?.initContainers?.[index]?.resources ?? {}, (one, other) => one === other),
+      areDifferent(resources, spec?.initContainers?.[index]?.resources ?? {}, (left, right) => left === right),
   );
 
 type Resources = Stated & { claims?: { name: string; request?: string }[] };
 
-const areDifferent = (one: Resources, other: Resources, isSame: (one: string, other: string) => boolean): boolean => {
+const areDifferent = (left: Resources, right: Resources, isSame: (left: string, right: string) => boolean): boolean => {
   const isSameIn = (kind: keyof Stated) => {
-    const [first, second] = [new Map(Object.entries(one[kind] ?? {})), new Map(Object.entries(other[kind] ?? {}))];
+    const [first, second] = [new Map(Object.entries(left[kind] ?? {})), new Map(Object.entries(right[kind] ?? {}))];
     return (
       first.size === second.size &&
       [...first].every(([resource, amount]) => {
@@ -38,6 +38,7 @@ const areDifferent = (one: Resources, other: Resources, isSame: (one: string, ot
       })
     );
   };
-  const claims = ({ claims = [] }: Resources) => JSON.stringify(claims.map(({ name, request }) => [name, request]));
-  return !isSameIn("requests") || !isSameIn("limits") || claims(one) !== claims(other);
+  const printClaims = ({ claims = [] }: Resources) =>
+    JSON.stringify(claims.map(({ name, request }) => [name, request]));
+  return !isSameIn("requests") || !isSameIn("limits") || printClaims(left) !== printClaims(right);
 };

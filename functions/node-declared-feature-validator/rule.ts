@@ -33,9 +33,9 @@ export default rule({
     const required = listRequiredFeatures(oldObject, pod);
     if (required.length === 0) return;
 
-    const home: NodeWithFeatures | undefined = await node(name);
-    if (!home) return { refuse: forbidden(request, `node "${name}" not found`) };
-    const missing = required.filter((feature) => !home.status?.declaredFeatures?.includes(feature)).join(", ");
+    const assigned: NodeWithFeatures | undefined = await node(name);
+    if (!assigned) return { refuse: forbidden(request, `node "${name}" not found`) };
+    const missing = required.filter((feature) => !assigned.status?.declaredFeatures?.includes(feature)).join(", ");
     if (missing !== "")
       return {
         refuse: forbidden(request, `pod update requires features ${missing} which are not available on node "${name}"`),

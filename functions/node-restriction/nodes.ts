@@ -3,24 +3,24 @@ import { isSame } from "postern/json";
 import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
 
 export const checkNode = (object: Node, { node, request, oldObject }: KubeletContext): KubeletOffence => {
-  const here = `node ${quoteText(node)} is not allowed to`;
-  if (request.name !== node) return `${here} modify node ${quoteText(request.name)}`;
+  const subject = `node ${quoteText(node)} is not allowed to`;
+  if (request.name !== node) return `${subject} modify node ${quoteText(request.name)}`;
   if (request.operation === "DELETE") return;
 
   const { metadata, spec } = object;
   if (request.operation === "CREATE") {
-    if (spec?.configSource) return `${here} create pods with a non-nil configSource`;
+    if (spec?.configSource) return `${subject} create pods with a non-nil configSource`;
     const labels = listForbiddenLabels(metadata?.labels ?? {}, {});
-    return labels.length > 0 ? `${here} set the following labels: ${labels.join(", ")}` : undefined;
+    return labels.length > 0 ? `${subject} set the following labels: ${labels.join(", ")}` : undefined;
   }
 
-  const before: Node = Object(oldObject);
-  if (spec?.configSource && !isSame(spec.configSource, before.spec?.configSource))
-    return `${here} update configSource to a new non-nil configSource`;
-  if (!isSame(spec?.taints ?? [], before.spec?.taints ?? [])) return `${here} modify taints`;
-  if (!isSame(metadata?.ownerReferences ?? [], before.metadata?.ownerReferences ?? []))
-    return `${here} modify ownerReferences`;
-  const labels = listForbiddenLabels(metadata?.labels ?? {}, before.metadata?.labels ?? {});
+  const oldNode: Node = Object(oldObject);
+  if (spec?.configSource && !isSame(spec.configSource, oldNode.spec?.configSource))
+    return `${subject} update configSource to a new non-nil configSource`;
+  if (!isSame(spec?.taints ?? [], oldNode.spec?.taints ?? [])) return `${subject} modify taints`;
+  if (!isSame(metadata?.ownerReferences ?? [], oldNode.metadata?.ownerReferences ?? []))
+    return `${subject} modify ownerReferences`;
+  const labels = listForbiddenLabels(metadata?.labels ?? {}, oldNode.metadata?.labels ?? {});
   if (labels.length > 0) return `is not allowed to modify labels: ${labels.join(", ")}`;
 };
 
@@ -28,9 +28,9 @@ type Labels = Record<string, string>;
 
 /** Workloads select trusted nodes by these labels: a kubelet must not add, remove or change them. */
 const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
-  const [now, then] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
-  const keys = new Set([...now.keys(), ...then.keys()]);
-  return [...keys].filter((key) => now.get(key) !== then.get(key) && isForbiddenLabel(key)).sort();
+  const [newLabels, oldLabels] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
+  const keys = new Set([...newLabels.keys(), ...oldLabels.keys()]);
+  return [...keys].filter((key) => newLabels.get(key) !== oldLabels.get(key) && isForbiddenLabel(key)).sort();
 };
 
 const isForbiddenLabel = (key: string): boolean => {
@@ -45,7 +45,7 @@ const isForbiddenLabel = (key: string): boolean => {
 };
 
 const isSubdomainOf = (domain: string, domains: readonly string[]) =>
-  domains.some((one) => domain === one || domain.endsWith(`.${one}`));
+  domains.some((parent) => domain === parent || domain.endsWith(`.${parent}`));
 
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 const kubeletLabels = new Set([

@@ -62,10 +62,10 @@ const recoveryFields = ["status.allocatedResources", "status.allocatedResourceSt
 const listChangedPaths = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
   if (free.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];
-  const [one, other] = [Object(before ?? {}), Object(after ?? {})];
-  const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
+  const [left, right] = [Object(before ?? {}), Object(after ?? {})];
+  const keys = new Set([...Object.keys(left), ...Object.keys(right)]);
   return [...keys].flatMap((key) =>
-    listChangedPaths(getOwn(one, key), getOwn(other, key), path ? `${path}.${key}` : key, free),
+    listChangedPaths(getOwn(left, key), getOwn(right, key), path ? `${path}.${key}` : key, free),
   );
 };
 

@@ -19,17 +19,17 @@ export const checkPod = (pod: Pod, context: KubeletContext): KubeletOffence | Pr
 
 /** A mirror pod only represents a static pod, which the node runs by itself; it must not reference API objects. */
 const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promise<KubeletOffence> => {
-  const here = `node ${quoteText(node)}`;
+  const subject = `node ${quoteText(node)}`;
   if (!isMirror(pod))
-    return `pod does not have "kubernetes.io/config.mirror" annotation, ${here} can only create mirror pods`;
-  if (pod.spec?.nodeName !== node) return `${here} can only create pods with spec.nodeName set to itself`;
+    return `pod does not have "kubernetes.io/config.mirror" annotation, ${subject} can only create mirror pods`;
+  if (pod.spec?.nodeName !== node) return `${subject} can only create pods with spec.nodeName set to itself`;
 
   const [owner, ...more] = pod.metadata?.ownerReferences ?? [];
-  if (more.length > 0) return `${here} can only create pods with a single owner reference set to itself`;
+  if (more.length > 0) return `${subject} can only create pods with a single owner reference set to itself`;
   if (owner?.apiVersion !== "v1" || owner.kind !== "Node" || owner.name !== node)
-    return `${here} can only create pods with an owner reference set to itself`;
-  if (!owner.controller) return `${here} can only create pods with a controller owner reference set to itself`;
-  if (owner.blockOwnerDeletion) return `${here} must not set blockOwnerDeletion on an owner reference`;
+    return `${subject} can only create pods with an owner reference set to itself`;
+  if (!owner.controller) return `${subject} can only create pods with a controller owner reference set to itself`;
+  if (owner.blockOwnerDeletion) return `${subject} must not set blockOwnerDeletion on an owner reference`;
   const found = await nodes(node);
   if (!found) return notFound({ group: "", resource: "node" }, node);
   // Omits the real UID, which upstream prints: the sender of a forged review must not learn it.
@@ -37,7 +37,7 @@ const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promis
 
   const { what, unknown } = findReference(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;
-  if (what) return `${here} can not create pods that reference ${what}`;
+  if (what) return `${subject} can not create pods that reference ${what}`;
 };
 
 const checkDeletion = async ({ node, request, pods }: KubeletContext): Promise<KubeletOffence> => {
@@ -68,16 +68,16 @@ interface PodClaimStatus {
 
 const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletContext): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
-  const here = `node ${quoteText(node)}`;
-  const before: Pod = Object(oldObject);
-  if (before.spec?.nodeName !== node)
-    return `${here} can only update pod status for pods with spec.nodeName set to itself`;
-  if (!isSame(pod.metadata?.labels ?? {}, before.metadata?.labels ?? {}))
-    return `${here} cannot update labels through pod status`;
+  const subject = `node ${quoteText(node)}`;
+  const oldPod: Pod = Object(oldObject);
+  if (oldPod.spec?.nodeName !== node)
+    return `${subject} can only update pod status for pods with spec.nodeName set to itself`;
+  if (!isSame(pod.metadata?.labels ?? {}, oldPod.metadata?.labels ?? {}))
+    return `${subject} cannot update labels through pod status`;
 
-  const [claims, claimed] = [pod, before].map(({ status }): PodClaimStatus => status ?? {});
-  if (!isSame(claims?.resourceClaimStatuses ?? [], claimed?.resourceClaimStatuses ?? []))
-    return `${here} cannot update resource claim statues`;
-  if (!isSame(claims?.extendedResourceClaimStatus ?? null, claimed?.extendedResourceClaimStatus ?? null))
-    return `${here} cannot update extended resource claim status`;
+  const [claims, oldClaims] = [pod, oldPod].map(({ status }): PodClaimStatus => status ?? {});
+  if (!isSame(claims?.resourceClaimStatuses ?? [], oldClaims?.resourceClaimStatuses ?? []))
+    return `${subject} cannot update resource claim statues`;
+  if (!isSame(claims?.extendedResourceClaimStatus ?? null, oldClaims?.extendedResourceClaimStatus ?? null))
+    return `${subject} cannot update extended resource claim status`;
 };

@@ -31,11 +31,13 @@ const checkAudience = async (
 ): Promise<string | undefined> => {
   if (more.length > 0) return "node may only request 0 or 1 audiences";
   const volumes = pod.spec?.volumes ?? [];
-  const tokens = volumes.flatMap(({ projected }) => projected?.sources ?? []).map((one) => one.serviceAccountToken);
+  const tokens = volumes
+    .flatMap(({ projected }) => projected?.sources ?? [])
+    .map((source) => source.serviceAccountToken);
   if (tokens.some((token) => isForAudience(token, audience))) return;
   const drivers = await Promise.all(volumes.map((volume) => usesAudience(volume, pod, audience, context)));
   if (drivers.includes(true)) return;
-  const errors = drivers.filter((one) => typeof one === "string");
+  const errors = drivers.filter((driver) => typeof driver === "string");
   if (errors.length > 0) return `error validating audience ${quoteText(audience)}: ${aggregate(errors)}`;
 
   const { userInfo: user, namespace = "", name = "" } = context.request;

@@ -92,8 +92,8 @@ const isPodStatus = ({ resource: { group, resource }, subResource }: AdmissionRe
   group === "" && resource === "pods" && subResource === "status";
 
 const fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"] as const;
-const isSameOwner = (one: OwnerReference, other: OwnerReference | undefined) =>
-  fields.every((field) => one[field] === other?.[field]);
+const isSameOwner = (left: OwnerReference, right: OwnerReference | undefined) =>
+  fields.every((field) => left[field] === right?.[field]);
 
 /** Prints the authorizer's answer as upstream does: the reason, then the error. */
 const printReason = ({ reason = "", evaluationError = "<nil>" }: AccessAnswer) => `${reason}, ${evaluationError}`;
@@ -106,7 +106,7 @@ const listResources = async (
   const { group, version } = splitApiVersion(apiVersion);
   const served = (await discover(apiVersion)) ?? [];
   return served
-    .filter((one) => !one.resource.includes("/") && [one.kind, one.kind.toLowerCase()].includes(kind))
+    .filter((type) => !type.resource.includes("/") && [type.kind, type.kind.toLowerCase()].includes(kind))
     .map(({ resource, namespaced }) => ({ group, version, resource, namespaced }));
 };
 

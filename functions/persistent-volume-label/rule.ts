@@ -32,9 +32,9 @@ export default rule({
     if ("mistake" in found)
       return { refuse: forbidden(request, `error querying AWS EBS volume ${volumeID}: ${found.mistake}`) };
 
-    const place = { region, zone: found.zone };
+    const location = { region, zone: found.zone };
     const added = (topologyLabels ? [betaLabels, labels] : [betaLabels]).flatMap((prefix) =>
-      Object.entries(place).map(([name, value]) => [`${prefix}/${name}`, value] as const),
+      Object.entries(location).map(([name, value]) => [`${prefix}/${name}`, value] as const),
     );
     volume.metadata = { ...volume.metadata, labels: { ...volume.metadata?.labels, ...Object.fromEntries(added) } };
 

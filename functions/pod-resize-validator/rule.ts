@@ -29,26 +29,26 @@ export default rule({
       const status = forbidden(request, text);
       return { refuse: reason ? { ...status, details: { ...status.details, causes: [{ reason }] } } : status };
     };
-    const home = await node(name);
-    if (!home) return refuseRequest(`node "${name}" not found`);
+    const assigned = await node(name);
+    if (!assigned) return refuseRequest(`node "${name}" not found`);
 
-    const system = home.metadata?.labels?.["kubernetes.io/os"] ?? "linux";
+    const system = assigned.metadata?.labels?.["kubernetes.io/os"] ?? "linux";
     if (system !== "linux")
       return refuseRequest(
         `pod resize is only supported on linux nodes, node "${name}" is "${system}"`,
         "UnsupportedPlatform",
       );
 
-    const lacking = listShortages(pod, home);
+    const lacking = listShortages(pod, assigned);
     if (lacking.length > 0)
       return refuseRequest(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
   },
 
   async suggest(pod: Pod, { node }) {
     const name = pod.spec?.nodeName ?? "";
-    const home = await node(name);
-    if (!home || listShortages(pod, home).length === 0) return;
-    const { cpu, memory } = home.status?.allocatable ?? {};
+    const assigned = await node(name);
+    if (!assigned || listShortages(pod, assigned).length === 0) return;
+    const { cpu, memory } = assigned.status?.allocatable ?? {};
     // A node without these amounts has no room for any request.
     if (!cpu || !memory) return;
     return `request at most ${cpu} of cpu and ${memory} of memory in all, which is what node ${JSON.stringify(name)} has for pods`;

@@ -17,18 +17,22 @@ export const fillCapabilities = (
   };
 };
 
-export function* listCapabilityOffences({ spec }: Policy, held: Capabilities | undefined, path: string): Offences {
+export function* listCapabilityOffences(
+  { spec }: Policy,
+  capabilities: Capabilities | undefined,
+  path: string,
+): Offences {
   const { defaultAddCapabilities = [], requiredDropCapabilities = [], allowedCapabilities = [] } = spec;
-  if (held === undefined || allowedCapabilities.includes("*")) return;
+  if (capabilities === undefined || allowedCapabilities.includes("*")) return;
 
   const addable = new Set([...defaultAddCapabilities, ...allowedCapabilities]);
-  for (const capability of held.add ?? [])
+  for (const capability of capabilities.add ?? [])
     if (!addable.has(capability))
       yield describeInvalid(`${path}.add`, goQuoted(capability), "capability may not be added");
-  const dropped = new Set(held.drop);
+  const dropped = new Set(capabilities.drop);
   for (const capability of requiredDropCapabilities)
     if (!dropped.has(capability)) {
-      const shown = printGoList("core.Capability", held.drop);
-      yield describeInvalid(`${path}.drop`, shown, `${capability} is required to be dropped but was not found`);
+      const printed = printGoList("core.Capability", capabilities.drop);
+      yield describeInvalid(`${path}.drop`, printed, `${capability} is required to be dropped but was not found`);
     }
 }

@@ -6,19 +6,19 @@ import { chooseAppArmorProfile, choosePodSeccompProfile, chooseSeccompProfile } 
 
 /** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
 export const fillPod = (policy: Policy, pod: Pod): Pod => {
-  const whole = fillPodFields(policy, pod);
-  const { spec } = whole;
-  if (!spec) return whole;
+  const podWithFields = fillPodFields(policy, pod);
+  const { spec } = podWithFields;
+  if (!spec) return podWithFields;
 
   const annotations: Record<string, string> = {};
   const fillContainers = <T extends AnyContainer>(containers: T[] | undefined, isAnnotated = true) => {
-    const made = containers?.map((container): T => {
-      const appArmor = chooseAppArmorProfile(policy, whole, container);
+    const changed = containers?.map((container): T => {
+      const appArmor = chooseAppArmorProfile(policy, podWithFields, container);
       if (isAnnotated) Object.assign(annotations, appArmor.annotations);
-      const securityContext = fillContext(policy, whole, container, appArmor.field);
+      const securityContext = fillContext(policy, podWithFields, container, appArmor.field);
       return securityContext === container.securityContext ? container : { ...container, securityContext };
     });
-    return made?.some((container, index) => container !== containers?.[index]) ? made : containers;
+    return changed?.some((container, index) => container !== containers?.[index]) ? changed : containers;
   };
   const containers = {
     initContainers: fillContainers(spec.initContainers ?? undefined),
@@ -26,7 +26,10 @@ export const fillPod = (policy: Policy, pod: Pod): Pod => {
     // A request that adds ephemeral containers can't change annotations.
     ephemeralContainers: fillContainers(spec.ephemeralContainers ?? undefined, false),
   };
-  return applyChanges(whole, { spec: applyChanges(spec, containers), metadata: addAnnotations(whole, annotations) });
+  return applyChanges(podWithFields, {
+    spec: applyChanges(spec, containers),
+    metadata: addAnnotations(podWithFields, annotations),
+  });
 };
 
 const fillPodFields = (policy: Policy, pod: Pod): Pod => {
@@ -84,10 +87,10 @@ const addAnnotations = ({ metadata = {} }: Pod, added: Record<string, string> = 
 
 /** Returns the same object if nothing changes, so that callers can compare by identity. */
 const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: T[Key] | undefined }): T => {
-  const made = Object.entries(changes).filter(
+  const changed = Object.entries(changes).filter(
     ([key, value]) => value !== undefined && value !== Reflect.get(object, key),
   );
-  return made.length > 0 ? { ...object, ...Object.fromEntries(made) } : object;
+  return changed.length > 0 ? { ...object, ...Object.fromEntries(changed) } : object;
 };
 
 /** Reports whether only new ephemeral containers were filled in; the rest of a running pod can't change. */

@@ -52,12 +52,12 @@ export function* listGroupOffences(
   path: string,
 ): Offences {
   if (rule === "RunAsAny") return;
-  const shown = printGoList("int64", groups);
+  const printed = printGoList("int64", groups);
   if (rule === "MustRunAs" && !groups?.length)
-    yield describeInvalid(path, shown, "unable to validate empty groups against required ranges");
+    yield describeInvalid(path, printed, "unable to validate empty groups against required ranges");
   for (const group of groups ?? [])
     if (!isWithinRanges(group, ranges))
-      yield describeInvalid(path, shown, `group ${group} must be in the ranges: ${printRanges(ranges)}`);
+      yield describeInvalid(path, printed, `group ${group} must be in the ranges: ${printRanges(ranges)}`);
 }
 
 export const chooseSeLinux = ({ spec: { seLinux } }: Policy): SELinuxOptions | undefined =>
@@ -78,7 +78,8 @@ export function* listSeLinuxOffences(
 }
 
 /** In `s0:c1,c2` the order of categories doesn't matter. */
-const isSameLevel = (one: string, other: string) => one.includes(":") && sortCategories(one) === sortCategories(other);
+const isSameLevel = (left: string, right: string) =>
+  left.includes(":") && sortCategories(left) === sortCategories(right);
 
 const sortCategories = (level: string) => {
   const end = level.indexOf(":") + 1;

@@ -4,8 +4,8 @@ import type { IdRange } from "./policy.ts";
 /** A generator, because most callers only need to know whether there is an offence. */
 export type Offences = Generator<string, void, undefined>;
 
-export const describeInvalid = (path: string, shown: string, detail = "") =>
-  `${path}: Invalid value: ${shown}${detail && `: ${detail}`}`;
+export const describeInvalid = (path: string, value: string, detail = "") =>
+  `${path}: Invalid value: ${value}${detail && `: ${detail}`}`;
 export const describeForbidden = (path: string, detail: string) => `${path}: Forbidden: ${detail}`;
 
 // Prints values as Kubernetes 1.15 does.

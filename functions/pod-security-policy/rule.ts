@@ -63,29 +63,29 @@ export default rule({
   async suggest(draft: Pod, { request, settings, may }) {
     // An existing pod can't be changed.
     if (request.operation !== "CREATE") return;
-    const ways = getGrants(request, draft.spec?.serviceAccountName, settings.accessReviews ? may : undefined);
+    const grants = getGrants(request, draft.spec?.serviceAccountName, settings.accessReviews ? may : undefined);
     const usable = await Promise.all(
-      settings.policies.map(async (policy) => ((await ways.mayUse(policy)) ? [policy] : [])),
+      settings.policies.map(async (policy) => ((await grants.mayUse(policy)) ? [policy] : [])),
     );
     const nearest = usable.flat().map((policy) => {
       const pod: Pod = structuredClone(Object(request.object));
       // A pod that set everything itself still does so after the edit.
-      const isWhole = fillPod(policy, pod) === pod;
+      const isComplete = fillPod(policy, pod) === pod;
       fitPod(pod, policy);
-      const whole = fillPod(policy, pod);
-      return { pod: isWhole ? whole : pod, isEnough: listPodOffences(policy, whole).next().done };
+      const filledPod = fillPod(policy, pod);
+      return { pod: isComplete ? filledPod : pod, isEnough: listPodOffences(policy, filledPod).next().done };
     });
     Object.assign(draft, nearest.find(({ isEnough }) => isEnough)?.pod);
   },
 });
 
 const changesCheckedParts = (pod: Pod, oldObject: Pod | null) => {
-  const part = (of: Pod, path: string[]) =>
-    JSON.stringify(path.reduce<unknown>((whole, key) => Object(whole)[key], of) ?? {});
-  return oldObject === null || checkedPaths.some((path) => part(pod, path) !== part(oldObject, path));
+  const printPart = (object: Pod, path: string[]) =>
+    JSON.stringify(path.reduce<unknown>((parent, key) => Object(parent)[key], object) ?? {});
+  return oldObject === null || checkedPaths.some((path) => printPart(pod, path) !== printPart(oldObject, path));
 };
 
 function buildComparison(path: string[]) {
-  const part = (of: string) => `${of}.?${path.join(".?")}.orValue({})`;
-  return `${part("object")} != ${part("oldObject")}`;
+  const buildPart = (object: string) => `${object}.?${path.join(".?")}.orValue({})`;
+  return `${buildPart("object")} != ${buildPart("oldObject")}`;
 }

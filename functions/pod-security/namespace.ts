@@ -42,23 +42,24 @@ export const checkNamespace = (namespace: Namespace, context: NamespaceContext):
   if (before) return warnOfExistingPods(name, policy.enforce, context);
 };
 
-const isMoreDemanding = (now: LevelVersion, before: LevelVersion) =>
-  now.level !== "privileged" && (now.version !== before.version || isStricter(now.level, before.level));
+const isMoreDemanding = (demanded: LevelVersion, previous: LevelVersion) =>
+  demanded.level !== "privileged" &&
+  (demanded.version !== previous.version || isStricter(demanded.level, previous.level));
 
 const warnIfExempt = (name: string, labels: Labels, policy: NamespacePolicy, defaults: NamespacePolicy): Verdict => {
-  const isAsUsual = modes.every((mode) => {
-    const [asked, usual] = [policy[mode], defaults[mode]];
+  const isDefault = modes.every((mode) => {
+    const [wanted, standard] = [policy[mode], defaults[mode]];
     return (
-      printLevelVersion(asked) === printLevelVersion(usual) ||
-      (asked.level === "privileged" && usual.level === "privileged")
+      printLevelVersion(wanted) === printLevelVersion(standard) ||
+      (wanted.level === "privileged" && standard.level === "privileged")
     );
   });
-  if (isAsUsual || isPrivileged(policy)) return undefined;
+  if (isDefault || isPrivileged(policy)) return undefined;
 
-  const asked = modes.filter(
+  const wantedModes = modes.filter(
     (mode) => policy[mode].level !== "privileged" && (hasLabel(labels, mode) || hasLabel(labels, `${mode}-version`)),
   );
-  const described = asked.map((mode) => `${mode}=${printLevelVersion(policy[mode])}`).join(", ");
+  const described = wantedModes.map((mode) => `${mode}=${printLevelVersion(policy[mode])}`).join(", ");
   return {
     warnings: [`namespace "${name}" is exempt from Pod Security, and the policy (${described}) will be ignored`],
   };

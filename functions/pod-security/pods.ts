@@ -20,9 +20,12 @@ export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
   const known = new Set(old?.ephemeralContainers?.map(toContainerKey));
   return (
     (["containers", "initContainers"] as const).some((kind) => {
-      const [now, before] = [spec?.[kind] ?? [], old?.[kind] ?? []];
-      return now.length !== before.length || now.some(({ image }, at) => (image ?? "") !== (before[at]?.image ?? ""));
-    }) || (spec?.ephemeralContainers ?? []).some((one) => !known.has(toContainerKey(one)))
+      const [containers, oldContainers] = [spec?.[kind] ?? [], old?.[kind] ?? []];
+      return (
+        containers.length !== oldContainers.length ||
+        containers.some(({ image }, index) => (image ?? "") !== (oldContainers[index]?.image ?? ""))
+      );
+    }) || (spec?.ephemeralContainers ?? []).some((container) => !known.has(toContainerKey(container)))
   );
 };
 

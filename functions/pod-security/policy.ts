@@ -34,24 +34,29 @@ export const parsePolicy = (
   defaults: NamespacePolicy,
 ): { policy: NamespacePolicy; faults: FieldError[] } => {
   const faults: FieldError[] = [];
-  const read = <T extends string>(label: Label, is: (text: string) => text is T, detail: string, otherwise: T) => {
+  const readLabel = <T extends string>(
+    label: Label,
+    isValid: (text: string) => text is T,
+    detail: string,
+    fallback: T,
+  ) => {
     const value = labels[toLabelKey(label)] ?? "";
-    if (is(value)) return value;
+    if (isValid(value)) return value;
     faults.push({ field: `metadata.labels[${toLabelKey(label)}]`, type: "Invalid value", value, detail });
-    return otherwise;
+    return fallback;
   };
-  const demanded = (mode: Mode, otherwise: Level): LevelVersion => ({
-    level: hasLabel(labels, mode) ? read(mode, isLevel, mustBeLevel, otherwise) : defaults[mode].level,
+  const readMode = (mode: Mode, fallback: Level): LevelVersion => ({
+    level: hasLabel(labels, mode) ? readLabel(mode, isLevel, mustBeLevel, fallback) : defaults[mode].level,
     version: hasLabel(labels, `${mode}-version`)
-      ? read(`${mode}-version`, isVersion, mustBeVersion, "latest")
+      ? readLabel(`${mode}-version`, isVersion, mustBeVersion, "latest")
       : defaults[mode].version,
   });
 
   // An invalid enforce label means restricted; an invalid audit or warn label means privileged.
-  const enforce = demanded("enforce", "restricted");
+  const enforce = readMode("enforce", "restricted");
   const isEnforced = hasLabel(labels, "enforce") && isLevel(labels[toLabelKey("enforce")] ?? "");
-  const audit = demanded("audit", "privileged");
-  const warn = demanded("warn", "privileged");
+  const audit = readMode("audit", "privileged");
+  const warn = readMode("warn", "privileged");
 
   // Workloads create pods later: without a warn label, warn now of what enforce will refuse then.
   if (!hasLabel(labels, "warn") && isEnforced && isStricter(enforce.level, warn.level)) {
@@ -61,7 +66,7 @@ export const parsePolicy = (
   return { policy: { enforce, audit, warn }, faults };
 };
 
-export const isStricter = (one: Level, other: Level) => levels.indexOf(one) > levels.indexOf(other);
+export const isStricter = (left: Level, right: Level) => levels.indexOf(left) > levels.indexOf(right);
 
 export const isPrivileged = (policy: NamespacePolicy, among: readonly Mode[] = modes) =>
   among.every((mode) => policy[mode].level === "privileged");
@@ -70,9 +75,9 @@ export const printLevelVersion = ({ level, version }: LevelVersion) => `${level}
 
 /** An empty setting counts as absent. */
 export const getDefaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): NamespacePolicy => {
-  const demanded = (mode: Mode): LevelVersion => {
+  const readDefault = (mode: Mode): LevelVersion => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     return { level: isLevel(level) ? level : "privileged", version: isVersion(version) ? version : "latest" };
   };
-  return { enforce: demanded("enforce"), audit: demanded("audit"), warn: demanded("warn") };
+  return { enforce: readDefault("enforce"), audit: readDefault("audit"), warn: readDefault("warn") };
 };

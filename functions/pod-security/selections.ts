@@ -11,7 +11,7 @@ type LabelState = (typeof stateNames)[number] | "any";
 export type LabelStates = Record<Mode, LabelState>;
 
 export interface NamespaceSelection {
-  said: LabelStates;
+  states: LabelStates;
   expressions: LabelExpression[];
 }
 
@@ -19,19 +19,19 @@ export interface NamespaceSelection {
 const order = ["warn", "enforce", "audit"] as const;
 
 /** Divides all namespaces into selections. Namespaces of one selection have the same outcome. */
-export const buildSelections = (outcomeOf: (said: LabelStates) => string): NamespaceSelection[] => {
+export const buildSelections = (outcomeOf: (states: LabelStates) => string): NamespaceSelection[] => {
   const listOutcomes = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): string =>
     mode === undefined
       ? outcomeOf(known as LabelStates)
       : stateNames.map((state) => listOutcomes({ ...known, [mode]: state }, left)).join();
 
   const select = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): NamespaceSelection[] => {
-    if (mode === undefined) return [{ said: known as LabelStates, expressions: [] }];
+    if (mode === undefined) return [{ states: known as LabelStates, expressions: [] }];
     const alike = Map.groupBy(stateNames, (state) => listOutcomes({ ...known, [mode]: state }, left));
     return [...alike.values()].flatMap((members) =>
       buildSelectors(mode, members).flatMap(({ state, expressions }) =>
-        select({ ...known, [mode]: state }, left).map(({ said, expressions: others }) => {
-          return { said, expressions: [...expressions, ...others] };
+        select({ ...known, [mode]: state }, left).map(({ states, expressions: rest }) => {
+          return { states, expressions: [...expressions, ...rest] };
         }),
       ),
     );
@@ -64,19 +64,19 @@ const buildSelectors = (
 };
 
 /** Returns `restricted-default-default`, in the order enforce, audit, warn. */
-export const getSelectionName = (said: LabelStates) => modes.map((mode) => said[mode]).join("-");
+export const getSelectionName = (states: LabelStates) => modes.map((mode) => states[mode]).join("-");
 
 export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /** Returns the labels that an entry's name implies; undefined if the name contains no levels. */
 export const getEntryLabels = (entryName: string): Labels | undefined => {
-  const [, ...said] = entryName.split("-");
-  const isState = (state: string): state is LabelState => state === "any" || stateNames.some((one) => one === state);
-  if (said.length !== modes.length || !said.every(isState)) return undefined;
-  return toLabels({ enforce: said[0], audit: said[1], warn: said[2] } as LabelStates);
+  const [, ...states] = entryName.split("-");
+  const isState = (state: string): state is LabelState => state === "any" || stateNames.some((name) => name === state);
+  if (states.length !== modes.length || !states.every(isState)) return undefined;
+  return toLabels({ enforce: states[0], audit: states[1], warn: states[2] } as LabelStates);
 };
 
-export const toLabels = (said: LabelStates): Labels =>
+export const toLabels = (states: LabelStates): Labels =>
   Object.fromEntries(
-    modes.flatMap((mode) => (["default", "any"].includes(said[mode]) ? [] : [[toLabelKey(mode), said[mode]]])),
+    modes.flatMap((mode) => (["default", "any"].includes(states[mode]) ? [] : [[toLabelKey(mode), states[mode]]])),
   );

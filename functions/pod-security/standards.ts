@@ -32,25 +32,25 @@ const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(
 
 export const listOffences = (subject: PodSubject, { level, version }: LevelVersion): PodOffence[] =>
   getChecks(level, version === "latest" ? newest : Math.min(getMinor(version.slice(1)), newest)).flatMap(
-    (judge) => judge(subject) ?? [],
+    (check) => check(subject) ?? [],
   );
 
 const getChecks = (level: LevelVersion["level"], minor: number): CheckFunction[] => {
   const key = `${level} ${minor}`;
-  const judges = known.get(key) ?? selectChecks(level, minor);
-  known.set(key, judges);
-  return judges;
+  const checks = known.get(key) ?? selectChecks(level, minor);
+  known.set(key, checks);
+  return checks;
 };
 const known = new Map<string, CheckFunction[]>();
 
 const selectChecks = (level: LevelVersion["level"], minor: number): CheckFunction[] => {
   if (level === "privileged") return [];
-  const there = checks.flatMap((check) => {
+  const applicable = checks.flatMap((check) => {
     const found = Object.entries(check.since).findLast(([version]) => getMinor(version) <= minor);
-    return found && (check.level === "baseline" || level === "restricted") ? [{ check, judge: found[1] }] : [];
+    return found && (check.level === "baseline" || level === "restricted") ? [{ check, run: found[1] }] : [];
   });
-  const replaced = there.map(({ check }) => check.insteadOf);
-  return there.filter(({ check }) => !replaced.includes(check)).map(({ judge }) => judge);
+  const replaced = applicable.map(({ check }) => check.insteadOf);
+  return applicable.filter(({ check }) => !replaced.includes(check)).map(({ run }) => run);
 };
 
 function getMinor(version: string) {

@@ -96,12 +96,12 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 const known = new Map<string, EntrySelection[]>();
 
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
-  const getPolicy = (said: LabelStates) => parsePolicy(toLabels(said), defaults).policy;
-  return buildSelections((said) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(said)[mode])))
-    .filter(({ said }) => !isPrivileged(getPolicy(said), checkedModes[kind]))
-    .map(({ said, expressions }) => {
-      const refuses = !isPrivileged(getPolicy(said), ["enforce"]);
-      return { name: getSelectionName(said), expressions: [...expressions, ...unversioned], refuses };
+  const getPolicy = (states: LabelStates) => parsePolicy(toLabels(states), defaults).policy;
+  return buildSelections((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
+    .filter(({ states }) => !isPrivileged(getPolicy(states), checkedModes[kind]))
+    .map(({ states, expressions }) => {
+      const refuses = !isPrivileged(getPolicy(states), ["enforce"]);
+      return { name: getSelectionName(states), expressions: [...expressions, ...unversioned], refuses };
     });
 };
 

@@ -42,11 +42,11 @@ export default rule({
     const { spec } = pod;
     if (!spec) return;
     const context = { ...given, namespaces };
-    const { refuse, tolerations: brought = context.settings.default } =
+    const { refuse, tolerations: defaults = context.settings.default } =
       context.request.operation === "CREATE" ? await readAnnotation("defaultTolerations", context) : nothing;
     if (refuse) return { refuse };
 
-    const added = [...brought, ...(isBestEffort(pod) ? [] : [memoryPressure])];
+    const added = [...defaults, ...(isBestEffort(pod) ? [] : [memoryPressure])];
     if (added.length > 0) spec.tolerations = mergeTolerations(spec.tolerations ?? [], added);
     return checkTolerations(pod, context);
   },
@@ -78,11 +78,11 @@ interface TolerationContext {
 const checkTolerations = async ({ spec }: SharingPod, context: TolerationContext) => {
   const tolerations = spec?.tolerations ?? [];
   if (tolerations.length === 0) return;
-  const { refuse, tolerations: ofNamespace } = await readAnnotation("tolerationsWhitelist", context);
+  const { refuse, tolerations: namespaceWhitelist } = await readAnnotation("tolerationsWhitelist", context);
   if (refuse) return { refuse };
 
-  const allowed = ofNamespace ?? context.settings.whitelist;
-  const scope = ofNamespace ? "namespace" : "cluster";
+  const allowed = namespaceWhitelist ?? context.settings.whitelist;
+  const scope = namespaceWhitelist ? "namespace" : "cluster";
   if (allowed.length > 0 && !allTolerationsAmong(allowed, tolerations))
     return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
 };

@@ -6,7 +6,7 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
     const read = Array.isArray(list) ? list.map(decodeToleration) : [undefined];
-    return read.every((one) => one !== undefined) ? read : undefined;
+    return read.every((toleration) => toleration !== undefined) ? read : undefined;
   } catch {
     return undefined;
   }
@@ -15,9 +15,9 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
 /** Decodes as Go does: field names in any case, unknown fields ignored. The values are not validated. */
 const decodeToleration = (given: unknown): Toleration | undefined => {
   if (typeof given !== "object" || Array.isArray(given)) return undefined;
-  const said = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
-  const [key, operator, value, effect] = ["key", "operator", "value", "effect"].map((name) => said.get(name) ?? "");
-  const seconds = said.get("tolerationseconds") ?? undefined;
+  const members = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
+  const [key, operator, value, effect] = ["key", "operator", "value", "effect"].map((name) => members.get(name) ?? "");
+  const seconds = members.get("tolerationseconds") ?? undefined;
   if (!isText(key) || !isText(operator) || !isText(value) || !isText(effect) || !isCount(seconds)) return undefined;
   return {
     ...(key && { key }),

@@ -94,4 +94,4 @@ export default rule({
 
 /** Concurrent requests can create several default classes; the lowest value counts. */
 const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
-  classes.filter(({ globalDefault }) => globalDefault).sort((one, other) => one.value - other.value)[0];
+  classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => left.value - right.value)[0];

@@ -76,12 +76,12 @@ export default rule({
 
 type Quantities = Record<string, string>;
 
-const haveSameAmounts = (some: Quantities, others: Quantities) =>
-  Object.keys(some).length === Object.keys(others).length &&
-  Object.entries(some).every(([key, value]) => Object.hasOwn(others, key) && isSameAmount(value, others[key] ?? ""));
+const haveSameAmounts = (left: Quantities, right: Quantities) =>
+  Object.keys(left).length === Object.keys(right).length &&
+  Object.entries(left).every(([key, value]) => Object.hasOwn(right, key) && isSameAmount(value, right[key] ?? ""));
 
-const isSameAmount = (one: string, other: string) =>
-  one === other || (isQuantity(one) && isQuantity(other) && compareQuantities(one, other) === 0);
+const isSameAmount = (left: string, right: string) =>
+  left === right || (isQuantity(left) && isQuantity(right) && compareQuantities(left, right) === 0);
 
 const refuseRequest = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
 const rejectPod = (request: AdmissionRequest, text: string) => refuseRequest(request, `pod rejected: ${text}`);

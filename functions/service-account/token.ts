@@ -8,7 +8,7 @@ const prefix = "kube-api-access-";
 export const mountToken = (pod: Pod, uid: string): void => {
   const containers = listContainers(pod, ["initContainers", "containers"]).map(({ container }) => container);
   const unmounted = containers.filter(({ volumeMounts = [] }) =>
-    volumeMounts.every((one) => one.mountPath !== mountPath),
+    volumeMounts.every((mount) => mount.mountPath !== mountPath),
   );
   if (!pod.spec || unmounted.length === 0) return;
 

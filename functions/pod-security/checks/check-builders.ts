@@ -60,28 +60,29 @@ export const checkContexts =
 
 /** Newer versions of some checks require fields that Windows doesn't support. */
 export const skipOnWindows =
-  (judge: CheckFunction): CheckFunction =>
+  (check: CheckFunction): CheckFunction =>
   (subject) =>
-    subject.spec.os?.name === "windows" ? undefined : judge(subject);
+    subject.spec.os?.name === "windows" ? undefined : check(subject);
 
 /** Root in a pod's own user namespace has no privileges on the node. */
 export const skipInUserNamespace =
-  (judge: CheckFunction): CheckFunction =>
+  (check: CheckFunction): CheckFunction =>
   (subject) =>
-    subject.spec.hostUsers === false ? undefined : judge(subject);
+    subject.spec.hostUsers === false ? undefined : check(subject);
 
 // These functions produce upstream's wording.
 
 /** Returns `"a", "b"`, without escaping. */
 export const quoteAll = (texts: readonly string[]) => texts.map((text) => `"${text}"`).join(", ");
 
-export const chooseForm = (count: number, one: string, several = `${one}s`) => (count === 1 ? one : several);
+export const chooseForm = (count: number, singular: string, plural = `${singular}s`) =>
+  count === 1 ? singular : plural;
 
 export const printNames = (noun: string, names: readonly string[]) =>
   `${chooseForm(names.length, noun)} ${quoteAll(names)}`;
 
 export const sortUnique = (texts: Iterable<string>): string[] =>
-  [...new Set(texts)].sort((one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other)));
+  [...new Set(texts)].sort((left, right) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
 
 /** Returns the pod and containers that match, as `pod and container "a"`; an empty text if none does. */
 export const describeSetters = (

@@ -58,7 +58,7 @@ const checkAdded = checkContainers(
   describeAddedCapabilities,
 );
 const checkCapabilities: Check["since"]["1.0"] = (subject) => {
-  const found = [checkDropped, checkAdded].flatMap((judge) => judge(subject)?.detail ?? []);
+  const found = [checkDropped, checkAdded].flatMap((check) => check(subject)?.detail ?? []);
   if (found.length > 0) return { reason: unrestricted, detail: found.join("; ") };
 };
 export const capabilitiesRestricted: Check = {
